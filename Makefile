@@ -21,7 +21,7 @@ MAKEFLAGS += --no-print-directory
 help:
 	@echo 'make test      run the quick tests, some of every kind: minutes'
 	@echo 'make test-all  run the tests that `make test` leaves out: make thorough, then make doors'
-	@echo 'make thorough  run the long ones;  make doors runs those that need PyTorch, JAX, CuPy, numba or pyarrow'
+	@echo 'make thorough  run the long ones;  make doors runs those that need PyTorch, JAX, CuPy, numba, pyarrow or Jupyter'
 	@echo 'make peers     compare with TensorFlow itself, and keep the result'
 	@echo 'make demo      train on a stream of digits, then measure a 600 MB stream'
 	@echo 'make bench     run the benchmarks; results go to benchmarks/results'
@@ -31,7 +31,7 @@ help:
 	@echo 'make types     stubs against the compiled modules, then both type checkers'
 	@echo 'make sanitize  native tests under the thread, and under the address and undefined sanitizers'
 	@echo 'make fuzz      new inputs for every parser, for TIME=10 seconds each'
-	@echo 'make soak      random pipelines under random faults for SOAK=1800 seconds, with an account of every record'
+	@echo 'make soak      random pipelines under random faults for SOAK=1800 seconds, and slow consumers for a third of that'
 	@echo 'make pythons   tests that depend on the version of Python, on each other one that is installed'
 	@echo 'make aarch64   compile everything for 64-bit ARM with $(CROSS)'
 	@echo 'make dist      sdist, wheel from the sdist, and the tests against that wheel'
@@ -107,8 +107,8 @@ thorough: build
 # The modules are those of the in-place build, because the environment has the same Python. PyTorch's tests are apart, for
 # they fork, and JAX wants to be in no process that does.
 doors: build $(STAMP)-doors
-	$(IN_DOORS) tests/unit/doors/test_torch.py
-	$(IN_DOORS) $$(grep -rl mark.doors tests/unit tests/faults | grep -v test_torch.py)
+	$(IN_DOORS) $(wildcard tests/unit/doors/test_torch*.py)
+	$(IN_DOORS) $$(grep -rl mark.doors tests/unit tests/faults | grep -v /test_torch)
 IN_DOORS = $(subst $(BIN)/,$(DOORS)/bin/,$(PYTEST)) -m 'doors and not gpu' $(PYTEST_ARGS)
 
 peers: build $(STAMP)-peers
@@ -128,15 +128,17 @@ gpu-test: build
 gpu-bench: build
 	$(PY) -P benchmarks/run.py --only bench_feed bench_device $(BENCH_ARGS)
 
-.PHONY: lint format types
-lint: $(STAMP)-dev $(STAMP)-build
+.PHONY: tools lint format types
+tools: $(STAMP)-dev
+
+lint: tools $(STAMP)-build
 	.ci/lint
 
-format: $(STAMP)-dev
+format: tools
 	$(BIN)/ruff check --fix
 	find src benchmarks tests -name '*.hpp' -exec $(BIN)/clang-format -i {} +
 
-types: $(STAMP)-dev $(STAMP)-build
+types: tools $(STAMP)-build
 	.ci/types
 
 .PHONY: sanitize sanitize-thread sanitize-address
@@ -159,7 +161,9 @@ fuzz-keep: $(STAMP)-build
 .PHONY: soak
 SOAK ?= 1800
 soak: build
-	PYTHONPATH=tests/soak $(PY) -P tests/soak/soak.py --seconds $(SOAK) $(SOAK_ARGS)
+	PYTHONPATH=tests $(PY) -P tests/soak/backpressure.py --seconds $$(($(SOAK) / 3)) & slow=$$!; \
+	PYTHONPATH=tests/soak $(PY) -P tests/soak/soak.py --seconds $(SOAK) $(SOAK_ARGS); status=$$?; \
+	wait $$slow && exit $$status
 
 .PHONY: pythons aarch64 dist
 pythons: $(STAMP)-build
@@ -168,7 +172,7 @@ pythons: $(STAMP)-build
 aarch64: $(STAMP)-build
 	$(PY) -P .ci/cross_compile.py $(CROSS)
 
-dist: $(STAMP)-dev
+dist: tools
 	.ci/dist
 
 .PHONY: clean

@@ -30,7 +30,7 @@ from hot_paths import PATHS, RUNS  # noqa: E402
 
 BENCHMARKS = ("bench_fixed", "bench_records", "bench_overheads", "bench_data", "bench_queues", "bench_stdqueue")
 # Of these units less is better.
-COSTS = {"us", "ns", "ms", "s", "batch times", "seconds", "bytes"}
+COSTS = {"us", "ns", "ns/pair", "ms", "s", "batch times", "seconds", "bytes"}
 # By how much a path's instructions may grow.
 MOST = 0.02
 

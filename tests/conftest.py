@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import functools
 import gc
 import importlib.machinery
 import importlib.util
 import os
 import signal
+import tomllib
 import zlib
 from pathlib import Path
 
@@ -16,7 +19,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 # A hang in native code hears no Ctrl-C and would end in CI's own limit, with nothing to read.
-WATCHDOG_SECONDS = float(os.environ.get("QUEUECORE_WATCHDOG", "60"))
+WATCHDOG_SECONDS = float(os.environ.get("QUEUECORE_WATCHDOG", "180"))
 
 _stderr = -1
 
@@ -99,6 +102,34 @@ def pytest_runtest_protocol(item: pytest.Item):
         return (yield)
     finally:
         faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def nothing_is_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    """Check what is promised after every fault, and that the test leaves nothing behind: see helpers.faults."""
+    from helpers.faults.judge import judged
+    from helpers.faults.left import nothing_left
+
+    watched = contextlib.nullcontext() if request.node.get_closest_marker("unwatched") else judged()
+    with nothing_left(tmp_path_factory.mktemp("temporary")), watched:
+        yield
+        # What the other fixtures made has been put away by now; pytest still refers to it, and it to tracebacks.
+        request.node.funcargs.clear()
+
+
+@pytest.fixture(autouse=True)
+def _named_by_the_table(request: pytest.FixtureRequest) -> None:
+    # Not in tests/native: those start child processes on another tree, and import nothing themselves.
+    if not request.path.is_relative_to(ROOT / "tests/native"):
+        name = getattr(request.node, "originalname", request.node.name)
+        if f"{request.path}::{name}" in _named_tests():
+            request.getfixturevalue("nothing_is_left")
+
+
+@functools.cache
+def _named_tests() -> set[str]:
+    table = tomllib.loads((ROOT / "tests/faults/matrix.toml").read_text(encoding="utf-8"))
+    return {f"{ROOT}/{name}" for entry in (*table["promise"], *table["row"]) for name in entry.get("tests", [])}
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ FLAGS = ["-std=c++17", "-O3", "-march=native", "-g0", "-pthread", "-fvisibility=
 # Module: the files beside its .pyx that it is made of.
 MODULES: dict[str, list[str]] = {
     "bench_native": [],
+    "cold_native": ["cold_loops.hpp"],
     "ring_native": ["ring_loops.hpp", "ring_ours.hpp", "ring_ours.pxd", "ring_peers.hpp"],
     "ring_stall": ["ring_loops.hpp", "ring_ours.hpp", "ring_ours.pxd"],
 }

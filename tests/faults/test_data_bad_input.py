@@ -19,8 +19,6 @@ from queuecore.errors import (
     ResumeMismatchError,
 )
 
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
-
 # ---- functions that raise --------------------------------------------------------------------------------------------
 
 AT = 23

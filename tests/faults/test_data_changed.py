@@ -12,7 +12,6 @@ from helpers.data.blocks import flat, plain, pull, run
 from helpers.data.chains import THREADS, dataset, own, pull as pull_arrays, threads, write_files
 from helpers.formats import tfrecords
 from helpers.formats.compressed import compress
-from helpers.process import open_descriptors, soon, thread_count
 
 import queuecore as qc
 from queuecore.data import CsvDataset, Dataset, Options, TextLineDataset, TFRecordDataset
@@ -23,15 +22,6 @@ from queuecore.errors import (
     SourceChangedError,
     UnavailableError,
 )
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left():
-    before, descriptors = thread_count(), open_descriptors()
-    yield
-    assert soon(lambda: thread_count() <= before)
-    assert soon(lambda: open_descriptors() <= descriptors)
-
 
 # While a file is read: far more than is read ahead.
 
@@ -83,7 +73,7 @@ def changed_later(path, seconds=1):
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + seconds * 10**9))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rewritten_while_it_is_read(tmp_path, kind, number):
@@ -133,7 +123,7 @@ CUT = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("kind", CUT)
 def test_rewritten_while_a_part_of_it_is_read(tmp_path, kind, number):
@@ -151,6 +141,7 @@ def test_rewritten_while_a_part_of_it_is_read(tmp_path, kind, number):
     assert first and len(flat(got)) < 3 * COUNT
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", CUT)
 def test_a_part_of_what_is_appended_to_or_replaced(tmp_path, kind):
     make, ds = CUT[kind]
@@ -183,7 +174,7 @@ def test_the_rest_of_a_part_is_left_out(tmp_path, number):
         assert it.stats()["skipped_files"] == 1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["appended to", "unlinked", "chmod", "renamed"])
 def test_what_is_no_change(tmp_path, kind, way):
@@ -298,7 +289,7 @@ def test_a_reader_s_file_is_rewritten(tmp_path, kind, way):
 
 def test_one_look_more_at_each_file(tmp_path):
     hooks = pytest.importorskip("queuecore._core.testing.syscalls")
-    count, size = 20, 3 << 20
+    count, size = 5, 3 << 20
     paths = write_files(tmp_path, [bytes(size)] * count)
     try:
         for ds in (dataset(paths, 64).batch(64), TextLineDataset(paths), dataset(paths, 64).shuffle(100, 1).batch(64)):
@@ -315,6 +306,7 @@ def test_one_look_more_at_each_file(tmp_path):
 WAYS = ("grown", "gone", "replaced", "replaced by the same")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", ["fixed", "lines", "gzip"])

@@ -11,12 +11,10 @@ import pytest
 from helpers.data.chains import THREADS, threads
 from helpers.data.kinds import KINDS, SOURCES, Gate, all_of, halting
 from helpers.data.matrix import numbers_in
-from helpers.process import AT_ONCE, PATIENCE, soon, thread_count
+from helpers.process import AT_ONCE, PATIENCE, soon, thread_ids
 
 from queuecore.data import Options
 from queuecore.errors import FailedPreconditionError
-
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
 class Mine(Exception):
@@ -82,14 +80,14 @@ def uses_it_in_another_thread(ds, first):
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_consumer_that_leaves(name):
-    before = thread_count()
+    before = thread_ids()
     leaves = [raises, breaks, drops, closes, forgets_a_cycle, drops_in_another_thread, uses_it_in_another_thread]
     endless = [KINDS[name](source().repeat()) for source in SOURCES.values()]
     for leave, number, ds in zip(leaves, itertools.cycle(THREADS), itertools.cycle(endless), strict=False):
         with iter(ds) as it:
             first = [list(numbers_in(x)) for x in itertools.islice(it, 5)]
         leave(threads(ds, number), first)
-        assert soon(lambda: thread_count() <= before), leave
+        assert soon(lambda: thread_ids() <= before), leave
 
 
 # ---- row 45: a consumer that keeps everything ------------------------------------------------------------------------
@@ -216,6 +214,7 @@ class handled:
         signal.signal(signal.SIGUSR1, self.before)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_signal_handler_closes_it(name):
     for kind in SOURCES:

@@ -21,8 +21,6 @@ from queuecore.errors import (
     UnavailableError,
 )
 
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
-
 BODY = bytes(24)
 
 

@@ -20,7 +20,7 @@ INTERRUPTED = """
     from helpers.data.functions import in_python
     from helpers.data.kinds import COUNT, KINDS, SOURCES, Gate, all_of, halting
     from helpers.data.matrix import numbers_in
-    from helpers.process import soon, thread_count
+    from helpers.process import soon, thread_ids
     from queuecore.data import Dataset
 
     gate = Gate()
@@ -64,7 +64,7 @@ def test_ctrl_c_in_next_and_on_with_the_same_iterator():
     for name, kind in zip(KINDS, itertools.cycle(SOURCES)):
         ds = halting(name, kind, gate)
         expected = all_of(KINDS[name](SOURCES[kind]()))
-        before = thread_count()
+        before = thread_ids()
         got = []
         it = iter(ds)
         with interrupted(lambda: len(got)):
@@ -82,7 +82,7 @@ def test_ctrl_c_in_next_and_on_with_the_same_iterator():
                 rest = [list(numbers_in(x)) for x in it]
         assert got + rest == expected, (name, kind, got, rest)
         del it
-        assert soon(lambda: thread_count() <= before), (name, kind)
+        assert soon(lambda: thread_ids() <= before), (name, kind)
     print("all")
     """
     assert child(code) == "all\n"
@@ -115,13 +115,13 @@ def test_ctrl_c_in_all_other_calls():
         initializable.initializer()
         fed = qc.data.Iterator.from_string_handle(initializable.string_handle(), ds.output_types)
         calls += [lambda: first(fed)]
-        before = thread_count()
+        before = thread_ids()
         for number, call in enumerate(calls):
             with interrupted():
                 call()
             gate.opened.set()
         initializable.close()
-        assert soon(lambda: thread_count() <= before), (kind, number)
+        assert soon(lambda: thread_ids() <= before), (kind, number)
         assert len(list(ds)) == COUNT
         # Nothing that these do waits for anything.
         it = iter(ds)

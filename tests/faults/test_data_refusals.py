@@ -8,13 +8,16 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 import pytest
 from helpers.data.kinds import KINDS
 from helpers.faults import refusals
-from helpers.process import run_python
+from helpers.process import PATIENCE, _environment, soon
 
 import queuecore
+from queuecore.data import FixedLengthRecordDataset
+from queuecore.data._nodes import stream
 
 # These ask some thousand times, and take long: each dataset in them is a stream of its own.
 MANY = {"windows", "windows of elements", "parallel interleave"}
@@ -48,43 +51,36 @@ def test_any_request_may_be_refused(tmp_path, preloaded, what, stride):
 
 # ---- row 46: a consumer that is slower than what comes --------------------------------------------------------------
 
-ENDLESS = """
-import itertools, resource, sys, time
-import numpy as np
-import queuecore as qc
-from helpers.data.functions import in_python
-from queuecore.data import Dataset, FixedLengthRecordDataset, Options
-path, budget = sys.argv[1], 8 << 20
-def resident():
-    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize()
-records = FixedLengthRecordDataset(path, record=np.dtype(("u1", (4096,)))).repeat()
-pipelines = [
-    records.shuffle(100, seed=1).filter(lambda x: x[0] < 255).batch(16).prefetch(10_000),
-    records.padded_batch(4, [None]).unbatch().rebatch(8).prefetch(10_000),
-    Dataset.zip(records, records.skip(7)).batch(8).prefetch(10_000),
-    Dataset.range(10**9).interleave(lambda x: records.take(1000), 2).padded_batch(8, [None]).prefetch(10_000),
-    records.map(in_python(lambda x: x[::-1]), 3).batch(4),
-]
-for ds in pipelines:
-    with iter(ds.with_options(Options(memory_budget=budget))) as it:
-        for _ in itertools.islice(it, 300):
-            pass
-        begun = resident()
-        most = 0
-        for _ in range(8):
-            time.sleep(0.05)  # the slow consumer: producers run ahead as far as they may
-            for _ in itertools.islice(it, 20):
-                most = max(most, it.stats()["memory_bytes"])
-        grown = resident() - begun
-        assert 0 < most <= budget, (ds, most)
-        assert grown <= budget * 1.1, (ds, grown)
-print("bounded")
-"""
+SLOW = pathlib.Path(refusals.__file__).parents[2] / "soak/backpressure.py"
 
 
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer keeps memory that was freed")
-def test_a_slow_consumer_of_an_endless_producer(tmp_path):
-    path = tmp_path / "records"
-    path.write_bytes(os.urandom(4096) * 1000)
-    done = run_python(ENDLESS, path)
-    assert (done.stderr, done.stdout, done.returncode) == ("", "bounded\n", 0)
+def test_a_slow_consumer_of_an_endless_producer():
+    """For seconds; `make soak` watches the same pipelines for ten minutes."""
+    done = subprocess.run(
+        [sys.executable, "-P", SLOW, "--seconds", "2"],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    assert done.stdout.splitlines()[-1:] == ["bounded"]
+
+
+def test_a_control_group_s_limit_bounds_what_is_ahead(tmp_path, monkeypatch):
+    """`test_machine` reads the limit from the system's files; a process that went beyond it would be killed."""
+    (tmp_path / "a").write_bytes(bytes(1 << 22))
+    ds = FixedLengthRecordDataset([tmp_path / "a"] * 200, 1 << 18).batch(4).prefetch(1000)
+
+    def most(limit):
+        monkeypatch.setattr(stream, "memory_bytes", lambda: limit)
+        with iter(ds) as it:
+            next(it)
+            return max(it.stats()["memory_bytes"] for _ in range(50) if next(it) is not None and not time.sleep(0.002))
+
+    slot = 1 << 20
+    assert most(64 << 20) <= (16 << 20) + 10 * slot
+    assert most(128 << 20) <= (32 << 20) + 10 * slot
+    assert soon(lambda: most(1 << 30) > (42 << 20), PATIENCE)

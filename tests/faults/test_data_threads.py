@@ -8,14 +8,14 @@ import warnings
 import numpy as np
 import pytest
 from helpers.data.chains import write_files
+from helpers.data.functions import in_python
 from helpers.data.kinds import KINDS, SOURCES, Gate, all_of, halting
 from helpers.data.matrix import PIPELINES, numbers_in, write
 from helpers.process import AT_ONCE, PATIENCE
 
-from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset
+from queuecore._runners.threads import start_thread
+from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset
 from queuecore.errors import FailedPreconditionError
-
-pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 MANY = 4
 
@@ -268,3 +268,25 @@ def test_others_wait_for_a_call_in_its_middle(tmp_path, monkeypatch, way):
     if way == "load_state_dict":
         assert list(numbers_in(next(it))) == list(range(10))
     it.close()
+
+
+def test_threads_of_a_map_whose_start_fails_although_they_run(monkeypatch, nothing_is_left):
+    """An exception may come between the start of a thread and the return to who started it: no thread stays."""
+
+    def failing(*args, **kwargs):
+        start_thread(*args, **kwargs)
+        raise MemoryError
+
+    called, before = [], []
+    with iter(Dataset.range(1_000_000).map(in_python(lambda x: called.append(x) or x), 4)) as it:
+        monkeypatch.setattr("queuecore.data._nodes.pool.start_thread", starts_first(failing))
+        assert int(next(it)) == 0
+        while called != before:  # until there is room for no more, and all threads wait
+            before = called.copy()
+            time.sleep(0.05)
+
+
+def starts_first(others):
+    """The first start is as it should be: without one thread, there is none to go on."""
+    calls = iter([start_thread])
+    return lambda *args, **kwargs: next(calls, others)(*args, **kwargs)

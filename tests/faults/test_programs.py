@@ -219,6 +219,28 @@ def test_a_program_over_bad_storage(tmp_path, hooks):
     assert ended.value.__cause__ is caught.value
 
 
+def test_others_keep_the_queue_full_while_one_reader_is_stuck(tmp_path):
+    """Its read ends when the test lets it: until then nobody waits for it."""
+    (tmp_path / "a").write_bytes(bytes(60_000))
+    os.mkfifo(tmp_path / "stuck")
+    held = os.open(tmp_path / "stuck", os.O_RDWR)
+    queue = qc.FIFOQueue(8, [bytes, bytes], [(), ()])
+    names = [tmp_path / "stuck", tmp_path / "a", tmp_path / "a"]
+    programs = [qc.StageProgram(qc.FixedLengthRecordReader(1000, allow_special=True), [name] * 50) for name in names]
+    coord = qc.Coordinator()
+    threads = qc.QueueRunner(queue, programs).create_threads(coord, start=True)
+    for _ in range(100):
+        assert soon(lambda: queue.size() == 8, PATIENCE)
+        assert not any(any(content) for content in queue.dequeue_many(8)[1])
+    os.write(held, b"\xff" * 1000)
+    while not any(queue.dequeue()[1]):
+        pass
+    coord.request_stop()
+    queue.close(cancel_pending_enqueues=True)
+    os.close(held)
+    coord.join(threads, stop_grace_period_secs=PATIENCE)
+
+
 def test_a_slow_disk_holds_up_nobody_else(tmp_path, hooks):
     """A stop is heard by who waits for the reader, while its holder is in a system call."""
     file = tmp_path / "a"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gc
 import signal
 import threading
@@ -9,6 +11,7 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.faults.memory import call_without
 from helpers.process import run_python, soon
 
 import queuecore as qc
@@ -92,9 +95,9 @@ def test_ctrl_c_ends_a_close_that_waits():
 def test_the_end_of_the_process_waits_for_nobody():
     child = script("""
         calls = (lambda: full.enqueue(1), full.close, empty.dequeue, lambda: empty.dequeue_many(3))
-        for call in calls:
+        for i, call in enumerate(calls):  # each waits behind those before it
             threading.Thread(target=call, daemon=True).start()
-        soon(lambda: waiting(full) == 2 and waiting(empty) == 2)
+            soon(lambda: waiting(full) + waiting(empty) == i + 1)
         print("end")
     """)
     assert (child.returncode, child.stdout, child.stderr) == (0, "end\n", "")
@@ -609,20 +612,16 @@ QUEUES = {
 @pytest.mark.parametrize("kind", QUEUES)
 @pytest.mark.parametrize("call", ["dequeue", "dequeue_many", "dequeue_up_to", "lease"])
 def test_no_element_is_lost_where_memory_ends(kind, call):
-    nomemory = pytest.importorskip("_testcapi")
     q = QUEUES[kind]()
     q.enqueue_many([np.arange(8), np.arange(24).reshape(8, 3)])
     arguments = () if call == "dequeue" else (3,)
     method = getattr(q, call)
     failed = 0
     for n in range(40):
-        nomemory.set_nomemory(n, n + 1)
         try:
-            got = method(*arguments)
+            got = call_without(n, lambda: method(*arguments))
         except MemoryError:
             got = None
-        finally:
-            nomemory.remove_mem_hooks()
         if got is None:
             failed += 1
             assert q.size() == 8
@@ -642,7 +641,6 @@ def test_no_element_is_lost_where_memory_ends(kind, call):
 
 @pytest.mark.parametrize("kind", QUEUES)
 def test_a_reservation_is_whole_or_given_up_where_memory_ends(kind):
-    nomemory = pytest.importorskip("_testcapi")
     q = QUEUES[kind]()
     put = 0
     for n in range(60):
@@ -650,16 +648,16 @@ def test_a_reservation_is_whole_or_given_up_where_memory_ends(kind):
             held = [q.reserve(1) for _ in range(6)]
             del held[:: 2 if apart else 1]
             room = kept = None
-            nomemory.set_nomemory(n, n + 1)
-            try:
+
+            def put_two():
+                nonlocal room, kept
                 room = q.reserve(2)
                 kept = room.rows[0]
-                room.rows[1][:] = kept[:] = n
+                room.rows[1][:] = kept[:] = n  # noqa: B023
                 room.commit()
-            except MemoryError:
-                pass
-            finally:
-                nomemory.remove_mem_hooks()
+
+            with contextlib.suppress(MemoryError):
+                call_without(n, put_two)
             if room is not None and not q.size():
                 room.commit()  # nothing is lost: once more
             if room is not None:
@@ -673,7 +671,6 @@ def test_a_reservation_is_whole_or_given_up_where_memory_ends(kind):
 
 
 def test_a_put_of_many_that_fails_half_way_keeps_nothing():
-    nomemory = pytest.importorskip("_testcapi")
 
     class Thing:
         pass
@@ -682,14 +679,11 @@ def test_a_put_of_many_that_fails_half_way_keeps_nothing():
         q = qc.FIFOQueue(-1, [object], [()])
         things = [Thing() for _ in range(6000)]
         gone = [weakref.ref(one) for one in things]
-        nomemory.set_nomemory(n, n + 1)
         try:
-            q.enqueue_many([things])
+            call_without(n, functools.partial(q.enqueue_many, [things]))
             return None
         except MemoryError:
             pass
-        finally:
-            nomemory.remove_mem_hooks()
         del things
         size = q.size()
         assert [one() is None for one in gone] == [False] * size + [True] * (6000 - size)

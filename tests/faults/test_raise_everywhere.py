@@ -32,6 +32,7 @@ OTHERS = ("mapped", "generated", "objects", "filtered", "flat", "interleaved")
 # gives back what its work is done with, or as it waits for work while nobody has any more.
 DROPPED = (
     "atoms.runtime Start.",
+    "atoms.times WorkTimes.leave return",
     "stream.scope Scope.",
     "stream.feed Feed.end return",
     "stream.feed Feed.next_pass return",

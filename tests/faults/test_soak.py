@@ -73,11 +73,12 @@ def test_accounts_go_back_to_their_mark(soak, tmp_path):
         again.finish()
 
 
+@pytest.mark.watchdog(600)
 def test_pipelines_are_drawn_from_their_seed(soak, tmp_path):
     _, pipelines = soak
     (tmp_path / "fixed-0").touch()
-    texts = [pipelines.draw(random.Random(seed), tmp_path).text for seed in range(50)]
-    assert texts == [pipelines.draw(random.Random(seed), tmp_path).text for seed in range(50)]
+    texts = [pipelines.draw(random.Random(seed), tmp_path).text for seed in range(60)]
+    assert texts == [pipelines.draw(random.Random(seed), tmp_path).text for seed in range(60)]
     assert len(set(texts)) > 40
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers.data.chains import THREADS, apply, dataset, own, pull, run, threads, write_files
 from helpers.models.oracle import Model, assert_same
-from helpers.process import open_descriptors, soon, thread_count
+from helpers.process import open_descriptors, soon, thread_ids
 
 import queuecore as qc
 
@@ -25,11 +25,11 @@ CHAINS = [
 
 @pytest.fixture(autouse=True)
 def faults_end_with_the_test():
-    before, descriptors = thread_count(), open_descriptors()
+    before, descriptors = thread_ids(), open_descriptors()
     syscalls.reset_faults()
     yield
     syscalls.reset_faults()
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
     assert soon(lambda: open_descriptors() <= descriptors)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import subprocess
 import textwrap
@@ -50,7 +51,7 @@ def test_a_start_never_hangs_where_memory_ends(kind):
     pytest.importorskip("_testcapi")
     child = run_python(
         """
-        import _testcapi, logging, sys, threading, time
+        import _testcapi, logging, os, sys, threading, time
         import queuecore as qc
         logging.disable()
         """
@@ -58,7 +59,9 @@ def test_a_start_never_hangs_where_memory_ends(kind):
         + """
         sys.unraisablehook = threading.excepthook = lambda _: None
         ran, failed, n = 0, 0, 0
-        before = threading.active_count()
+        def threads():  # the system's: Python may go on counting one that has lacked memory to say that it ends
+            return len(os.listdir("/proc/self/task"))
+        before = threads()
         while n < 90:
             began = []
             def work():
@@ -75,7 +78,7 @@ def test_a_start_never_hangs_where_memory_ends(kind):
                 _testcapi.remove_mem_hooks()
                 ran += 1
             n += 1
-        while threading.active_count() > before:
+        while threads() > before:
             time.sleep(0.001)
         print(ran > 0, failed > 0)
         """
@@ -111,7 +114,7 @@ def test_a_thread_that_could_not_start_is_as_if_there_were_none():
 
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer takes more addresses than the limit leaves")
 def test_a_pass_ends_at_the_limit_of_memory():
-    child = run_python("""
+    program = """
         import resource, sys, threading
         import queuecore as qc
         sys.unraisablehook = threading.excepthook = lambda _: None
@@ -130,7 +133,12 @@ def test_a_pass_ends_at_the_limit_of_memory():
                 resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
         print(outcomes <= {5, "error"}, len(outcomes))
         assert len(list(ds)) == 5
-    """)
+    """
+    for _ in range(5):
+        child = run_python(program)
+        # NumPy has 46 KB of data in each thread that uses it. The loader, which makes them then, can only fail so.
+        if "cannot allocate memory for thread-local data" not in child.stderr:
+            break
     assert child.returncode == 0, child.stderr
     assert child.stdout.startswith("True ")
 
@@ -239,7 +247,7 @@ def program(code, *arguments):
     return run_python(PROGRAM + textwrap.dedent(code), *arguments)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("call", WAITS)
 def test_a_program_ends_though_a_thread_waits(call, request):
     code = WAITS[call]
@@ -280,11 +288,11 @@ def test_threads_that_wait_for_one_that_works_get_what_it_gives():
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("daemon", [False, True])
-@pytest.mark.parametrize("source", ["thread", "timeout", "runner", "stream"])
+@pytest.mark.parametrize(
+    ("source", "daemon"),
+    [*itertools.product(["thread", "timeout", "runner"], [False, True]), ("stream", False)],  # that one's are native
+)
 def test_waits_go_on_while_something_may_come(source, daemon):
-    if source == "stream" and daemon:
-        pytest.skip("native threads are what they are")
     child = program(f"""
         source, daemon = {source!r}, {daemon}
         wait(lambda: print(q.dequeue(), q.dequeue(), flush=True))
@@ -313,7 +321,8 @@ def test_waits_go_on_while_something_may_come(source, daemon):
         else:
             from queuecore._core.testing import syscalls
             import os, tempfile
-            path = os.path.join(tempfile.mkdtemp(), "numbers")
+            folder = tempfile.TemporaryDirectory()
+            path = os.path.join(folder.name, "numbers")
             np.arange(2).tofile(path)
             syscalls.set_read_delay(1.5)
             syscalls.set_uncached(True)
@@ -375,6 +384,7 @@ def test_a_child_forked_at_the_end_has_a_main_thread_of_its_own():
 SEIZE, INTERRUPT, DETACH, ALL_THREADS = 0x4206, 0x4207, 17, 0x40000000
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("end", ["ends", "waits"])
 def test_one_that_gets_no_processor_is_not_taken_for_one_that_waits(end):
     """It has been given something, and can't go on: nobody who waits for it is ended, however long that takes."""

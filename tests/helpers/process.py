@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pathlib
 import subprocess
@@ -12,20 +13,48 @@ from collections.abc import Callable
 
 import queuecore
 
-# How long something may take that should happen at once; under a sanitizer all is many times slower. Only a failing
-# test waits that long.
-AT_ONCE = 10.0 if "LD_PRELOAD" in os.environ else 1.0
+# How long something may take that should happen at once, on a machine that may stop for seconds under other work; under
+# a sanitizer all is many times slower. Only a failing test waits that long.
+AT_ONCE = 10.0 if "LD_PRELOAD" in os.environ else 5.0
 PATIENCE = 20.0
 
 
-def thread_count() -> int:
-    """Threads of this process, Python's and native ones."""
-    return len(os.listdir("/proc/self/task"))
+def collect() -> None:
+    """Collect garbage. What is left is a whole run's, and long to walk through: no later collection looks at it."""
+    gc.collect()
+    gc.freeze()
+
+
+def thread_ids() -> set[str]:
+    """Threads of this process, Python's and native ones, as the system numbers them.
+
+    Not how many: a thread of an earlier test may end at any moment, and would hide one that has begun.
+    """
+    return set(os.listdir("/proc/self/task"))
 
 
 def open_descriptors() -> int:
     """Open file descriptors, without the one that this look needs."""
     return len(os.listdir("/proc/self/fd")) - 1
+
+
+def child_processes() -> set[str]:
+    """Numbers of this process's children, also of those that have ended and that nobody has waited for."""
+    return {number for file in pathlib.Path("/proc/self/task").glob("*/children") for number in _words(file)}
+
+
+def mapped_files() -> set[str]:
+    """Files that this process has mapped to memory, apart from code and the system's: also deleted and shared ones."""
+    lines = [line.split(maxsplit=5) for line in pathlib.Path("/proc/self/maps").read_text().splitlines()]
+    named = {line[5] for line in lines if len(line) == 6 and not line[5].startswith("[")}
+    return {name for name in named if ".so" not in name and not name.startswith("/usr/")}
+
+
+def _words(file: pathlib.Path) -> list[str]:
+    try:
+        return file.read_text().split()
+    except OSError:  # the thread has ended meanwhile
+        return []
 
 
 def soon(condition: Callable[[], bool], within: float = AT_ONCE) -> bool:
@@ -42,6 +71,14 @@ def run_python(code: str, *arguments: object, timeout: float = PATIENCE) -> subp
     """Run a script in a fresh interpreter that imports the same queuecore."""
     return subprocess.run(
         _command(code, arguments), env=_environment(), capture_output=True, text=True, timeout=timeout, check=False
+    )
+
+
+def start_python(code: str, *arguments: object) -> subprocess.Popen[str]:
+    """Start such a script, with pipes."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        _command(code, arguments), env=_environment(), stdin=pipe, stdout=pipe, stderr=pipe, text=True
     )
 
 

@@ -23,6 +23,8 @@ queues = pytest.importorskip("queuecore._core.testing.schedule_queues", reason=N
 SEEDS = 10_000
 # The queues' scenarios are ten times as long.
 HAND_SEEDS = 2_000
+# Few of its schedules show a relaxed L4.
+PIECES_SEEDS = 100_000
 
 # Which scenario notices that an edge is relaxed.
 NOTICED = {
@@ -120,7 +122,7 @@ def test_every_edge_is_accounted_for():
 
 @pytest.mark.parametrize(("edge", "scenario"), NOTICED.items())
 def test_a_relaxed_edge_is_noticed(edge, scenario):
-    assert explore(scenario, SEEDS, relaxed=[edge]) is not None
+    assert explore(scenario, PIECES_SEEDS if scenario == "pieces" else SEEDS, relaxed=[edge]) is not None
 
 
 @pytest.mark.parametrize(("edge", "scenario"), ORDERED.items())
@@ -312,7 +314,7 @@ def hand_stops(call: str, capacities: tuple[int, ...]):
     """Suspend a call before each of its operations, the queue empty and full; yield what came of it."""
     for capacity in capacities:
         for filled in (0, capacity if capacity > 0 else 2):
-            for seed in range(6):
+            for seed in range(6 if capacity > 0 else 10):  # few schedules put a row back
                 at = 1
                 while True:
                     verdict, labels, good = queues.suspend_hand(call, [at], seed, HAND_WANT, filled, capacity, 4)

@@ -128,7 +128,7 @@ def failures() -> None:
 def mistakes(ds: data.Dataset) -> None:
     """What must not pass."""
     data.FixedLengthRecordDataset("a.bin", 1, tail="ignore")  # type: ignore[arg-type]
-    data.FixedLengthRecordDataset("a.bin", 1, 0, 0, RECORD)  # type: ignore[call-arg]
+    data.FixedLengthRecordDataset("a.bin", 1, 0, 0, None, None, None, None, RECORD)  # type: ignore[call-arg]
     data.Options(num_threads="2")  # type: ignore[arg-type]
     data.Options(threads=2)  # type: ignore[call-arg]
     ds.batch("128")  # type: ignore[arg-type]

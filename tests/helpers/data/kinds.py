@@ -125,6 +125,7 @@ KINDS: dict[str, Callable[[Dataset], Dataset]] = {
     "native filter": lambda ds: ds.filter(lambda x: x % 2 == 0).batch(2),
     "filter": lambda ds: ds.filter(even).batch(2),
     "take while": lambda ds: ds.take_while(in_python(lambda x: bool(x < 55))),
+    "unique": lambda ds: ds.map(lambda x: x // 2).unique(),
     "scan": lambda ds: ds.scan(0, lambda total, x: (total + x, total + x)).batch(2),
     "padded batch": lambda ds: ds.padded_batch(3),
     "ragged batch": lambda ds: ds.dense_to_ragged_batch(3),

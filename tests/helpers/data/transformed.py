@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from helpers.data.chains import THREADS, dataset, threads, write_files
-from helpers.process import soon, thread_count
+from helpers.process import soon, thread_ids
 
 from queuecore.data import Dataset
 from queuecore.errors import QueueCoreError
@@ -99,12 +99,12 @@ def places(make: Callable[[], Dataset], number: int, expected: list[Any], own: C
 
 def stops_at_once(ds: Dataset, elements: int) -> None:
     """Check that no thread is left when an iterator is dropped after some elements."""
-    before = thread_count()
+    before = thread_ids()
     it = iter(ds)
     for _ in range(elements):
         next(it)
     del it
-    assert soon(lambda: thread_count() <= before), [one.name for one in threading.enumerate()]
+    assert soon(lambda: thread_ids() <= before), [one.name for one in threading.enumerate()]
 
 
 def bytes_of_files(folder: pathlib.Path, contents: Iterable[bytes]) -> Dataset:

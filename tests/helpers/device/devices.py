@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from helpers.device.fake_cuda import DISABLE_TIMING, LEGACY, NON_BLOCKING, Fake, check, compiled as build_shared
-from helpers.process import PATIENCE, soon
+from helpers.process import PATIENCE, collect, soon
 
 from queuecore._core.atoms.process import thread_count
 from queuecore._core.device import driver, memory
@@ -200,7 +200,7 @@ def plane(path: Path) -> Iterator[Plane]:
     try:
         yield made
         assert soon(nobody_works, within=PATIENCE)
-        gc.collect()
+        collect()
         fake.drain()
         made.close()
         memory.close_driver()

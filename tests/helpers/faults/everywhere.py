@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from helpers.data.chains import threads as in_threads
 from helpers.data.matrix import PIPELINES, lines, numbers_in, packed, tfrecords, write
-from helpers.process import open_descriptors, soon, thread_count
+from helpers.process import open_descriptors, soon, thread_ids
 
 import queuecore as qc
 from queuecore.data import Dataset
@@ -367,7 +367,7 @@ class Sweep:
     def one(self, kinds: tuple[str, ...], nth: int, how: str = "fail", sticky: bool = False) -> bool:
         """Run it once with the nth call failing, and once more with none. Returns whether one failed."""
         assert soon(_nobody_works), _ours()
-        before = thread_count(), open_descriptors(), syscalls.pinned_count(), syscalls.library_count()
+        before = thread_ids(), open_descriptors(), syscalls.pinned_count(), syscalls.library_count()
         got = Got()
         met: BaseException | None = None
         for left in [*self.folder.glob("kept*"), *self.folder.glob("shards*")]:
@@ -396,7 +396,7 @@ class Sweep:
         assert soon(_nobody_works), (place, _ours())
         calls._bound.cache_clear()
         gc.collect()  # what these threads held, and steps that were bound
-        assert soon(lambda: thread_count() <= before[0]), place
+        assert soon(lambda: thread_ids() <= before[0]), place
         assert soon(lambda: open_descriptors() <= before[1]), place
         assert syscalls.library_count() <= before[3], place
         syscalls.remember_no_more()

@@ -15,7 +15,7 @@ import pytest
 from helpers.data.chains import threads
 from helpers.data.kinds import KINDS, SOURCES, all_of, file
 from helpers.data.matrix import numbers_in
-from helpers.process import open_descriptors, soon, thread_count
+from helpers.process import open_descriptors, soon, thread_ids
 
 from queuecore.data import Dataset
 from queuecore.errors import FailedPreconditionError, PipelineError, UnavailableError
@@ -55,7 +55,7 @@ def sweep(what: int, number: int, offset: int, stride: int, folder: str, names: 
             source = sources[where]
             nth = 1 + (offset + runs) % stride
             expected = all_of(KINDS[name](source()))
-            before, files = thread_count(), open_descriptors()
+            before, files = thread_ids(), open_descriptors()
             met = True
             while met:
                 met = _refused(calls, threads(KINDS[name](source()), number), what, nth, expected, f"{name}, {where}")
@@ -66,9 +66,9 @@ def sweep(what: int, number: int, offset: int, stride: int, folder: str, names: 
     return runs
 
 
-def gone(before: int) -> bool:
+def gone(before: set[str]) -> bool:
     """Whether there are no more threads than before; what cycles hold is given back."""
-    return thread_count() <= before or bool(gc.collect() and thread_count() <= before)
+    return thread_ids() <= before or bool(gc.collect() and thread_ids() <= before)
 
 
 def _refused(calls: ctypes.CDLL, ds: Dataset, what: int, nth: int, expected: list[list[int]], place: str) -> bool:

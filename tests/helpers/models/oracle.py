@@ -263,9 +263,10 @@ def equal(got: Any, expected: Any) -> bool:
             and all(equal(got[name], expected[name]) for name in expected)
         )
     # One scalar of one record comes as a NumPy scalar.
-    if not isinstance(got, np.ndarray if expected.ndim else np.generic):
+    if not isinstance(got, np.ndarray if expected.ndim else expected.dtype.type):
         return False
-    array = np.asarray(got)
+    # A scalar string of NumPy's has no zeros at its end.
+    array = np.asarray(got, expected.dtype) if not expected.ndim and expected.dtype.kind == "S" else np.asarray(got)
     return (
         array.dtype == expected.dtype
         and array.shape == expected.shape

@@ -53,7 +53,7 @@ def page(table: dict[str, Any]) -> str:
 
 
 def mistakes(table: dict[str, Any]) -> list[str]:
-    """Return what is wrong with the rows: numbers, groups, tests that there are not, and rows without any promise."""
+    """Return what is wrong: with numbers and groups; tests that there are not; rows of which nothing is said."""
     rows = table["row"]
     numbers = [row["number"] for row in rows]
     found = []
@@ -66,6 +66,8 @@ def mistakes(table: dict[str, Any]) -> list[str]:
         if not (row.get("tests") or row.get("open") or row.get("needs")):
             found.append(f"{where}: it has no tests, and says neither what is open nor what it needs")
         found += [f"{where}: there is no test {name}" for name in row.get("tests", []) if not is_test(name)]
+    for one in table["promise"]:
+        found += [f"{one['name']}: there is no test {name}" for name in one.get("tests", []) if not is_test(name)]
     return found
 
 

@@ -62,7 +62,7 @@ def answer(tf: Any, expression: str, runs: int) -> dict[str, Any]:
         warnings.simplefilter("ignore")
         try:
             made = eval(expression, {"tf": tf, "np": np})
-        except (ValueError, TypeError, IndexError, NotImplementedError, RuntimeError) as error:
+        except (ValueError, TypeError, IndexError, NotImplementedError, RuntimeError, tf.errors.OpError) as error:
             return {"built": kinds(error)}
         found: dict[str, Any] = {"sides": sides(tf, made), "runs": []}
         with tf.Session() as session:

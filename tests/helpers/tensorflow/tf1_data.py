@@ -56,7 +56,7 @@ def static(value: Any) -> Any:
         return [static(one) for one in value]
     if hasattr(value, "as_list"):
         return None if value.ndims is None else value.as_list()
-    if hasattr(value, "dtype"):
+    if hasattr(value, "get_shape"):
         return [static(value.dtype), static(value.get_shape())]
     return name if (name := np.dtype(getattr(value, "as_numpy_dtype", value)).name) != "object" else "bytes"
 

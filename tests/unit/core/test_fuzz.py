@@ -4,6 +4,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from helpers.faults import fuzz_targets
 
 fuzz = pytest.importorskip("queuecore._core.testing.fuzz", reason="no targets (QUEUECORE_TESTING=1)")
 
@@ -12,15 +13,25 @@ TARGETS = [name for name in fuzz.NAMES if name != "planted"]
 
 
 def test_there_are_inputs_for_every_target():
-    assert sorted(one.stem for one in CORPUS.iterdir()) == sorted(TARGETS)
+    assert sorted(one.stem for one in CORPUS.iterdir()) == sorted([*TARGETS, *fuzz_targets.TARGETS])
+
+
+def inputs_of(target):
+    with zipfile.ZipFile(CORPUS / f"{target}.zip") as packed:
+        inputs = {name: packed.read(name) for name in packed.namelist()}
+    assert inputs
+    return inputs
+
+
+@pytest.mark.parametrize("target", fuzz_targets.TARGETS)
+def test_inputs_of_targets_in_python(target):
+    for data in inputs_of(target).values():
+        fuzz_targets.TARGETS[target](data)
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_inputs(target):
-    with zipfile.ZipFile(CORPUS / f"{target}.zip") as packed:
-        inputs = {name: packed.read(name) for name in packed.namelist()}
-    assert inputs
-    for name, data in inputs.items():
+    for name, data in inputs_of(target).items():
         for cut in (len(data), len(data) // 2):
             try:
                 fuzz.run(target, data[:cut])

@@ -122,7 +122,31 @@ TREES = {
 @pytest.mark.parametrize("name", TREES)
 def test_limits(tmp_path, name):
     cgroup, mountinfo, files, expected = TREES[name]
-    assert tree(tmp_path, cgroup, mountinfo, files) == expected
+    assert tree(tmp_path, cgroup, mountinfo, files)[:2] == expected
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "mountinfo", "folder"),
+    [
+        ("0::/a\n", V2.format(root="/", point="/groups"), "groups/a"),
+        ("9:pids:/docker/abc\n", V1.format(root="/docker/abc", point="/groups/pids", names="pids"), "groups/pids"),
+    ],
+)
+@pytest.mark.parametrize(("text", "threads"), [("100\n", 100), ("max\n", math.inf), ("", math.inf)])
+def test_limits_of_threads(tmp_path, cgroup, mountinfo, folder, text, threads):
+    assert tree(tmp_path, cgroup, mountinfo, {f"{folder}/pids.max": text}) == (math.inf, math.inf, threads)
+
+
+def test_what_errors_say_of_threads(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (123, 456))
+    monkeypatch.setattr(_machine, "_limits", lambda: _machine.Limits(math.inf, math.inf, 77))
+    said = _machine.thread_limits()
+    assert said.startswith("the limits of threads: 123 of the user (ulimit -u), 77 of the control group (pids.max), ")
+    assert said.endswith(" of the machine (kernel.threads-max), memory")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    monkeypatch.setattr(_machine, "_limits", lambda: _machine.Limits(math.inf, math.inf))
+    monkeypatch.setattr(_machine, "_number", lambda folder, name: math.inf)
+    assert _machine.thread_limits() == "the limits of threads: memory"
 
 
 def limited(monkeypatch, cpus=math.inf, memory=math.inf):

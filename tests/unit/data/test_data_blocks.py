@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import pickle
 import random
 
@@ -54,6 +55,24 @@ def test_every_size_of_blocks_at_every_border(tmp_path, kind):
             got, error = run(ds)
             assert error is None
             assert flat(got) == expected, (piece, headroom)
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_compressed_file_that_goes_away_while_open_gives_all_of_its_bytes(tmp_path, anew):
+    lines = [b"%08x" % number for number in random.Random(0).choices(range(1 << 32), k=100_000)]
+    path = tmp_path / "part"
+    path.write_bytes(compress("GZIP", b"\n".join(lines)))
+    with iter(threads(small(TextLineDataset([path], "GZIP"), 4096).batch(100).prefetch(1), 1)) as it:
+        got = flat([plain(next(it))])
+        open_now = [os.path.realpath(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")]
+        assert str(path) in open_now  # most of it is still to be read
+        if anew:  # the descriptor keeps the file that was there before
+            (tmp_path / "new").write_bytes(compress("GZIP", b"another\n" * 1000))
+            os.replace(tmp_path / "new", path)
+        else:
+            path.unlink()
+        got += flat([plain(batch) for batch in it])
+    assert got == lines
 
 
 @pytest.mark.parametrize("compression", [None, "GZIP"])

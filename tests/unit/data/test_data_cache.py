@@ -16,7 +16,7 @@ from helpers.data.blocks import content, flat, plain, played as played_after, pu
 from helpers.data.chains import THREADS, apply, dataset, threads, values, write_files
 from helpers.data.nodes import Each, made, numbers
 from helpers.models.oracle import Model
-from helpers.process import PATIENCE, run_python, soon, thread_count
+from helpers.process import PATIENCE, run_python, soon, thread_ids
 from hypothesis import HealthCheck, given, settings, strategies as st
 from hypothesis.extra import numpy as of_numpy
 
@@ -161,6 +161,31 @@ def test_an_incomplete_pass_keeps_nothing(tmp_path, store):
 
 
 @pytest.mark.parametrize("store", STORES)
+def test_a_pass_with_an_error_is_not_kept(tmp_path, store):
+    sick = [2]
+
+    def function(x):
+        if int(x) in sick:
+            raise ValueError
+        called.append(int(x))
+        return int(x)
+
+    called = []
+    ds = kept(Dataset.range(5).map(function), store, tmp_path / "x")
+    for _ in range(2):
+        with iter(ds) as it:
+            assert [int(next(it)), int(next(it))] == [0, 1]
+            with pytest.raises(qc.errors.PipelineError):
+                next(it)
+            assert [int(x) for x in it] == [3, 4]
+    sick.clear()
+    called.clear()
+    for _ in range(2):
+        assert [int(x) for x in ds] == [0, 1, 2, 3, 4]
+    assert called == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("store", STORES)
 def test_a_pass_behind_one_that_is_given_up_is_kept(tmp_path, store, monkeypatch):
     # However long the thread of an iterator that was closed takes to notice.
     closed, going = threading.Event(), threading.Event()
@@ -297,7 +322,7 @@ def test_two_iterators_fill_at_once(paths, tmp_path, store):
 
 def test_memory_goes_with_the_dataset(tmp_path):
     (path,) = write_files(tmp_path, [bytes(range(200))])
-    threads_before = thread_count()
+    threads_before = thread_ids()
     for behind in ([], [("batch", 7, False)]):
         ds = apply(dataset(path, 1), behind).cache()
         run(ds.repeat(2))
@@ -306,20 +331,20 @@ def test_memory_goes_with_the_dataset(tmp_path):
             next(it)
         del ds, it
         assert soon(lambda: gc.collect() >= 0 and store() is None)  # noqa: B023 - used here alone
-    assert soon(lambda: thread_count() <= threads_before)
+    assert soon(lambda: thread_ids() <= threads_before)
 
 
 @pytest.mark.parametrize("store", STORES)
 def test_dropped_on_its_way(tmp_path, store):
     (path,) = write_files(tmp_path, [bytes(range(200)) * 100_000])
-    before = thread_count()
+    before = thread_ids()
     ds = kept(dataset(path, 10_000).batch(2), store, tmp_path / "x").repeat()
     for _ in range(3):
         it = iter(ds)
         for _ in range(10):
             next(it)
         del it
-        assert soon(lambda: thread_count() <= before)
+        assert soon(lambda: thread_ids() <= before)
     assert soon(lambda: not list((tmp_path / "x").rglob("*.*")))
 
 

@@ -10,7 +10,7 @@ from helpers.data.chains import THREADS, dataset, threads, write_files
 from helpers.data.functions import check_resume, in_python, plain, pulled
 from helpers.data.nodes import KINDS, Handed, made, numbers, value
 from helpers.formats.tfrecords import stream
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -243,7 +243,7 @@ def test_an_error_comes_in_its_place(batch):
 
 def test_threads_end_with_the_iterator():
     gc.collect()
-    before = thread_count()
+    before = thread_ids()
     for predicate in (lambda x: x < 0, in_python(lambda x: False)):  # nothing ever comes
         it = iter(numbers(100).repeat().filter(predicate).prefetch(1))
         it.close(0.1)
@@ -252,14 +252,14 @@ def test_threads_end_with_the_iterator():
             next(it)
         del it
     gc.collect()
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 def test_a_filter_that_nothing_passes_can_be_closed():
     import threading
 
     gc.collect()
-    before = thread_count()
+    before = thread_ids()
     it = iter(numbers(100).repeat().filter(in_python(lambda x: False)))
     closer = threading.Timer(0.2, it._stop)
     closer.start()
@@ -267,7 +267,7 @@ def test_a_filter_that_nothing_passes_can_be_closed():
         next(it)
     it.close()
     closer.join()
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 # ---- errors that are left out ----------------------------------------------------------------------------------------
@@ -542,7 +542,7 @@ def test_a_generator_that_raises(cause, at):
 @pytest.mark.parametrize("end", ["drop", "close", "exhaust"])
 def test_a_generator_is_closed_when_the_iterator_goes(end):
     gc.collect()
-    before = thread_count()
+    before = thread_ids()
     closed = []
 
     def generate():
@@ -564,7 +564,7 @@ def test_a_generator_is_closed_when_the_iterator_goes(end):
         del it
         gc.collect()
     assert soon(lambda: closed == [1])
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 def test_a_generator_that_uses_its_own_iterator():

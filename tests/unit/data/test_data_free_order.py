@@ -45,8 +45,16 @@ def fails(function, x):
     return number
 
 
+def free(function, n):
+    return Dataset.range(N).map(functools.partial(fails, function), n, deterministic=False)
+
+
 def tens(function, x):
     return Dataset.range(7).map(lambda y: function(y) + 100 * int(x))
+
+
+def bad_tens(function, x):
+    return Dataset.range(7).map(lambda y: fails(function, y) + 100 * int(x))
 
 
 N = 24
@@ -66,9 +74,14 @@ PIPELINES = {
     "zip": lambda f, n: Dataset.zip((Dataset.range(N).map(f, n, deterministic=False), Dataset.range(N))).map(
         lambda x, y: x
     ),
-    "errors": lambda f, n: Dataset.range(N).map(functools.partial(fails, f), n, deterministic=False),
-    "errors in batches": lambda f, n: (
-        Dataset.range(N).map(functools.partial(fails, f), n, deterministic=False).batch(3)
+    "errors": free,
+    "errors in batches": lambda f, n: free(f, n).batch(3),
+    "errors shuffled": lambda f, n: free(f, n).shuffle(6, seed=1),
+    "errors below": lambda f, n: free(f, n).map(f, n, deterministic=False),
+    "errors in order behind": lambda f, n: free(f, n).map(once_more, 2),
+    "errors filtered": lambda f, n: free(f, n).filter(lambda x: int(x) % 3 > 0),
+    "errors interleaved": lambda f, n: Dataset.range(5).interleave(
+        functools.partial(bad_tens, f), cycle_length=n, num_parallel_calls=n, deterministic=False
     ),
     "interleave": lambda f, n: Dataset.range(5).interleave(
         functools.partial(tens, f), cycle_length=n, num_parallel_calls=n, deterministic=False

@@ -12,7 +12,7 @@ import pytest
 from helpers.data.blocks import small
 from helpers.data.chains import threads
 from helpers.data.transformed import bytes_of_files, check, places, pulled, run, stops_at_once, values
-from helpers.process import soon, thread_count
+from helpers.process import soon, thread_ids
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -394,12 +394,12 @@ def test_sloppy_takes_what_is_ready():
 
 
 def test_dropped_iterators_stop(tmp_path):
-    before = thread_count()
+    before = thread_ids()
     ds = Dataset.range(10**9).interleave(lambda n: Dataset.range(10**9).skip(0), 8, 2, num_parallel_calls=AUTOTUNE)
     stops_at_once(ds.batch(10), 3)
     stops_at_once(Dataset.range(10**9).interleave(lambda n: Dataset.range(10**9).batch(2), 3, deterministic=False), 3)
     stops_at_once(Dataset.choose_from_datasets([Dataset.range(10**9)] * 2, Dataset.range(2).repeat()), 3)
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 # -- uniform -----------------------------------------------------------------------------------------------------------
@@ -638,6 +638,7 @@ OVER_PASSES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("steps", OVER_PASSES)
 @pytest.mark.parametrize("read_ahead", [False, True])
 def test_places_where_passes_differ_in_length(steps, read_ahead):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from helpers.data.chains import THREADS, dataset, own, run, threads, values, write_files
 from helpers.models.oracle import assert_same
-from helpers.process import AT_ONCE, PATIENCE, open_descriptors, soon, thread_count
+from helpers.process import AT_ONCE, PATIENCE, collect, open_descriptors, soon, thread_ids
 
 import queuecore as qc
 from queuecore._core.atoms.process import thread_count as native_thread_count
@@ -23,7 +23,7 @@ from queuecore.data import Dataset, FixedLengthRecordDataset, Iterator
 @pytest.fixture(autouse=True)
 def no_threads_of_an_earlier_test():
     # They may end late, and would be counted before and not after.
-    gc.collect()
+    collect()
     assert soon(lambda: native_thread_count() == 0, within=PATIENCE)
 
 
@@ -33,13 +33,13 @@ def ds(tmp_path):
     return dataset(write_files(tmp_path, [state.bytes(4096 * 100) for _ in range(5)]), 4096).batch(8).repeat()
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("number", [*THREADS, None])
 @pytest.mark.parametrize("end", ["close", "with", "drop", "exhaust", "error in the loop"])
 def test_threads_end_with_the_iterator(ds, end, number):
-    before, descriptors = thread_count(), open_descriptors()
+    before, descriptors = thread_ids(), open_descriptors()
     it = iter(threads(ds.take(50), number))
-    assert thread_count() <= before
+    assert thread_ids() <= before
     next(it)
     if end == "close":
         it.close()
@@ -54,18 +54,18 @@ def test_threads_end_with_the_iterator(ds, end, number):
                 raise KeyError
     del it
     gc.collect()
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
     assert soon(lambda: open_descriptors() <= descriptors)
 
 
 def test_close_waits_for_the_threads(ds):
-    before = thread_count()
+    before = thread_ids()
     it = iter(threads(ds, 8))
     next(it)
-    assert thread_count() > before
+    assert thread_ids() - before
     it.close()
     # What the system counts may lag a little behind the thread's last step.
-    assert soon(lambda: thread_count() <= before, 0.1)
+    assert soon(lambda: thread_ids() <= before)
 
 
 def test_close_gives_the_files_back(ds):
@@ -74,12 +74,12 @@ def test_close_gives_the_files_back(ds):
     batch = next(it)
     assert open_descriptors() > descriptors
     it.close()
-    assert soon(lambda: open_descriptors() <= descriptors)  # threads of an earlier test may still open some
+    assert soon(lambda: open_descriptors() <= descriptors)
     assert batch.shape == (8, 4096)
 
 
 def test_a_cycle_is_collected(ds):
-    before = thread_count()
+    before = thread_ids()
     it = iter(ds)
     next(it)
     gone = weakref.ref(it)
@@ -88,7 +88,7 @@ def test_a_cycle_is_collected(ds):
     del it, box
     gc.collect()
     assert gone() is None
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 def test_what_a_thread_uses_stays_when_a_cycle_is_collected(tmp_path):
@@ -115,14 +115,14 @@ def test_what_a_thread_uses_stays_when_a_cycle_is_collected(tmp_path):
 
 
 def test_collected_by_another_thread(ds):
-    before = thread_count()
+    before = thread_ids()
     box = [iter(ds)]
     next(box[0])
     other = threading.Thread(target=box.clear)
     other.start()
     other.join(AT_ONCE)
     assert not other.is_alive()
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 def test_the_end_is_the_end(ds):
@@ -155,9 +155,9 @@ def test_closed_before_it_began(ds):
 
 
 def test_never_used(ds):
-    before = thread_count()
+    before = thread_ids()
     iterators = [iter(ds) for _ in range(50)]
-    assert thread_count() <= before
+    assert thread_ids() <= before
     del iterators
 
 
@@ -199,11 +199,11 @@ def test_iterators_in_threads_of_their_own(ds):
 
 
 def test_many_iterators_one_after_the_other(ds):
-    before, descriptors = thread_count(), open_descriptors()
+    before, descriptors = thread_ids(), open_descriptors()
     for _ in range(100):
         with iter(ds) as it:
             next(it)
-    assert soon(lambda: thread_count() <= before, 0.1)
+    assert soon(lambda: thread_ids() <= before)
     assert open_descriptors() <= descriptors
 
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.data.chains import THREADS, dataset, threads, write_files
 from helpers.data.functions import check_resume, in_python, plain, pulled
 from helpers.data.nodes import Handed, made, numbers
-from helpers.process import run_python, soon, thread_count
+from helpers.process import run_python, soon, thread_ids
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -200,7 +200,7 @@ def test_work_ahead_is_bounded(calls):
 def test_threads_end_with_the_iterator(calls, end):
     gc.collect()
     assert soon(lambda: not any(one.name.startswith("qc-") for one in threading.enumerate()), 20)
-    before = thread_count()
+    before = thread_ids()
 
     def function(x):
         if end == "error" and x == 700:
@@ -224,12 +224,12 @@ def test_threads_end_with_the_iterator(calls, end):
         del it
         gc.collect()
     assert soon(lambda: not any(one.name.startswith("qc-") for one in threading.enumerate()))
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 def test_many_iterators_dropped_in_the_middle():
     gc.collect()
-    before = thread_count()
+    before = thread_ids()
     ds = numbers(500).map(squared, 3).repeat().batch(3)
     for n in range(40):
         it = iter(ds)
@@ -237,7 +237,7 @@ def test_many_iterators_dropped_in_the_middle():
             next(it)
         del it
     gc.collect()
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 @pytest.mark.sampled(4)
@@ -517,12 +517,12 @@ def test_the_first_element_is_made_once_for_the_specification():
     seen = []
     ds = numbers(9).map(in_python(lambda x: seen.append(int(x)) or 1), 3)
     del seen[:]  # what the tracer did
-    threads_before = thread_count()
+    threads_before = thread_ids()
     assert ds.element_spec == ds.element_spec == ArraySpec((), np.dtype("i8"))
     assert seen == [0]
     assert ds.batch(3).element_spec == ArraySpec((None,), np.dtype("i8"))
     assert seen == [0]
-    assert soon(lambda: thread_count() <= threads_before)
+    assert soon(lambda: thread_ids() <= threads_before)
 
 
 def test_native_stages_on_objects():

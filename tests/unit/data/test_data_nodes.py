@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.data.chains import THREADS, dataset, own, threads, write_files
 from helpers.data.nodes import KINDS, Chosen, Each, Handed, Through, made, numbers, value
-from helpers.process import AT_ONCE, PATIENCE, run_python, soon, thread_count
+from helpers.process import AT_ONCE, PATIENCE, run_python, soon, thread_ids
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -156,7 +156,7 @@ def test_an_error_of_an_input_comes_in_its_place(tmp_path):
 
 @pytest.mark.parametrize("end", ["drop", "close", "exhaust"])
 def test_threads_end_with_the_iterator(end):
-    before, python = thread_count(), threading.active_count()
+    before, python = thread_ids(), threading.active_count()
     ds = made(Each((made(Through((numbers(100_000),))).repeat(),), lambda x: x)).repeat()
     if end == "exhaust":
         ds = ds.take(1000)
@@ -171,7 +171,7 @@ def test_threads_end_with_the_iterator(end):
         del it
         gc.collect()
     assert soon(lambda: threading.active_count() <= python)
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 def test_objects_go_once_nobody_needs_them():
@@ -191,11 +191,12 @@ def test_objects_go_once_nobody_needs_them():
     assert most < 8192
     del thing, it
     # Making a stream sweeps what those before it left behind.
-    assert soon(lambda: iter(made(Each((numbers(1),), Thing))) is not None and gc.collect() >= 0 and not alive)
+    one = made(Each((numbers(1),), Thing))
+    assert soon(lambda: iter(one) is not None and gc.collect() >= 0 and not alive, PATIENCE)
 
 
 def test_many_iterators_dropped_in_the_middle():
-    before = thread_count()
+    before = thread_ids()
     ds = made(Through((made(Handed((), 500, ("fixed", "string"))),))).repeat().batch(3)
     for n in range(60):
         it = iter(ds)
@@ -203,7 +204,7 @@ def test_many_iterators_dropped_in_the_middle():
             next(it)
         del it
     gc.collect()
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 @pytest.mark.sampled(4)

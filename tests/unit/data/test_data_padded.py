@@ -16,7 +16,7 @@ from hypothesis import given as drawn, settings, strategies as st
 
 import queuecore as qc
 from queuecore._elements.component import BYTES, Component
-from queuecore.data import ArraySpec, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.data import ArraySpec, Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from queuecore.errors import (
     DataLossError,
     DtypeError,
@@ -219,6 +219,14 @@ def test_an_element_that_does_not_fit_is_an_error_in_its_place(workers, componen
         with iter(skipping) as it:
             equal(it, [padded(one, (5,), 0) for one in grouped(left, 4)])
             assert it.stats()["skipped"] == 2
+
+
+def test_an_error_names_a_component_behind_many_others():
+    several = [Ragged(np.arange(6, dtype=np.int32), [0, 2, 4, 6])] * 1030
+    several[1027] = Ragged(np.arange(9, dtype=np.int32), [0, 2, 7, 9])
+    ds = Dataset.from_tensor_slices(tuple(several)).padded_batch(3, ([4],) * len(several))
+    with pytest.raises(DataLossError, match="component 1027 of element 1 is 5 long in dimension 0, more than the 4 "):
+        list(ds)
 
 
 def test_an_error_of_the_source_comes_after_a_short_batch():

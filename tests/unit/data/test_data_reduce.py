@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers.data.chains import run, write_files
 from helpers.models.oracle import assert_same
-from helpers.process import open_descriptors, soon, thread_count
+from helpers.process import open_descriptors, soon, thread_ids
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
@@ -160,7 +160,7 @@ def test_numbers_that_do_not_fit(ds):
 
 @pytest.mark.parametrize("error", [KeyError("k"), StopIteration(7), InvalidArgumentError("mine"), GeneratorExit()])
 def test_a_function_that_raises(ds, error):
-    before, descriptors = thread_count(), open_descriptors()
+    before, descriptors = thread_ids(), open_descriptors()
 
     def step(state, element):
         if element == 3:
@@ -170,13 +170,13 @@ def test_a_function_that_raises(ds, error):
     with pytest.raises(PipelineError, match=f"step raised {type(error).__name__}") as caught:
         ds.repeat().reduce(0, step)
     assert caught.value.__cause__ is error
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
     assert soon(lambda: open_descriptors() <= descriptors)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)])
 def test_those_come_out_as_they_are(ds, error):
-    before = thread_count()
+    before = thread_ids()
 
     def step(state, element):
         raise error
@@ -184,7 +184,7 @@ def test_those_come_out_as_they_are(ds, error):
     with pytest.raises(type(error)) as caught:
         ds.repeat().reduce(0, step)
     assert caught.value is error
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 def test_errors_of_the_data_come_out_after_the_good_elements(tmp_path):
@@ -206,13 +206,13 @@ def test_reduce_takes_a_callable(ds):
 
 
 def test_the_only_element(ds):
-    before = thread_count()
+    before = thread_ids()
     assert ds.skip(9).get_single_element() == 9
     assert ds.batch(10).get_single_element().tolist() == list(range(10))
     for bad in (ds.take(0), ds, ds.take(2), ds.repeat()):
         with pytest.raises(InvalidArgumentError, match="element"):
             bad.get_single_element()
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
 
 
 # -- combinations ------------------------------------------------------------------------------------------------------

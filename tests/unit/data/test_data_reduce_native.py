@@ -8,7 +8,7 @@ import pytest
 from helpers.data.chains import THREADS, threads, write_files
 from helpers.formats.example_messages import example, feature
 from helpers.formats.tfrecords import stream
-from helpers.process import open_descriptors, soon, thread_count
+from helpers.process import open_descriptors, soon, thread_ids
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -370,7 +370,7 @@ def test_a_state_of_another_type(native, initial, function):
 def test_errors_of_the_data(native, tmp_path):
     paths = write_files(tmp_path, [b"1\n2\n3\n"])
     ds = TextLineDataset([*paths, tmp_path / "missing"]).map(lambda line: qc.ops.decode_csv(line, [0])[0])
-    before, descriptors = thread_count(), open_descriptors()
+    before, descriptors = thread_ids(), open_descriptors()
     messages = []
     for step in (lambda s, x: s + x, lambda s, x: s + int(x)):
         with pytest.raises(qc.errors.NotFoundError) as caught:
@@ -378,7 +378,7 @@ def test_errors_of_the_data(native, tmp_path):
         messages.append((str(caught.value), caught.value.filename, caught.value.record, caught.value.stage))
     assert messages[0] == messages[1]
     assert len(native) == 1
-    assert soon(lambda: thread_count() <= before)
+    assert soon(lambda: thread_ids() <= before)
     assert soon(lambda: open_descriptors() <= descriptors)
 
 

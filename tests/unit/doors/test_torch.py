@@ -29,7 +29,7 @@ pytestmark = pytest.mark.doors
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make doors")
 
-from helpers.doors import torch_samples as samples, torch_workers as beside  # noqa: E402
+from helpers.doors import torch_samples as samples, torch_stateful as stateful, torch_workers as beside  # noqa: E402
 
 from queuecore.errors import (  # noqa: E402
     DtypeError,
@@ -38,7 +38,6 @@ from queuecore.errors import (  # noqa: E402
     InvalidArgumentError,
     PipelineError,
     ResumeMismatchError,
-    UnimplementedError,
 )
 from queuecore.torch import DataLoader, IterableDataset, RaggedTensors, tensors  # noqa: E402
 
@@ -924,9 +923,47 @@ def test_shuffling_a_dataset_of_ours_permutes_it():
     again.load_state_dict(state)
     assert all(map(torch.equal, again, it))
     with pytest.raises(InvalidArgumentError):
-        DataLoader(Dataset.range(9).filter(lambda x: x > 3), shuffle=True)
-    with pytest.raises(UnimplementedError):
-        DataLoader(Dataset.range(9).batch(2), shuffle=True)
+        DataLoader(Dataset.range(9).repeat(), shuffle=True)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: Dataset.range(40).filter(lambda x: x >= 0),
+    lambda: Dataset.range(80).batch(2).map(lambda pair: pair[1] // 2),
+    lambda: Dataset.range(40).shuffle(3, seed=1),
+    lambda: IterableDataset(Dataset.range(40)),
+])  # fmt: skip
+def test_every_dataset_of_ours_can_be_shuffled(make):
+    def loader(seed=3):
+        return DataLoader(make(), 10, shuffle=True, generator=torch.Generator().manual_seed(seed))
+
+    one = loader()
+    epochs = [torch.cat(list(one)).tolist() for _ in range(2)]
+    assert all(sorted(epoch) == list(range(40)) for epoch in epochs)
+    assert epochs[0] != epochs[1] and max(epochs[0][:10]) > 20
+    assert torch.cat(list(loader())).tolist() == epochs[0] != torch.cat(list(loader(4))).tolist()
+    again = loader()
+    again.set_epoch(1)
+    it = iter(again)
+    first = next(it)
+    state = json.loads(json.dumps(again.state_dict()))
+    resumed = loader()
+    resumed.load_state_dict(state)
+    assert torch.cat([first, *resumed]).tolist() == epochs[1]
+
+
+def test_the_epoch_is_set_where_it_is_known():
+    loader = DataLoader(range(20), 4, sampler=stateful.Epochs())
+    plain = torch.cat(list(loader)).tolist()
+    loader.set_epoch(3)
+    assert torch.cat(list(loader)).tolist() == plain[3:] + plain[:3]
+    ours = DataLoader(Dataset.range(9).shuffle(9, seed=1), 3)
+    epochs = [torch.cat(list(ours)).tolist() for _ in range(3)]
+    ours.state_dict()  # makes an iterator
+    ours.set_epoch(1)
+    assert torch.cat(list(ours)).tolist() == epochs[1]
+    it = iter(ours)
+    next(it)
+    assert it.stats()["batches"] == 1 and it.stats()["records"] >= 3
 
 
 @pytest.mark.parametrize("size", [None, 1, 4])

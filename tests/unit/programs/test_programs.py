@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from helpers.process import PATIENCE, open_descriptors, soon, thread_count
+from helpers.process import PATIENCE, open_descriptors, soon, thread_ids
 
 import queuecore as qc
 from queuecore.errors import (
@@ -27,9 +27,9 @@ RECORD = np.dtype([("label", "u1"), ("image", ">i2", (2, 3))])
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
-    before = thread_count()
+    before = thread_ids()
     yield
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 @pytest.fixture

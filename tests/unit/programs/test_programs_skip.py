@@ -9,7 +9,8 @@ import zlib
 import numpy as np
 import pytest
 from helpers.formats import tfrecords
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
+from helpers.queues.counts import counts_of
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -28,9 +29,9 @@ from queuecore.errors import (
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
-    before = thread_count()
+    before = thread_ids()
     yield
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 def run(program, count=1, dtypes=(bytes,), shapes=((),)):
@@ -80,7 +81,7 @@ def checked(program_of, good, bad, counts, log, threads=1, **queue):
     assert (items if threads == 1 else sorted(items)) == (good if threads == 1 else sorted(good))
     found = logged(log)
     assert (found if threads == 1 else sorted(found, key=str)) == (bad if threads == 1 else sorted(bad, key=str))
-    assert program.stats() == counts
+    assert counts_of(program) == counts
     assert len(found) == counts["skipped"] + counts["skipped_files"]
     program = program_of()
     items, cause = run(program, 1, **queue)
@@ -191,7 +192,7 @@ def test_compressed_files(tmp_path, word):
         (str(paths[1]), 12, "DecompressError", True, None),
         (str(paths[2]), 4, "ChecksumError", True, None),
     ]
-    assert program.stats() == stats(27, 1, 2, len(RECORDS[4]))
+    assert counts_of(program) == stats(27, 1, 2, len(RECORDS[4]))
 
 
 def test_a_file_that_ends_in_its_header(tmp_path):
@@ -446,7 +447,7 @@ def test_all_files_are_missing(tmp_path):
         qc.WholeFileReader(), (str(tmp_path / str(index)) for index in range(500)), bytes, on_error="skip"
     )
     assert run(program, 2) == ([], None)
-    assert program.stats() == stats(0, 0, 500)
+    assert counts_of(program) == stats(0, 0, 500)
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), NotFoundError("mine"), ChecksumError("mine")])
@@ -459,7 +460,7 @@ def test_what_the_work_raises_is_no_bad_record(tmp_path, error):
 
     program = qc.StageProgram(qc.WholeFileReader(), names(), bytes, on_error="skip")
     assert run(program) == ([b"a"], error)
-    assert program.stats() == stats(1)
+    assert counts_of(program) == stats(1)
 
 
 @pytest.mark.parametrize(("name", "kind"), [(7, DtypeError), (np.array(["a", "b"]), InvalidArgumentError)])
@@ -513,7 +514,7 @@ def test_counts_go_on_in_a_second_run(tmp_path):
     work[:] = [tmp_path / "a"]
     program._reader._iterator = None  # the list from its beginning
     assert run(program)[0] == [b"a", b"a"]
-    assert program.stats() == stats(4, 2, 0, 2)
+    assert counts_of(program) == stats(4, 2, 0, 2)
 
 
 def test_every_record_is_accounted_for(tmp_path):
@@ -637,7 +638,7 @@ def test_the_next_record_after_a_damaged_length(tmp_path, which, byte, word):
     items, cause = run(program)
     assert cause is None
     assert items == (RECORDS[:which] + RECORDS[which + 1 :]) * 2
-    assert program.stats() == stats(22, 2)
+    assert counts_of(program) == stats(22, 2)
     assert logged(tmp_path / "log") == [entry(path, STARTS[which], which, "ChecksumError")] * 2
 
 

@@ -364,8 +364,10 @@ def test_run_on_an_installed_package_refuses_the_source_tree(tmp_path):
 
 
 def test_a_hanging_test_ends_the_run_with_tracebacks(tmp_path):
-    (tmp_path / "conftest.py").write_bytes((ROOT / "tests/conftest.py").read_bytes())
-    (tmp_path / "test_hang.py").write_text("import time\n\ndef test_it():\n    time.sleep(30)\n")
+    (tmp_path / "tests/faults").mkdir(parents=True)
+    (tmp_path / "tests/conftest.py").write_bytes((ROOT / "tests/conftest.py").read_bytes())
+    (tmp_path / "tests/faults/matrix.toml").write_bytes((ROOT / "tests/faults/matrix.toml").read_bytes())
+    (tmp_path / "tests/test_hang.py").write_text("import time\n\ndef test_it():\n    time.sleep(30)\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = watchdog(seconds)\n")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "pytest"],

@@ -56,6 +56,12 @@ def test_what_is_wrong_is_seen(change):
     assert page(table) != page(TABLE) or change in (no_such_test, no_such_file, no_test)
 
 
+def test_a_promise_names_tests_that_there_are():
+    table = copy.deepcopy(TABLE)
+    table["promise"][0]["tests"] = ["tests/faults/test_storage.py::test_that_there_is_not"]
+    assert len(mistakes(table)) == 1
+
+
 def test_what_is_a_test():
     assert is_test("tests/unit/repository/test_failures.py::test_what_is_a_test")
     assert not is_test("tests/unit/repository/test_failures.py::no_row")

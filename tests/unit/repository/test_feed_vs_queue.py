@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
 from hypothesis import given, strategies as st
 from PIL import Image
 
@@ -40,9 +40,9 @@ HOST = example.find_plane("cpu")
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
-    before = thread_count()
+    before = thread_ids()
     yield
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from helpers.models.fifo import PythonFIFO
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
 
 import queuecore as qc
 from queuecore.errors import (
@@ -49,9 +49,9 @@ def coord():
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
-    before = thread_count()
+    before = thread_ids()
     yield
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 @pytest.fixture

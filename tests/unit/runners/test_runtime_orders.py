@@ -5,7 +5,7 @@ import threading
 
 import hypothesis.strategies as st
 from helpers.models.fifo import PythonFIFO
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
 from hypothesis import given, settings
 
 import queuecore as qc
@@ -89,7 +89,7 @@ class World:
 @given(stories)
 @settings(max_examples=100, deadline=None)
 def test_step_by_step(story):
-    before = thread_count()
+    before = thread_ids()
     world = World()
     coord = world.coord
     alive = [set(range(OPS)) for _ in range(RUNNERS)]
@@ -130,13 +130,13 @@ def test_step_by_step(story):
         assert got == items[runner]
         # A queue whose data had ended before ends as it should; the others say what failed.
         assert error.__cause__ is (failed if alive[runner] else None)
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 @given(stories, st.booleans())
 @settings(max_examples=100, deadline=None)
 def test_all_at_once(story, plain_stop_first):
-    before = thread_count()
+    before = thread_ids()
     world = World()
     coord = world.coord
     errors = {}
@@ -181,4 +181,4 @@ def test_all_at_once(story, plain_stop_first):
         elif raised is not None and not ends[runner]:
             # Nobody closed it on purpose, so only a plain stop can have come before the error.
             assert plain_stop_first or not everything_ends or any(step == STOP for step, _, _ in story)
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)

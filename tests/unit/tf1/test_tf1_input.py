@@ -7,7 +7,7 @@ from collections import Counter
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
 from hypothesis import given, settings
 
 import queuecore.tf1 as tf
@@ -17,10 +17,10 @@ from queuecore.errors import FailedPreconditionError, InvalidArgumentError, OutO
 @pytest.fixture(autouse=True)
 def graph():
     """A graph of its own, and no thread that outlives its test."""
-    before = thread_count()
+    before = thread_ids()
     with tf.Graph().as_default() as made:
         yield made
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 def drained(fetches, initialize=False):

@@ -760,7 +760,7 @@ def test_a_sparse_tensor_is_fetched_and_fed():
     np.testing.assert_array_equal(found, [[0, 0], [0, 2.5]])
 
 
-@pytest.mark.parametrize("name", ["matmul", "gradients", "nn", "layers", "while_loop", "keras", "losses"])
+@pytest.mark.parametrize("name", ["matmul", "gradients", "nn", "layers", "svd", "keras", "losses"])
 def test_what_trains_names_the_way_out(name):
     with pytest.raises(errors.UnimplementedError, match=rf"tf\.{name}: .*CuPy, PyTorch or JAX.*docs/frameworks\.md"):
         getattr(tf, name)

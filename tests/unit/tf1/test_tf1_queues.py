@@ -9,7 +9,7 @@ from collections import deque
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
 from hypothesis import given, settings
 
 import queuecore.tf1 as tf
@@ -20,10 +20,10 @@ from queuecore.tf1._graph import session
 @pytest.fixture(autouse=True)
 def graph():
     """A graph of its own, and no thread that outlives its test."""
-    before = thread_count()
+    before = thread_ids()
     with tf.Graph().as_default() as made:
         yield made
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 @pytest.fixture

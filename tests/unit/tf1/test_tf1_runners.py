@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
 
 import queuecore.tf1 as tf
 from queuecore.errors import CancelledError, InvalidArgumentError, NotFoundError, OutOfRangeError
@@ -15,10 +15,10 @@ from queuecore.errors import CancelledError, InvalidArgumentError, NotFoundError
 @pytest.fixture(autouse=True)
 def graph():
     """A graph of its own, and no thread that outlives its test."""
-    before = thread_count()
+    before = thread_ids()
     with tf.Graph().as_default() as made:
         yield made
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 @pytest.fixture

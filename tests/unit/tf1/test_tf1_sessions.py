@@ -7,7 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
 
 import queuecore.tf1 as tf
 from queuecore.errors import CancelledError, DeadlineExceededError, InvalidArgumentError, OutOfRangeError
@@ -15,10 +15,10 @@ from queuecore.errors import CancelledError, DeadlineExceededError, InvalidArgum
 
 @pytest.fixture(autouse=True)
 def graph():
-    before = thread_count()
+    before = thread_ids()
     with tf.Graph().as_default() as made:
         yield made
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 def test_a_time_limit_of_the_session():

@@ -10,7 +10,7 @@ import pathlib
 import subprocess
 
 import pytest
-from helpers.process import PATIENCE, soon, thread_count
+from helpers.process import PATIENCE, soon, thread_ids
 from helpers.tensorflow import tf1_scenarios
 from helpers.tensorflow.peers import PYTHON, asks_tensorflow
 from helpers.tensorflow.tf1_scenarios import DIFFERENT, RECORDED, SCENARIOS, outcomes
@@ -24,9 +24,9 @@ THEIRS = json.loads(RECORDED.read_text())
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left():
-    before = thread_count()
+    before = thread_ids()
     yield
-    assert soon(lambda: thread_count() <= before, PATIENCE)
+    assert soon(lambda: thread_ids() <= before, PATIENCE)
 
 
 @pytest.mark.parametrize("name", sorted(set(SCENARIOS) - set(DIFFERENT)))
