@@ -34,7 +34,8 @@ help:
 	@echo 'make soak      random pipelines under random faults for SOAK=1800 seconds, and slow consumers for a third of that'
 	@echo 'make pythons   tests that depend on the version of Python, on each other one that is installed'
 	@echo 'make aarch64   compile everything for 64-bit ARM with $(CROSS)'
-	@echo 'make dist      sdist, wheel from the sdist, and the tests against that wheel'
+	@echo 'make dist      sdist, wheel from the sdist, and the tests against that wheel;  make wheel tries it for seconds'
+	@echo 'make nightly   all that searches rather than checks; the outcome goes to tests/nightly.txt'
 	@echo 'make clean     remove what was built, but not .venv'
 
 # ---- environment ----------------------------------------------------------------------------------------------------
@@ -85,7 +86,8 @@ $(STAMP)-build: $(STAMP)-base $(NATIVE) $(shell find src -type d)
 	QUEUECORE_TESTING=1 $(PY) setup.py -q build_ext --inplace --parallel $(JOBS)
 	@touch $@
 
-.PHONY: build
+.PHONY: environment build
+environment: $(STAMP)-base
 build: $(STAMP)-build
 
 # ---- jobs -----------------------------------------------------------------------------------------------------------
@@ -93,7 +95,8 @@ build: $(STAMP)-build
 .PHONY: test test-all thorough doors peers demo bench
 # Plain pytest, never `python -m pytest`: that puts this directory on sys.path. Each test runs in one of these jobs: what
 # they leave to another one isn't looked at, rather than skipped.
-PYTEST = .ci/as_user $(BIN)/pytest --numprocesses=$(JOBS) --dist=worksteal
+# One process more than processors, because many tests wait.
+PYTEST = .ci/as_user $(BIN)/pytest --numprocesses=$$(($(JOBS) + 1)) --dist=worksteal
 OF_DOORS := $(wildcard tests/unit/doors)
 
 test: build
@@ -102,7 +105,7 @@ test: build
 test-all: thorough doors
 
 thorough: build
-	$(PYTEST) $(OF_DOORS:%=--ignore=%) -m 'thorough and not (doors or peers or gpu)' $(PYTEST_ARGS)
+	QUEUECORE_SEARCH=1 $(PYTEST) $(OF_DOORS:%=--ignore=%) -m 'thorough and not (doors or peers or gpu)' $(PYTEST_ARGS)
 
 # The modules are those of the in-place build, because the environment has the same Python. PyTorch's tests are apart, for
 # they fork, and JAX wants to be in no process that does.
@@ -165,15 +168,22 @@ soak: build
 	PYTHONPATH=tests/soak $(PY) -P tests/soak/soak.py --seconds $(SOAK) $(SOAK_ARGS); status=$$?; \
 	wait $$slow && exit $$status
 
-.PHONY: pythons aarch64 dist
+.PHONY: pythons aarch64 wheel dist
 pythons: $(STAMP)-build
 	.ci/pythons
 
 aarch64: $(STAMP)-build
 	$(PY) -P .ci/cross_compile.py $(CROSS)
 
+wheel: tools
+	.ci/dist quick
+
 dist: tools
 	.ci/dist
+
+.PHONY: nightly
+nightly: build
+	$(PY) -P .ci/nightly $(STEPS)
 
 .PHONY: clean
 clean:

@@ -1,8 +1,8 @@
-"""Search the generated C++ of native-thread code for the GIL: check_native.py [--built].
+"""Search the generated C++ of native-thread code for the GIL: check_native.py [--built LOG].
 
 Translates every module afresh, fails on each of Cython's performance hints and warnings about files under src/, and on
-each function of ours that takes the GIL by itself. With --built, it reads what lies in build/cython and does not
-translate. It also compares the sites at which the test build raises with their list (sites.py).
+each function of ours that takes the GIL by itself. With --built, it reads what lies in build/cython, and what that build printed,
+and does not translate. It also compares the sites at which the test build raises with their list (sites.py).
 """
 
 import os
@@ -75,14 +75,13 @@ def check(folder: Path) -> list[str]:
 
 def main() -> int:
     """Print what is wrong, and return 1 if anything is."""
-    if "--built" in sys.argv[1:]:
-        built = ROOT / "build/cython/src/queuecore/_core"
-        wrong = check(built) + compare_sites(built)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            printed = translate(folder)
-            wrong = [line for line in HINT.findall(printed) if "src/queuecore" in line]
-            wrong += check(Path(folder)) + compare_sites(Path(folder, "src/queuecore/_core"))
+    with tempfile.TemporaryDirectory() as fresh:
+        if sys.argv[1:2] == ["--built"]:
+            folder, printed = ROOT / "build/cython", Path(sys.argv[2]).read_text(encoding="utf-8")
+        else:
+            folder, printed = Path(fresh), translate(fresh)
+        wrong = [line for line in HINT.findall(printed) if "src/queuecore" in line]
+        wrong += check(folder / "src/queuecore/_core") + compare_sites(folder / "src/queuecore/_core")
     print(*wrong, sep="\n") if wrong else print("native code: no GIL, no hint; all sites that raise are listed")
     return 1 if wrong else 0
 

@@ -96,6 +96,7 @@ def test_files_that_do_not_open(tmp_path, kind, ops, number):
     assert error.stage
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("ops", CHAINS)
 @pytest.mark.parametrize("where", [0, 1, 3])
@@ -118,6 +119,7 @@ def test_cut_in_a_record(tmp_path, ops, number, where):
     assert error.offset == 1 + 6 * error.record
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("ops", CHAINS)
 @pytest.mark.parametrize("tail", ["error", "drop"])
@@ -132,6 +134,7 @@ def test_shorter_than_header_and_footer(tmp_path, ops, number, tail):
     assert error.path == str(paths[3])
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ops=chains(),

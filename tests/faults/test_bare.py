@@ -18,6 +18,7 @@ def classes():
     return bare.classes()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="as slow as it is long")
 def test_uninitialised_objects_crash_nothing(classes):
     begin, wrong = 0, []

@@ -19,6 +19,7 @@ WAITS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("call", WAITS)
 def test_a_clock_that_is_set_changes_no_timeout(tmp_path, monkeypatch, call):
     monkeypatch.setenv("LD_PRELOAD", os.fspath(refusals.library(tmp_path, CLOCK)))

@@ -247,6 +247,7 @@ def test_lengths_that_nobody_knows():
 # ---- states of other plans -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_a_state_of_any_other_plan_is_refused():
     pairs = [*zip(KINDS, itertools.cycle(SOURCES)), ("nothing", "objects"), ("map", "rows")]
     made = {(name, where): KINDS[name](SOURCES[where]()) for name, where in pairs}

@@ -150,6 +150,7 @@ def test_a_bomb_takes_no_more_memory_than_the_limit(tmp_path):
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (48 << 10)
 
 
+@pytest.mark.thorough
 def test_a_bomb_in_a_bomb(tmp_path):
     zeros = compress("GZIP", bytes(1 << 28))  # 260 kB, which are squeezed once more
     good = compress("GZIP", b"good")
@@ -342,6 +343,7 @@ def no_hooks():
     syscalls.reset_faults()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("compression", [None, "GZIP"])
 def test_reads_that_fail(tmp_path, kind, compression):
@@ -429,7 +431,7 @@ def test_a_read_that_does_not_come_back_is_named(tmp_path, compression):
             Options(stall_timeout=bad)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [errno.ESTALE, errno.ETIMEDOUT])
 @pytest.mark.parametrize("kind", [*KINDS, "fixed"])
 def test_a_file_that_the_server_lost_is_opened_once_more(tmp_path, kind, number):

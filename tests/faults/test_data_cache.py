@@ -84,6 +84,7 @@ def test_a_full_disk(tmp_path, path):
     assert files(tmp_path) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("call", ["open", "fsync", "replace", "ftruncate", "makedirs"])
 def test_every_call_may_be_refused(tmp_path, path, monkeypatch, call, number):
@@ -223,6 +224,7 @@ def test_a_second_writer_of_a_snapshot_reads_the_input(tmp_path, path):
     assert len(list((tmp_path / "kept").rglob("*.index"))) == 1
 
 
+@pytest.mark.thorough
 def test_killed_while_it_writes(tmp_path, path, writer):
     writer.send_signal(signal.SIGKILL)
     writer.wait()
@@ -304,7 +306,7 @@ def made(request, tmp_path):
     return make, expected, index, data
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 def test_every_damaged_byte(made):
     make, expected, *paths = made
     for path in paths:
@@ -323,7 +325,7 @@ def test_every_damaged_byte(made):
         assert run(make()) == (expected, None)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 def test_every_cut(made):
     make, expected, *paths = made
     for path in paths:

@@ -73,7 +73,7 @@ def changed_later(path, seconds=1):
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + seconds * 10**9))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(42)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rewritten_while_it_is_read(tmp_path, kind, number):
@@ -123,7 +123,7 @@ CUT = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("kind", CUT)
 def test_rewritten_while_a_part_of_it_is_read(tmp_path, kind, number):
@@ -141,7 +141,7 @@ def test_rewritten_while_a_part_of_it_is_read(tmp_path, kind, number):
     assert first and len(flat(got)) < 3 * COUNT
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", CUT)
 def test_a_part_of_what_is_appended_to_or_replaced(tmp_path, kind):
     make, ds = CUT[kind]
@@ -174,7 +174,7 @@ def test_the_rest_of_a_part_is_left_out(tmp_path, number):
         assert it.stats()["skipped_files"] == 1
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("way", ["appended to", "unlinked", "chmod", "renamed"])
 def test_what_is_no_change(tmp_path, kind, way):
@@ -212,6 +212,7 @@ def test_shuffled_lone_records(tmp_path):
         assert len(got) + len(rest) <= 150
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", THREADS)
 def test_a_file_that_is_interleaved(tmp_path, number):
     paths = write_files(tmp_path, [text(n * COUNT) for n in range(3)])
@@ -224,6 +225,7 @@ def test_a_file_that_is_interleaved(tmp_path, number):
     assert isinstance(error, SourceChangedError) and error.path == os.fspath(paths[1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", THREADS)
 def test_the_rest_of_it_is_left_out(tmp_path, number):
     paths = write_files(tmp_path, [text(0), text(COUNT)])
@@ -251,6 +253,7 @@ READERS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("way", ["rewritten", "appended to"])
 def test_a_reader_s_file_is_rewritten(tmp_path, kind, way):
@@ -287,6 +290,7 @@ def test_a_reader_s_file_is_rewritten(tmp_path, kind, way):
         assert made.num_work_units_completed() == 1
 
 
+@pytest.mark.thorough
 def test_one_look_more_at_each_file(tmp_path):
     hooks = pytest.importorskip("queuecore._core.testing.syscalls")
     count, size = 5, 3 << 20
@@ -306,7 +310,7 @@ def test_one_look_more_at_each_file(tmp_path):
 WAYS = ("grown", "gone", "replaced", "replaced by the same")
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("kind", ["fixed", "lines", "gzip"])
@@ -386,6 +390,7 @@ def loaded(ds, state):
         return pull(it)[0]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("identity", ["stat", "content"])
 @pytest.mark.parametrize("way", ["same", "touched", "copied", "other bytes", "other bytes, same time", "longer"])

@@ -120,6 +120,7 @@ def test_an_error_of_the_input_comes_after_what_was_before_it(tmp_path, calls):
 # ---- row 36: a producer that fails while much or nothing is ahead ---------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("calls", CALLS)
 @pytest.mark.parametrize("at", [0, 1, 63, 64, 65, 3000])
 @pytest.mark.parametrize("ready", [False, True])
@@ -145,7 +146,7 @@ def test_a_failure_ahead_of_the_consumer_waits_for_its_turn(calls, at, ready):
 # ---- row 45: a consumer that keeps everything ------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("calls", CALLS)
 def test_a_consumer_that_keeps_every_batch(tmp_path, calls):
     rows = np.random.default_rng(0).integers(0, 256, (3000, 16), dtype=np.uint8)

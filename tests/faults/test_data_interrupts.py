@@ -263,6 +263,7 @@ def test_what_runs_within_a_call_may_close(tmp_path, monkeypatch):
         assert values(kept) == [list(range(x, x + 4)) for x in (0, 4, 8)]
 
 
+@pytest.mark.thorough
 def test_real_signals_at_any_time(tmp_path, monkeypatch):
     # One may come within a callback of the garbage collector, of another test's tools, where its exception is lost.
     monkeypatch.setattr(sys, "unraisablehook", lambda _: None)

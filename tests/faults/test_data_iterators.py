@@ -85,6 +85,7 @@ def test_handles_are_not_for_forked_children(folder):
     assert ends(code, folder) == (0, "0\n44\n1\n")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["initializable", "switched", "fed"])
 def test_left_open_at_the_end(folder, kind):
     code = f"""

@@ -41,7 +41,7 @@ print("end", flush=True)
 """
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PIPELINES)
 def test_killed_and_gone_on(tmp_path, name):
     folder = write(tmp_path)

@@ -77,7 +77,7 @@ def uses_it_in_another_thread(ds, first):
     assert not other.is_alive()
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_consumer_that_leaves(name):
     before = thread_ids()
@@ -214,7 +214,7 @@ class handled:
         signal.signal(signal.SIGUSR1, self.before)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", KINDS)
 def test_a_signal_handler_closes_it(name):
     for kind in SOURCES:

@@ -301,7 +301,7 @@ def test_a_forked_child_is_told_and_may_begin_anew():
 # ---- row 62: ranks ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(36)
 @pytest.mark.parametrize("name", KINDS)
 def test_fewer_elements_than_ranks(name):
     for source in SOURCES.values():

@@ -28,7 +28,7 @@ def preloaded(tmp_path_factory):
     return refusals.library(tmp_path_factory.mktemp("library"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("what", "stride"), [(refusals.THREADS, 2), (refusals.MEMORY, 37)])
 def test_any_request_may_be_refused(tmp_path, preloaded, what, stride):
     names = sorted(KINDS.keys() - MANY)
@@ -54,6 +54,7 @@ def test_any_request_may_be_refused(tmp_path, preloaded, what, stride):
 SLOW = pathlib.Path(refusals.__file__).parents[2] / "soak/backpressure.py"
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer keeps memory that was freed")
 def test_a_slow_consumer_of_an_endless_producer():
     """For seconds; `make soak` watches the same pipelines for ten minutes."""
@@ -69,6 +70,7 @@ def test_a_slow_consumer_of_an_endless_producer():
     assert done.stdout.splitlines()[-1:] == ["bounded"]
 
 
+@pytest.mark.thorough
 def test_a_control_group_s_limit_bounds_what_is_ahead(tmp_path, monkeypatch):
     """`test_machine` reads the limit from the system's files; a process that went beyond it would be killed."""
     (tmp_path / "a").write_bytes(bytes(1 << 22))

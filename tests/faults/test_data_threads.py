@@ -104,7 +104,7 @@ def looked_at(it):
         raise errors[0]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.thorough
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("name", KINDS)
 def test_each_element_comes_to_one_thread(name, source):
@@ -114,7 +114,7 @@ def test_each_element_comes_to_one_thread(name, source):
         assert plain(parts) == sorted(all_of(ds))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PIPELINES)
 def test_states_beside_threads_are_places(tmp_path, name):
     ds = PIPELINES[name](write(tmp_path))
@@ -133,6 +133,7 @@ def large(folder):
     return TextLineDataset(path).batch(10)
 
 
+@pytest.mark.thorough
 def test_many_batches(tmp_path):
     ds = large(tmp_path)
     with iter(ds.with_options(Options(max_leases=3))) as it:
@@ -140,6 +141,7 @@ def test_many_batches(tmp_path):
     assert plain(parts) == [list(range(x, x + 10)) for x in range(0, 40_000, 10)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rows", [1, 7])
 def test_many_records_and_batches_of_fixed_length(tmp_path, rows):
     ds = FixedLengthRecordDataset(write_files(tmp_path, [np.arange(21_000).tobytes()]), record=np.dtype("<i8"))
@@ -148,6 +150,7 @@ def test_many_records_and_batches_of_fixed_length(tmp_path, rows):
     assert plain(parts) == [list(range(x, x + rows)) for x in range(0, 21_000, rows)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", ["fixed", "lines, shuffled", "rows through a node", "a generator", "filtered in Python"]
 )

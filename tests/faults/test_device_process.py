@@ -37,7 +37,7 @@ def child(path, code, *arguments):
     return done.stdout
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.thorough
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("kind", ["as it lies", "staged"])
 def test_the_program_ends_in_the_middle(fake_cuda_library, kind, schedule):
@@ -56,6 +56,7 @@ def test_the_program_ends_in_the_middle(fake_cuda_library, kind, schedule):
         child(fake_cuda_library, code, kind, schedule, str(count), str(other))
 
 
+@pytest.mark.thorough
 def test_a_fork(fake_cuda_library):
     code = """
     its = {name: iter(cuda.of(ds)) for name, ds in KINDS.items()}
@@ -107,6 +108,7 @@ def test_a_fork(fake_cuda_library):
     child(fake_cuda_library, code)
 
 
+@pytest.mark.thorough
 def test_a_fork_leaves_out_page_locked_memory(fake_cuda_library):
     """The child doesn't get it, and what the child puts at these addresses stays as it is, whatever ends there."""
     code = """
@@ -155,7 +157,7 @@ def test_a_fork_leaves_out_page_locked_memory(fake_cuda_library):
     child(fake_cuda_library, code)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("result", "says"),
     [(100, "finds no device"), (34, "the toolkit's stub"), (3, "cuInit failed"), (999, "cuInit failed")],

@@ -42,8 +42,8 @@ SCRIPT = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer keeps memory that was freed")
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["records", "lines", "generator"])
 def test_a_thousand_dropped_iterators_leave_no_memory(tmp_path, kind):
     (tmp_path / "fixed").write_bytes(bytes(1 << 20))

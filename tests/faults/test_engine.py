@@ -75,6 +75,7 @@ def test_the_depth_follows_the_storage():
     assert np.median(found[-400:]) <= 8
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("kind", RECORDS)
 @pytest.mark.parametrize("order", ORDERS)

@@ -100,6 +100,7 @@ def test_each_byte_replaced_by_each():
             tried(parse, GOOD[:at] + bytes([byte]) + GOOD[at + 1 :])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_at_random(seed):
     for number in range(500):

@@ -42,6 +42,7 @@ def codec(request, monkeypatch):
     forget()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SMALL)
 def test_cut_at_every_byte(codec, name, capfd):
     data = SAMPLES[name]
@@ -52,6 +53,7 @@ def test_cut_at_every_byte(codec, name, capfd):
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.watchdog(120)
 def test_flipped_bytes(codec, name, capfd):

@@ -51,6 +51,7 @@ def closed(name):
     return ended[0] - at
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the function in Python goes on behind close(0)
 @pytest.mark.parametrize("name", prompt.WAITS)
 def test_a_close_ends_a_wait_at_once(name):
@@ -62,6 +63,7 @@ def test_a_close_ends_a_wait_at_once(name):
     assert min(took) < SOON, took
 
 
+@pytest.mark.thorough
 def test_ctrl_c_ends_a_wait_at_once():
     done = subprocess.run(
         [sys.executable, "-P", pathlib.Path(prompt.__file__)],

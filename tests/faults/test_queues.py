@@ -137,6 +137,7 @@ def native(capacity, start, kind="FIFOQueue"):
     return NativeQueue(description)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["FIFOQueue", "RandomShuffleQueue", "PriorityQueue"])
 @pytest.mark.parametrize("below", [0, 1, 5, 100])
 @pytest.mark.parametrize("wrap", [2**32, 2**62, 2**63])
@@ -254,6 +255,7 @@ def test_a_lease_outlives_its_queue():
     assert rows.tolist() == np.arange(32).reshape(8, 4).tolist()
 
 
+@pytest.mark.thorough
 def test_a_reservation_goes_with_its_queue():
     # Its slots lie apart, so no array has them: the collector may take the queue from them before they are given back.
     child = script("""

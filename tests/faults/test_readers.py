@@ -344,6 +344,7 @@ def test_exit_while_a_thread_waits(tmp_path, what):
 # Row 12: what can't be opened
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("way", "cls", "code"),
     [
@@ -591,6 +592,7 @@ STUCK = """
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("finish", ["join", "exit", "close"])
 def test_a_read_that_never_comes_back(tmp_path, finish):
     pytest.importorskip("queuecore._core.testing.syscalls")

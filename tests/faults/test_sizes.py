@@ -45,7 +45,7 @@ def outcomes(folder, group):
         found.append([*lines[-1][:2], "died", f"exit code {child.returncode}: {child.stderr[-2000:]}"])
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.thorough
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer takes more addresses than the limit leaves")
 @pytest.mark.parametrize("group", sizes.GROUPS)
 def test_every_number_is_refused_by_name_or_works(folder, group):

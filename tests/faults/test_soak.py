@@ -73,6 +73,7 @@ def test_accounts_go_back_to_their_mark(soak, tmp_path):
         again.finish()
 
 
+@pytest.mark.thorough
 @pytest.mark.watchdog(600)
 def test_pipelines_are_drawn_from_their_seed(soak, tmp_path):
     _, pipelines = soak

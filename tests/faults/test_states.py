@@ -101,6 +101,7 @@ def test_a_place_behind_elements_that_were_not_delivered():
         assert it.closed
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("which", range(6))
 def test_changes_at_random(which):
     rng = random.Random(which)

@@ -44,6 +44,7 @@ def numbered(rows):
     return [row.tobytes() for element in rows for row in (element if element.ndim > 1 else [element])]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("ops", CHAINS)
 @pytest.mark.parametrize("hook", ["one byte", "interrupted", "both"])

@@ -275,6 +275,7 @@ def test_files_that_can_not_be_opened(tmp_path, encoding):
 # ---- damaged data ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("encoding", CODED)
 def test_cut_anywhere(tmp_path, library, encoding):
     content = text(600) + bytes(300)
@@ -297,6 +298,7 @@ def test_cut_anywhere(tmp_path, library, encoding):
         stream.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoding", ["GZIP", pytest.param("ZSTD", marks=needs_zstd)])
 def test_whole_members_before_a_cut(tmp_path, library, encoding):
     parts = [text(400, 1), b"", text(90, 2)]

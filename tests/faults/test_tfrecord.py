@@ -177,6 +177,7 @@ def mutated(rng, data):
     return bytes(data)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(40))
 def test_mutations(seed):
     rng = random.Random(seed)

@@ -46,6 +46,7 @@ STARTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", STARTS)
 def test_a_start_never_hangs_where_memory_ends(kind):
     pytest.importorskip("_testcapi")
@@ -247,7 +248,7 @@ def program(code, *arguments):
     return run_python(PROGRAM + textwrap.dedent(code), *arguments)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", WAITS)
 def test_a_program_ends_though_a_thread_waits(call, request):
     code = WAITS[call]
@@ -268,6 +269,7 @@ def test_a_program_ends_though_a_thread_waits(call, request):
     assert child.returncode == 0
 
 
+@pytest.mark.thorough
 def test_threads_that_wait_for_one_that_works_get_what_it_gives():
     child = program("""
         given = qc.Queue()
@@ -287,7 +289,7 @@ def test_threads_that_wait_for_one_that_works_get_what_it_gives():
     assert child.returncode == 0
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("source", "daemon"),
     [*itertools.product(["thread", "timeout", "runner"], [False, True]), ("stream", False)],  # that one's are native
@@ -361,6 +363,7 @@ def test_daemons_that_wait_are_left_alone():
     assert (child.stdout, child.stderr) == ("cancelled\n", "")
 
 
+@pytest.mark.thorough
 def test_a_child_forked_at_the_end_has_a_main_thread_of_its_own():
     child = program("""
         import os, warnings
@@ -384,7 +387,7 @@ def test_a_child_forked_at_the_end_has_a_main_thread_of_its_own():
 SEIZE, INTERRUPT, DETACH, ALL_THREADS = 0x4206, 0x4207, 17, 0x40000000
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize("end", ["ends", "waits"])
 def test_one_that_gets_no_processor_is_not_taken_for_one_that_waits(end):
     """It has been given something, and can't go on: nobody who waits for it is ended, however long that takes."""

@@ -99,7 +99,7 @@ def kinds(fake_cuda_library) -> dict[str, set[str]]:
     return set(Fake(fake_cuda_library).names(FAULTS))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", FOUND)
 def test_a_mistake_is_found_under_each_schedule_that_can_show_it(transfer, kinds, bug):
     besides, must = FOUND[bug]
@@ -150,7 +150,7 @@ def test_the_sanitizer_finds_nothing_in_a_right_loop(fake_cuda_folder):
     assert len(done.stdout.splitlines()) == 1 + len(SCHEDULES)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("bug", "schedule", "names"),
     # Under these the bytes are right, or may be.
@@ -270,6 +270,7 @@ def device(fake) -> Device:
     return Device(fake)
 
 
+@pytest.mark.thorough
 def test_all_functions_are_there_and_no_older_form(fake, fake_cuda_folder):
     for name in FUNCTIONS:
         assert hasattr(fake.driver, name)
@@ -1092,6 +1093,7 @@ print("done")
     assert (done.stdout, done.returncode, done.stderr) == ("done\n", 0, "")
 
 
+@pytest.mark.thorough
 def test_many_threads_and_many_streams(device):
     fake, driver = device.fake, device.driver
     fake.schedule("jitter", seed=5)

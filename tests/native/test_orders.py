@@ -103,7 +103,7 @@ def explore(scenario, count, **weakened):
     return (queues if scenario in queues.SCENARIOS else atoms).explore(scenario, 1, count, **weakened)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_no_schedule_goes_wrong(scenario):
     assert explore(scenario, HAND_SEEDS if scenario in queues.SCENARIOS else SEEDS) is None
@@ -120,6 +120,7 @@ def test_every_edge_is_accounted_for():
     assert noticed.isdisjoint(UNNOTICED)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("edge", "scenario"), NOTICED.items())
 def test_a_relaxed_edge_is_noticed(edge, scenario):
     assert explore(scenario, PIECES_SEEDS if scenario == "pieces" else SEEDS, relaxed=[edge]) is not None
@@ -149,7 +150,7 @@ def test_a_relaxed_edge_that_ends_in_a_crash(edge):
     assert child.returncode == -signal.SIGSEGV, child.stdout
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("edge", UNNOTICED)
 def test_an_edge_that_nothing_can_show(edge):
     for scenario in SCENARIOS:
@@ -324,7 +325,7 @@ def hand_stops(call: str, capacities: tuple[int, ...]):
                     at += 1
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("call", HAND_STEPS)
 def test_a_suspended_thread_holds_back_no_queue(call):
     seen: set[str] = set()
@@ -340,6 +341,7 @@ def test_a_suspended_thread_holds_back_no_queue(call):
 CROWD_WANT = 60
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", ["put_try", "get_try"])
 @pytest.mark.parametrize("capacity", [1, 2, 4, -1])
 def test_any_number_of_suspended_threads_holds_back_no_queue(call, capacity):
@@ -363,6 +365,7 @@ def test_any_number_of_suspended_threads_holds_back_no_queue(call, capacity):
     assert seen >= HAND_STEPS[call] - {"H8", "R6"}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("capacity", [1, 2, 4])
 def test_what_happens_around_suspended_threads_is_linearizable(capacity):
     rng = random.Random(capacity)
@@ -397,7 +400,7 @@ def test_suspended_threads_keep_no_slots_from_others(count):
     assert {"Q1", "Q2", "Q3"} <= seen <= {"Q1", "Q2", "Q3", "Q4", "Q5", "Q6"}
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("call", "label"), [("fast_push", "V2"), ("fast_pop", "V4")])
 def test_the_fast_ring_is_not_lock_free(call, label):
     # What the tests above would see if a ring were not.

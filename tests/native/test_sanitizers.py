@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thorough
+
 DRIVER = Path(__file__).with_name("driver.py")
 TREE = os.environ.get("QUEUECORE_SANITIZED_TREE", "")
 KINDS = os.environ.get("QUEUECORE_SANITIZED_KIND", "").split(",") if TREE else []
@@ -116,7 +118,6 @@ def found(job: str, **more: str) -> dict:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.sampled(4)
 @needs_hooks
 @pytest.mark.parametrize(
     "job",

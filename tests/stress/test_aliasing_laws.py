@@ -9,7 +9,7 @@ import queuecore.data._nodes.calls
 import queuecore.data._nodes.generators
 import queuecore.tf1._graph.session
 
-pytestmark = pytest.mark.watchdog(300)
+pytestmark = [pytest.mark.thorough, pytest.mark.watchdog(300)]
 
 
 @pytest.fixture
@@ -23,7 +23,6 @@ def test_datasets(folder):
         aliasing.dataset_law(seed, folder)
 
 
-@pytest.mark.thorough
 def test_many_datasets(folder):
     for seed in range(40, 1000):
         aliasing.dataset_law(seed, folder)
@@ -34,7 +33,6 @@ def test_queues():
         aliasing.queue_law(seed)
 
 
-@pytest.mark.thorough
 def test_many_queues():
     for seed in range(100, 5000):
         aliasing.queue_law(seed)

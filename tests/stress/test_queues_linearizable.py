@@ -29,7 +29,7 @@ from queuecore.errors import OutOfRangeError
 # A padding queue with nothing to pad is a FIFO queue.
 FIFOS = implementations((FIFO, PADDING))
 
-pytestmark = pytest.mark.watchdog(180)
+pytestmark = [pytest.mark.thorough, pytest.mark.watchdog(180)]
 needs_hooks = pytest.mark.skipif(
     importlib.util.find_spec("queuecore._core.testing.hand") is None,
     reason="this build has no test hooks (QUEUECORE_TESTING=1)",
@@ -60,20 +60,17 @@ def judge(history, capacity):
     )
 
 
-@pytest.mark.sampled(5)
 @needs_hooks
 @pytest.mark.parametrize("name", sorted(set(WORKLOADS) - {"wide"}))
 def test_native_threads(name):
     assert search(NATIVE, name, PATIENCE, 30 if name in ("crowd", "growing", "rush") else 150) is None
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["shuffled", "prioritised", "sorted_gathers", "hurried", "wide", "filled"])
 def test_python_threads(name):
     assert search(PYTHON, name, PATIENCE, 50) is None
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("module", "kind"), FIFOS)
 def test_short_histories_in_full(module, kind):
     names = [PUT, PUT, PUT_MANY, GET, GET, GET_MANY, GET_UP_TO]
@@ -86,7 +83,6 @@ def test_short_histories_in_full(module, kind):
         judge(record(scalars(module, kind, capacity), programs, cancel=rng.random() < 0.5), capacity)
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("timeouts", [(None,), (None, 0, 0.0005, 0.01)], ids=["patient", "timeouts"])
 @pytest.mark.parametrize(("module", "kind"), FIFOS)
 def test_long_histories(module, kind, timeouts):
@@ -121,7 +117,6 @@ def test_batches_and_single_elements_on_both_sides(module, kind):
     assert sum(len(c.values) for c in history if c.name in (GET, GET_MANY, GET_UP_TO)) == 160
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("waiting", ["nobody", "dequeues", "enqueues"])
 @pytest.mark.parametrize("cancel", [False, True], ids=["wait", "cancel"])
 @pytest.mark.parametrize(("module", "kind"), implementations())

@@ -154,6 +154,7 @@ FILES = st.lists(
 ).map(b"".join)
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(FILES, st.integers(1, 64), st.integers(1, 4), st.sampled_from([b",", b";", b"1", b"\0"]), st.booleans())
 @example(b'"a"b,c\n', 3, 2, b",", True)
@@ -194,7 +195,7 @@ def table_text(rng, rows, columns, newline=b"\n"):
     return kinds, data, [[row[i][1] for row in table] for i in range(columns)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
 @pytest.mark.parametrize("level", LEVELS)
 def test_tables_larger_than_what_is_parsed_at_once(level, newline):
@@ -353,6 +354,7 @@ def test_nul_bytes_and_invalid_text_stay_in_strings(level):
     assert columns[1] == [b"\0a\0", b"\xff\xfe", b"\0"] * 30
 
 
+@pytest.mark.thorough
 def test_mutated_files_break_nothing():
     # What counts here is that no sanitizer has anything to say; that all ways agree shows that they did the work.
     rng = random.Random(11)

@@ -64,7 +64,7 @@ signs = st.sampled_from(["", "-", "+"])
 decimals = st.builds("{}{}{}{}{}".format, signs, long_digits, st.sampled_from(["", "."]), long_digits, exponents)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.thorough
 @settings(max_examples=400, deadline=None)
 @given(st.lists(decimals, min_size=1, max_size=8))
 @example(["1e400", "-1e400", "1e-400", "-1e-400", "0e99999999999999999999", "1e-99999999999999999999"])
@@ -150,6 +150,7 @@ def test_exponents_beyond_every_integer():
         same(kind, texts)
 
 
+@pytest.mark.thorough
 def test_shortest_and_fixed_texts_of_random_floats():
     rng = random.Random(7)
     doubles = [struct.unpack("<d", rng.randbytes(8))[0] for _ in range(3000)]
@@ -161,6 +162,7 @@ def test_shortest_and_fixed_texts_of_random_floats():
         same(kind, [text.encode() for text in texts])
 
 
+@pytest.mark.thorough
 def test_the_numbers_of_most_files():
     # Up to 16 characters: those that the vector kernels take.
     rng = random.Random(8)
@@ -175,6 +177,7 @@ def test_the_numbers_of_most_files():
         same(kind, texts)
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(
     st.lists(
@@ -208,6 +211,7 @@ def test_hexadecimal_floats_are_exact(kind, texts):
 integers = st.builds("{}{}{}".format, signs, st.sampled_from(["", "0", "0" * 30]), st.integers(0, 2**66))
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None)
 @given(st.lists(integers, min_size=1, max_size=8))
 @example(["2147483647", "2147483648", "-2147483648", "-2147483649", "+2147483647"])
@@ -217,7 +221,7 @@ def test_integers(kind, texts):
     same(kind, [text.encode() for text in texts])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @settings(max_examples=1000, deadline=None)
 @given(st.text("0123456789+-.eExXpPabfinty_ \t\n\v\0", max_size=12))
 @example("nan(1)")

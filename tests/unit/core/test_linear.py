@@ -30,6 +30,7 @@ def seconds(work):
     return least
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [*ROWS, "open", "line"])
 def test_a_row_in_many_pieces(tmp_path, kind):
     def read(n):

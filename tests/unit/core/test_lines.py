@@ -151,6 +151,7 @@ FILES = st.lists(
 ).map(b"".join)
 
 
+@pytest.mark.thorough
 @settings(max_examples=500, deadline=None)
 @given(st.one_of(FILES, st.binary(max_size=300)).filter(lambda data: len(data) <= ROOM), st.integers(-1, 64))
 @example(b"\n" * 64, -1)

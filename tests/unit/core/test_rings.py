@@ -75,6 +75,7 @@ class FifoModel:
         return not was
 
 
+@pytest.mark.thorough
 @given(ring=rings(), calls=fifo_calls)
 @settings(max_examples=400, deadline=None)
 def test_fifo_against_a_deque(ring, calls):

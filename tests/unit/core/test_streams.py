@@ -110,6 +110,7 @@ def test_a_library_that_nobody_looked_for(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 @pytest.mark.parametrize("way", ["does nothing", "has another state", "lacks a function"])
 def test_a_library_that_is_not_what_its_name_says(tmp_path, way):
@@ -168,6 +169,7 @@ def members(encoding):
     return data, b"".join(parts)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("encoding", [*ENCODINGS[:2], pytest.param("ZSTD", marks=needs_zstd)])
 def test_every_size_of_the_pieces_that_come_and_go(library, encoding):
     data, content = members(encoding)
@@ -176,7 +178,7 @@ def test_every_size_of_the_pieces_that_come_and_go(library, encoding):
             assert parsers.inflate_pieces(data, number(encoding), source, into) == (content, 0, len(data))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("encoding", [*ENCODINGS[:2], pytest.param("ZSTD", marks=needs_zstd)])
 def test_every_size_of_a_read(tmp_path, library, encoding):
     data, content = members(encoding)
@@ -186,7 +188,7 @@ def test_every_size_of_a_read(tmp_path, library, encoding):
         assert whole(path, number(encoding), piece) == content
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("encoding", [*ENCODINGS[:2], pytest.param("ZSTD", marks=needs_zstd)])
 def test_files_longer_than_all_buffers(tmp_path, library, encoding):
     content = text(3_000_000) + bytes(2_000_000) + random.Random(2).randbytes(1_500_000) + text(500_000)

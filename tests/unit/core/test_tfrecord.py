@@ -84,7 +84,7 @@ def test_the_limit_is_exact():
     assert type(error).__name__ == "RecordTooLargeError"
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("block", [*range(1, 40), 1000, 1 << 20])
 @pytest.mark.parametrize("known", [True, False])
 def test_a_scan_sees_every_record(block, known):

@@ -13,6 +13,7 @@ from queuecore.data import AUTOTUNE, Dataset
 from queuecore.data._nodes import pool, python_map
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("rate", "first", "expected"),
     [

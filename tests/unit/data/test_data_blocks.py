@@ -41,6 +41,7 @@ CHAINS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_size_of_blocks_at_every_border(tmp_path, kind):
     parts = [content(kind, count, seed) for seed, count in enumerate([0, 60, 1, 33])]
@@ -75,6 +76,7 @@ def test_a_compressed_file_that_goes_away_while_open_gives_all_of_its_bytes(tmp_
     assert got == lines
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compression", [None, "GZIP"])
 def test_records_much_longer_than_blocks(tmp_path, compression):
     state = random.Random(0)
@@ -163,6 +165,7 @@ def test_a_saved_place(tmp_path, kind, ops):
             assert pull(it, None if index % 5 == 0 else 2)[0] == expected[index:][: None if index % 5 == 0 else 2]
 
 
+@pytest.mark.thorough
 def test_a_saved_place_reads_from_there(tmp_path):
     # Not from the start of the data: what comes before is never read again.
     paths = write_files(tmp_path, [b"".join(b"%d\n" % n for n in range(100_000))] * 20)

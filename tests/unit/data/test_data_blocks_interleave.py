@@ -48,6 +48,7 @@ def test_tensorflows_own_order(tmp_path, cycle, block, lengths, order):
             assert b" ".join(run(ds)[0]) == order.encode()
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from(KINDS),
@@ -68,6 +69,7 @@ def test_any_files(tmp_path_factory, kind, counts, cycle, block, encoding, data)
     assert flat(got) == of_lists(records, cycle, block) * 2
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ops=chains(), where=st.floats(0, 1), data=st.data())
 def test_any_chain_from_any_place(tmp_path_factory, ops, where, data):
@@ -94,7 +96,7 @@ def test_any_chain_from_any_place(tmp_path_factory, ops, where, data):
         assert pull(it) == (want[place:], None)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(32)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ops", CHAINS)
 @pytest.mark.parametrize("order", ORDERS)
@@ -159,6 +161,7 @@ def test_the_state_is_of_the_open_files_alone(tmp_path):
             it.load_state_dict(state)
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     order=st.sampled_from([(1, 1), (3, 2)]),
@@ -295,6 +298,7 @@ def test_what_is_left_out_leaves_the_order_of_the_rest(tmp_path, order, shuffled
             assert flat(pull(it)[0]) == want[6 * index :]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("encoding", [None, "GZIP"])
 def test_many_files(tmp_path, encoding):
     # More than there are lanes, most of them small or empty.

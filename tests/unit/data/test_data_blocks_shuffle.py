@@ -97,6 +97,7 @@ def test_whole_files_and_compressed_ones(tmp_path):
         assert run(threads(ds, workers))[0] == expected(contents * 3, ops)[0]
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ops=chains(), where=st.floats(0, 1), used=st.integers(0, 5), data=st.data())
 def test_any_chain_from_any_place(tmp_path_factory, ops, where, used, data):
@@ -117,7 +118,7 @@ def test_any_chain_from_any_place(tmp_path_factory, ops, where, used, data):
         assert pull(it) == (want[round(where * len(want)) :], None)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ops", CHAINS)
 def test_a_saved_place_anywhere(tmp_path, kind, ops):
@@ -186,6 +187,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.thorough
 def test_in_another_process(tmp_path):
     files(tmp_path, "tfrecord", (60, 50, 70))
     child = run_python(SCRIPT, tmp_path, 2, "none")
@@ -452,6 +454,7 @@ def test_what_is_left_of_a_block_takes_little_memory(tmp_path):
     assert held * size < most(ds.shuffle(held, 1)) - most(ds) < 5.5 * held * size
 
 
+@pytest.mark.thorough
 def test_a_buffer_larger_than_what_is_read_ahead(tmp_path):
     # Thousands of blocks wait in the shuffle while only a few are ahead of it.
     state = random.Random(0)

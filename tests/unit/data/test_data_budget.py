@@ -57,7 +57,7 @@ def plain(element):
     return element.to_list() if isinstance(element, Ragged) else own(element)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     [

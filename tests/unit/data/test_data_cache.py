@@ -72,6 +72,7 @@ def inputs(tmp_path):
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize("workers", THREADS)
 def test_later_passes_need_no_input(tmp_path, store, workers):
@@ -123,6 +124,7 @@ def steps(draw):
     return draw(st.lists(step, max_size=3)), after, draw(st.sampled_from([[], [("batch", 4, False)]]))
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ops=steps(), workers=st.sampled_from(THREADS), store=st.sampled_from(STORES))
 def test_any_steps(tmp_path_factory, ops, workers, store):
@@ -144,6 +146,7 @@ def test_a_shuffle_behind_it(paths, tmp_path, store):
         assert values(threads(ds, workers)) == list(model.ordinals())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("store", STORES)
 def test_an_incomplete_pass_keeps_nothing(tmp_path, store):
     # Far more than is read ahead.
@@ -232,7 +235,7 @@ def test_a_shuffle_before_it_has_one_order(paths, tmp_path, store):
     assert values(kept(below, store, tmp_path / "z").repeat(2)) == second * 2
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize(
     ("before", "behind"),
@@ -605,6 +608,7 @@ def test_bfloat16_comes_back(tmp_path):
     assert type(got[1]) is bfloat16
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("store", STORES)
 def test_objects(tmp_path, store):
     elements = [(index, {"a": [b"x" * index, None], "b": np.arange(index % 4)}) for index in range(700)]

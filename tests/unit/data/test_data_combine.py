@@ -136,6 +136,7 @@ def test_concatenate(numbers, lines):
     assert numbers.repeat().concatenate(numbers).cardinality() == -1
 
 
+@pytest.mark.thorough
 def test_concatenate_relaxes_shapes():
     def rows(*shape):
         return Dataset.from_tensor_slices(np.arange(np.prod(shape), dtype="i4").reshape(shape))
@@ -186,6 +187,7 @@ def test_concatenate_wants_the_same(one, other):
 # -- enumerate ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 def test_enumerate(numbers, lines):
     check(lambda: numbers.skip(150).enumerate(), list(enumerate(BYTES[150:])), values)
     assert run(numbers.enumerate(), values) == list(enumerate(BYTES))
@@ -262,6 +264,7 @@ def test_unbatch_of_arrays(case, skip):
     assert run(ds.skip(skip).repeat(2), values) == expected[skip:] * 2
 
 
+@pytest.mark.thorough
 def test_unbatch_of_arrays_from_every_place():
     array = np.arange(24).reshape(4, 3, 2)
     check(lambda: Dataset.from_tensor_slices(array).unbatch(), array.reshape(12, 2).tolist(), values)
@@ -317,6 +320,7 @@ def windows(elements, size, shift, stride, drop):
     return made
 
 
+@pytest.mark.thorough
 @given(st.integers(0, 30), st.integers(1, 6), st.integers(1, 8), st.integers(1, 4), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_windows(count, size, shift, stride, drop):
@@ -355,6 +359,7 @@ def test_what_is_known_of_windows():
     assert [int(x) for x in next(it)["a"]] == [0, 1]
 
 
+@pytest.mark.thorough
 def test_windows_from_every_place(lines, numbers):
     check(lambda: lines.take(20).window(4, 3), windows(WORDS[:20], 4, 3, 1, False), values)
     check(
@@ -411,6 +416,7 @@ def test_windows_before_an_error_from_every_place(tmp_path, whole):
             assert isinstance(error, NotFoundError)
 
 
+@pytest.mark.thorough
 @given(st.integers(0, 30), st.integers(1, 6), st.integers(1, 8), st.integers(1, 4), st.booleans(), st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
 def test_windows_stacked(count, size, shift, stride, drop, chunk):
@@ -430,6 +436,7 @@ def test_windows_stacked(count, size, shift, stride, drop, chunk):
     assert run(ds) == run(slow)
 
 
+@pytest.mark.thorough
 def test_windows_stacked_from_every_place(numbers):
     pairs = Dataset.zip({"n": numbers.take(40), "p": numbers.map(lambda x: (x, x * np.float32(0.5)))})
 
@@ -503,6 +510,7 @@ def test_take_while(numbers, stop):
     check(lambda: objects, [BYTES[at : at + 50] for at in range(0, 200, 50) if at < stop], values)
 
 
+@pytest.mark.thorough
 def test_take_while_of_words(lines):
     check(
         lambda: lines.take_while(lambda word: len(word) < 20), list(itertools.takewhile(lambda w: len(w) < 20, WORDS))

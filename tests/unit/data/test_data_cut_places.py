@@ -120,6 +120,7 @@ def judge(chain, got, after):
         assert seen + after == expected
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", [name for name in CHAINS if name != "whole batches"])
 def test_a_function_that_fails_once(name):
     chain = CHAINS[name]
@@ -160,7 +161,7 @@ def test_a_whole_batch_can_not_be_made_of_what_an_error_left():
         assert ELEMENTS - len(numbers) <= 5 * len(errors) + 4, at
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_place_reached_by_going_on_from_one(name):
     function = Function()
@@ -174,6 +175,7 @@ def test_a_place_reached_by_going_on_from_one(name):
             assert list(map(str, [*whole[:at], *got, *tail]))[:40] == list(map(str, whole)), (at, further)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["batches", "batches over passes", "passes of batches", "map", "map in Python"])
 def test_a_healed_place_is_left_behind(name):
     """A place behind one that was saved where an error had cut a batch short, and then did not come."""
@@ -216,7 +218,7 @@ def numbered(folder, kind, name):
     return interleaved(lines, 2, 5) if "interleaved" in name else lines
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("kind", ["fixed", "lines"])
 def test_a_read_that_fails_once(tmp_path, kind, name):
@@ -271,7 +273,7 @@ ABOVE = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ABOVE)
 def test_what_is_made_of_a_shuffle_that_a_failed_read_ends(tmp_path, name):
     """A place behind elements whose order that has changed is refused; no other leads to an element twice."""
@@ -328,6 +330,7 @@ def test_an_error_behind_a_read_that_failed_once(tmp_path, bad):
     assert UnavailableError in kinds
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("size", [1, 7])
 def test_a_function_that_fails_now_and_then(size):
     """From the last place, after each error: the elements between are made again, and may be errors then."""
@@ -361,6 +364,7 @@ def test_a_function_that_fails_now_and_then(size):
         assert errors
 
 
+@pytest.mark.thorough
 def test_a_place_is_asked_for_while_cuts_are_noted():
     """A thread of the node notes them ahead of the consumer."""
     cuts = Cuts()

@@ -95,6 +95,7 @@ def test_stat_is_enough_for_len(tmp_path):
     assert len(dataset(paths, 5).batch(3, drop_remainder=True).repeat(4)) == 8
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ops=chains())
 def test_len_is_the_number_of_elements(tmp_path_factory, ops):
@@ -105,6 +106,7 @@ def test_len_is_the_number_of_elements(tmp_path_factory, ops):
     assert len(ds) == ds.cardinality() == expected
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     ops=chains(),

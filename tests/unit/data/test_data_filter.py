@@ -176,6 +176,7 @@ def test_filters_behind_each_other_and_maps():
     assert [plain(x) for x in ds] == expected
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("predicate", BOTH)
 def test_a_saved_place(tmp_path, predicate):
     elements = check_resume(lambda: numbers(40).filter(predicate).repeat(2))
@@ -282,6 +283,7 @@ def sevenths_fail(x):
 GOOD = [x for x in range(50) if x % 7 != 3]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("calls", [None, 3])
 def test_functions_that_raise_are_left_out(calls):
     ds = numbers(50).map(sevenths_fail, calls).ignore_errors()
@@ -318,6 +320,7 @@ def test_damaged_records_are_left_out(tmp_path):
     assert [plain(x) for x in check_resume(lambda: ds.repeat(2), 80)] == (expected * 2)[:80]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("native", [True, False])
 def test_damaged_records_under_a_filter(tmp_path, native):
     data = bytearray(stream([struct.pack("<q", n) for n in range(600)]))

@@ -122,7 +122,7 @@ def taken(it, most=None):
     return seen
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     ("name", "threads"), [*[(one, 4) for one in PIPELINES], ("map", 2), ("batch", 3), ("interleave", 2)]
 )
@@ -157,6 +157,7 @@ def test_the_size_of_a_state_does_not_grow():
     assert max(sizes) < 4000
 
 
+@pytest.mark.thorough
 def test_what_is_noted_is_settled_without_states():
     with iter(Dataset.range(20000).map(once_more, 4, deterministic=False)) as it:
         taken(it, 19000)

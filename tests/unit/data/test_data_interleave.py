@@ -77,7 +77,7 @@ def turns(children, cycle, block):
             at, given = (at + 1) % cycle, 0
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("cycle", "block", "lengths", "output"), TABLE)
 def test_table(cycle, block, lengths, output, kind):
@@ -197,6 +197,7 @@ def test_lines_of_files(tmp_path):
     assert all(collections.Counter(one) == collections.Counter(itertools.chain(*contents)) for one in orders)
 
 
+@pytest.mark.thorough
 def test_shuffled_children_go_on():
     def make():
         ds = Dataset.range(4).interleave(lambda n: Dataset.range(10 * n, 10 * n + 10).shuffle(5, seed=3), 2, 2)
@@ -208,6 +209,7 @@ def test_shuffled_children_go_on():
     places(make, 2, expected, values)
 
 
+@pytest.mark.thorough
 def test_batched_and_windowed_children():
     ds = Dataset.range(7).window(3, 2).flat_map(lambda window: window.batch(3))
     check(lambda: ds, [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6]], values)
@@ -500,6 +502,7 @@ def chosen(parts, choices, stop):
             return
 
 
+@pytest.mark.thorough
 @given(
     st.lists(st.integers(0, 30), min_size=1, max_size=4),
     st.lists(st.integers(0, 3), max_size=80),
@@ -584,7 +587,7 @@ def recipe(pair, weights, count, iteration=0):
     return made
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.thorough
 @pytest.mark.parametrize("stop", [False, True])
 @pytest.mark.parametrize("weights", [None, [0.25, 0.5, 0.25], [1, 0, 3]])
 def test_samples(weights, stop):
@@ -599,6 +602,7 @@ def test_samples(weights, stop):
     assert ds.cardinality() == (-2 if stop else len(expected))
 
 
+@pytest.mark.thorough
 def test_samples_anew():
     def make(rerandomize):
         qc.set_random_seed(5)
@@ -638,7 +642,7 @@ OVER_PASSES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(21)
 @pytest.mark.parametrize("steps", OVER_PASSES)
 @pytest.mark.parametrize("read_ahead", [False, True])
 def test_places_where_passes_differ_in_length(steps, read_ahead):
@@ -694,6 +698,7 @@ def test_samples_without_a_seed_go_on():
         assert [int(one) for one in it] == rest
 
 
+@pytest.mark.thorough
 def test_weights_that_change():
     weights = np.array([[1, 0], [0, 1], [2, 2], [0, 5]] * 20, "f4")
     ds = Dataset.sample_from_datasets(

@@ -20,7 +20,7 @@ def test_the_same_for_any_number_of_threads(folder, name):
     assert all(one == runs[0] for one in runs)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_state_of_every_element(folder, name):
     make = PIPELINES[name]
@@ -40,7 +40,7 @@ def test_a_state_of_every_element(folder, name):
             assert got == expected[index:][:limit], index
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", PIPELINES)
 def test_states_of_a_run_that_was_resumed_itself(folder, name):
     make = PIPELINES[name]

@@ -90,6 +90,7 @@ def test_orders_of_names(tmp_path, kind, steps):
             assert [run(ds, text) for _ in range(3)] == expected
 
 
+@pytest.mark.thorough
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kind=st.sampled_from(KINDS),
@@ -122,6 +123,7 @@ def test_any_place(tmp_path_factory, kind, counts, cycle, block, buffer, where, 
         assert pulled(it, None, text) == (whole[at:], None)
 
 
+@pytest.mark.thorough
 def test_all_places(tmp_path):
     parts = files(tmp_path, "lines", COUNTS)
     names = Dataset.from_tensor_slices(list(parts)).shuffle(8, seed=1, reshuffle_each_iteration=False)
@@ -129,6 +131,7 @@ def test_all_places(tmp_path):
     check(lambda: names.interleave(TextLineDataset, 3, 2), expected, text)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize(
     ("header", "footer", "hop"), [(0, 0, 0), (3, 0, 0), (0, 5, 0), (2, 3, 6), (1, 0, 9), (0, 0, 2)]

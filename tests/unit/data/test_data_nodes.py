@@ -195,6 +195,7 @@ def test_objects_go_once_nobody_needs_them():
     assert soon(lambda: iter(one) is not None and gc.collect() >= 0 and not alive, PATIENCE)
 
 
+@pytest.mark.thorough
 def test_many_iterators_dropped_in_the_middle():
     before = thread_ids()
     ds = made(Through((made(Handed((), 500, ("fixed", "string"))),))).repeat().batch(3)

@@ -64,7 +64,7 @@ def rows_of(ds, size=7):
 # ---- values ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_dtype_has_the_values_that_numpy_loads(tmp_path, dtype, order):
@@ -92,6 +92,7 @@ def files(draw):
     ]
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(files(), chains(most=3), st.sampled_from(THREADS))
 def test_any_files_come_as_records_of_the_same_bytes(tmp_path_factory, files, ops, number):
@@ -247,6 +248,7 @@ VALID = [raw(f"{{'descr': {d!r}, 'fortran_order': {f}, 'shape': (3, 2), }}\n", b
          for d, n in (("<f4", 4), (">i2", 2), ("|S3", 3)) for f in (False, True)]  # fmt: skip
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=400)
 @given(
     st.sampled_from(VALID),

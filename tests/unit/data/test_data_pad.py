@@ -70,7 +70,7 @@ def plain(element):
     return made
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("count", "size"), [(0, 3), (1, 4), (3, 7), (7, 3), (9, 3), (20, 6)])
 def test_every_kind(tmp_path, kind, count, size):
@@ -219,6 +219,7 @@ def test_elements_that_are_gone_the_second_time():
     assert isinstance(error, FailedPreconditionError)
 
 
+@pytest.mark.thorough
 def test_another_number_of_shards(tmp_path):
     def make(size, index, known):
         ds = Dataset.range(20) if known else lines(tmp_path, 20).map(qc.ops.decode_csv(record_defaults=[np.int64]))

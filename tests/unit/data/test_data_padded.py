@@ -43,6 +43,7 @@ def equal(got, expected):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.thorough
 @settings(max_examples=250, deadline=None)
 @drawn(case=cases(), data=st.data())
 def test_any_shapes(case, data):
@@ -373,6 +374,7 @@ def batches(elements, boundaries, sizes, drop=False, sides=None, fill=0):
     ]
 
 
+@pytest.mark.thorough
 @settings(max_examples=80, deadline=None)
 @drawn(data=st.data())
 def test_buckets(data):
@@ -469,6 +471,7 @@ def test_buckets_of_a_shuffle_have_another_order_in_every_pass(tmp_path):
     assert orders(ds) == expected
 
 
+@pytest.mark.thorough
 @settings(max_examples=80, deadline=None)
 @drawn(case=cases(), data=st.data())
 def test_buckets_of_any_shapes(case, data):

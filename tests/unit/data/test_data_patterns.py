@@ -59,6 +59,7 @@ COMPONENTS = st.lists(PIECES, min_size=1, max_size=3).map("".join).filter(lambda
 PATTERNS = st.lists(COMPONENTS, min_size=1, max_size=3).map("/".join)
 
 
+@pytest.mark.thorough
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(patterns=st.lists(PATTERNS, min_size=1, max_size=3))
 @example(["*", "*/*", "*/*/*", "a"])

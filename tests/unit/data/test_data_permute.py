@@ -214,6 +214,7 @@ def permuted_chains(draw):
     return [*ops, ("batch", draw(st.integers(1, 5)), draw(st.booleans()))] if draw(st.booleans()) else ops
 
 
+@pytest.mark.thorough
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ops=permuted_chains(), where=st.floats(0, 1), data=st.data())
 def test_every_chain_and_resume_anywhere(tmp_path_factory, ops, where, data):
@@ -442,6 +443,7 @@ def test_the_order_is_that_of_files(tmp_path, count):
     assert got[1] is None
 
 
+@pytest.mark.thorough
 @given(ops=permuted_chains(), count=st.integers(0, 60), where=st.floats(0, 1), number=st.sampled_from(THREADS))
 @settings(max_examples=100, deadline=None)
 def test_chains_in_memory(ops, count, where, number):

@@ -212,6 +212,7 @@ SCRIPT = """
 """
 
 
+@pytest.mark.thorough
 def test_in_another_process(paths):
     folder = paths[0].parent
     child = run_python(SCRIPT, folder, 2, "none")

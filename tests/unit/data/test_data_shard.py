@@ -79,6 +79,7 @@ def sharded_chains(draw, uneven=("keep", "drop", "pad"), most=4):
     return ops
 
 
+@pytest.mark.thorough
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ops=sharded_chains(), sizes=st.lists(st.integers(0, 40), min_size=1, max_size=4), data=st.data())
 def test_every_chain(tmp_path_factory, ops, sizes, data):
@@ -92,6 +93,7 @@ def test_every_chain(tmp_path_factory, ops, sizes, data):
     assert ds.cardinality() == len(expected)
 
 
+@pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ops=sharded_chains(), where=st.floats(0, 1), used=st.integers(0, 5), data=st.data())
 def test_resume_anywhere_in_any_chain(tmp_path_factory, ops, where, used, data):
@@ -365,6 +367,7 @@ def digit():
     return qc.ops.cfunc(kind(functions()["first_digit"]), outputs=[(np.int32, ())])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("uneven", ["keep", "drop", "pad"])
 def test_bad_records_at_known_places(tmp_path, digit, uneven, number):

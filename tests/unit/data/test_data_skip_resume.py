@@ -52,7 +52,7 @@ PIPELINES = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", PIPELINES)
 @pytest.mark.parametrize("threads", [1, 4])
 def test_from_every_place(records, name, threads):

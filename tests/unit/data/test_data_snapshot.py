@@ -100,6 +100,7 @@ def first_of(element):
     return int(np.ravel(element)[-1])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("compression", [None, "GZIP"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_layout(tmp_path, kind, compression):
@@ -351,6 +352,7 @@ print([int(x) for x in ds])
     assert [json.loads(one) for one in outputs] == [list(range(9)), chained(range(9), lambda x: x % 2)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", [1, 2])
 def test_other_steps_between_it_and_the_repeat(tmp_path, number):
     # Each pass is an iterator of its own then.

@@ -114,6 +114,7 @@ def test_a_slow_function():
     assert below["busy"] < 10 * SLOW  # it was ready long before
 
 
+@pytest.mark.thorough
 def test_streams_over_datasets_of_a_function_count_together():
     ds = Dataset.range(200).flat_map(lambda x: Dataset.range(x, x + 2).map(in_python(int)))
     with iter(ds) as it:
@@ -158,6 +159,7 @@ def test_times_stay_after_errors_places_and_the_end(tmp_path):
     assert row_of(seen[-1], "map", "python", 1)["busy"] > 0
 
 
+@pytest.mark.thorough
 def test_any_thread_may_ask_at_any_time(lines):
     it = iter(lines.map(in_python(bytes)).batch(7))
     over = threading.Event()

@@ -243,6 +243,7 @@ def test_a_file_that_cannot_be_written(lines):
     it.close()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
 def test_what_is_drawn_goes_on_without_the_file():
     """Each of the streams has rows to be named."""

@@ -284,6 +284,7 @@ OVER_ROWS = [
 ]
 
 
+@pytest.mark.thorough
 @given(
     st.sampled_from(OVER_ROWS),
     st.sampled_from(["u1", "i2", "i4", "i8", "f4"]),

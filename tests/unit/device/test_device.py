@@ -198,6 +198,7 @@ def test_two_maps_are_one_kernel(cuda, numbers):
         assert np.array_equal(next(it)[0], numbers[50:60] * 2 + 1)
 
 
+@pytest.mark.thorough
 def test_maps_that_no_kernel_can_do_are_done_before(cuda, numbers):
     host = Dataset.from_tensor_slices(numbers).batch(10)
     for function in (in_python(lambda x: x * 2), lambda x: np.exp(x)):
@@ -844,6 +845,7 @@ def test_memory_of_one_device_is_not_another_s(cuda, numbers):
     assert cuda.fake.count("cuMemAlloc_v2") == 6
 
 
+@pytest.mark.thorough
 def test_no_more_is_kept_than(cuda):
     """Of bytes: the oldest go first. The host has little of these batches."""
     largest = 1 << 28
@@ -1205,7 +1207,7 @@ def test_a_stream_that_cant_be_recorded(cuda, kind):
 # Memory of which nobody knows whether it is read
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.thorough
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("how", ["the consumer's", "one aside"])
 def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):

@@ -105,6 +105,7 @@ def near_middles():
     return (low + high) / 2 * (1 + np.array([2.0**-40, -(2.0**-40), 0, 0]))[np.arange(2000) % 4]
 
 
+@pytest.mark.thorough
 def test_casts():
     """From each dtype to each other one."""
     dtypes = [*map(np.dtype, CODES), BRAIN]
@@ -139,7 +140,7 @@ BINARY = """
 """
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("code", CODES)
 def test_functions(code):
     x, y = values(code, 3000, 1), values(code, 3000, 2)

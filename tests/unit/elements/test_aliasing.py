@@ -101,6 +101,7 @@ def test_a_generator_with_a_signature_may_refill_what_it_yields() -> None:
     assert _firsts(a for a, _ in both) == _firsts(b for _, b in both) == list(range(N))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("calls", [None, 1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_function_of_map_may_refill_what_it_returns(shape: str, calls: int | None) -> None:

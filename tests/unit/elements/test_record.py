@@ -75,6 +75,7 @@ def test_fields_are_numpys(tmp_path_factory, record, data):
     assert_same(got, list(Model([content.tobytes()], record, ops)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("record", [*SCALARS, (">f4", (3,)), (np.dtype([("a", "u1"), ("b", ">i4")]), (2, 2))])
 @pytest.mark.parametrize("number", THREADS)
 def test_each_dtype(tmp_path, record, number):

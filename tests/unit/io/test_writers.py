@@ -288,7 +288,7 @@ LIMITED = """
 """
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.thorough
 @pytest.mark.parametrize("sizes", [[400] * 5, [0, 400, 300_000], [400, 1, 2, 3_000, 1]])
 @pytest.mark.parametrize("cut", [1, 5, 12, 13, 100])
 def test_a_half_written_record_is_cut_off(tmp_path, sizes, cut):

@@ -34,6 +34,7 @@ def compare(serialized, features, batch):
     return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sitting", ROUNDS)
 @pytest.mark.parametrize("batch", [True, False], ids=["batch", "single"])
 def test_examples_are_what_protobuf_reads(batch, sitting):
@@ -86,6 +87,7 @@ def compare_lists(serialized, key, allow_missing):
     return True
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sitting", ROUNDS)
 def test_feature_lists_are_what_protobuf_reads(sitting):
     good = 0

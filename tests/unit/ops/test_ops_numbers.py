@@ -255,6 +255,7 @@ def walked(side, before, after, mode):
     return [lap[place % len(lap)] for place in range(-before, side + after)]
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=400)
 @given(data=st.data())
 def test_pad_that_repeats(data):

@@ -106,6 +106,7 @@ STARTS = tfrecords.places(RECORDS)
 # Records that are damaged
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("which", [[3], [0], [11], [2, 3, 7], list(range(12))])
 @pytest.mark.parametrize("where", ["data", "checksum"])

@@ -309,6 +309,7 @@ def model_of(model_class, capacity):
     return model_class(FIFO, capacity, [np.int64], [()])
 
 
+@pytest.mark.thorough
 def test_thousands_of_right_histories_pass():
     for seed in range(3000):
         rng = random.Random(seed)
@@ -317,7 +318,7 @@ def test_thousands_of_right_histories_pass():
         assert check(history, capacity) is None, (seed, capacity, history)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", BUGS, ids=lambda b: b.__name__)
 def test_planted_bugs_are_caught(bug):
     caught = 0
@@ -353,6 +354,7 @@ def programs(rng, threads, length, timeouts=(None, 0, 0.001)):
     return [[step() for _ in range(length)] for _ in range(threads)]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("hasty")
 def test_a_locked_queue_passes():
     for seed in range(300):

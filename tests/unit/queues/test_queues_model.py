@@ -171,7 +171,7 @@ def to_the_end(steps, model):
         yield "dequeue", None
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("module", "kind"), implementations())
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -198,7 +198,7 @@ def test_histories_of_one_thread(module, kind, data):
 TIMEOUT = 0.1
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize(("module", "kind"), implementations())
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
@@ -329,6 +329,7 @@ def patiently(scenario):
     pytest.fail("this machine takes longer than ten seconds for two steps")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("module", "kind"), implementations())
 def test_a_gather_that_times_out_gives_back_what_it_took(module, kind):
     def scenario(timeout):
@@ -348,6 +349,7 @@ def test_a_gather_that_times_out_gives_back_what_it_took(module, kind):
     patiently(scenario)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("module", "kind"), implementations())
 def test_a_close_that_times_out_is_withdrawn(module, kind):
     def scenario(timeout):
@@ -368,6 +370,7 @@ def test_a_close_that_times_out_is_withdrawn(module, kind):
     patiently(scenario)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("module", "kind"), implementations())
 def test_an_unbounded_queue_never_blocks_an_enqueue(module, kind):
     setup = Setup(kind, -5)

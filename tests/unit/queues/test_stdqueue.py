@@ -414,6 +414,7 @@ def test_collections_while_a_queue_grows_and_shrinks():
     assert [q.get() for _ in range(5_000)] == [[number] for number in range(5_000)]
 
 
+@pytest.mark.thorough
 def test_a_deep_nest_is_freed():
     for kind in (Queue, LifoQueue, SimpleQueue, Counted):
         q = kind()
@@ -715,6 +716,7 @@ def test_a_wait_with_a_timeout_is_served(kind):
 # ---- many threads ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", [*KINDS, Counted, Hooked])
 @pytest.mark.parametrize(("makers", "takers", "maxsize", "each"), [(1, 1, 1, 2_000), (16, 16, 1, 60), (4, 4, 0, 5_000)])
 def test_many_threads_lose_and_double_nothing(kind, makers, takers, maxsize, each):
@@ -768,6 +770,7 @@ def test_every_waiting_putter_is_served():
         task.end()
 
 
+@pytest.mark.thorough
 def test_a_waiter_that_leaves_by_an_exception_passes_its_wake_on():
     # One put wakes one of two waiters, the main thread, which came first. A signal's handler raises there in the same
     # moment: then the other one must get what was put.

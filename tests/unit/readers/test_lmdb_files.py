@@ -58,7 +58,7 @@ def read(path, most=None):
 # As the library
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("kind", files.KINDS)
 @pytest.mark.parametrize("version", VERSIONS)
@@ -82,6 +82,7 @@ def test_trees_of_many_levels(tmp_path, version):
     assert read(tmp_path / "a") == ([(b"%0400d" % i, b"%d" % i) for i in range(2000)], None)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [512, 1024, 2048, 8192, 16384, 32768])
 def test_pages_of_other_sizes(tmp_path, monkeypatch, size):
     made = refusals.library(tmp_path, PRELOADED)
@@ -291,6 +292,7 @@ def mutated(rng, content, page_size=4096):
     return bytes(content)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("count", [1000, pytest.param(30_000, marks=pytest.mark.thorough)])
 @pytest.mark.watchdog(600)

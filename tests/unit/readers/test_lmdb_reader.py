@@ -424,6 +424,7 @@ SHORTENED = """
 """
 
 
+@pytest.mark.thorough
 def test_no_size_ends_the_process(tmp_path):
     """A reader in the middle, and one that begins while the first has the database open."""
     write(tmp_path / "a", some_records(50))

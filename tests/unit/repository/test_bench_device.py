@@ -458,6 +458,7 @@ def cuda(fake_cuda_library):
     yield from plane(fake_cuda_library)
 
 
+@pytest.mark.thorough
 def test_ours_takes_the_loader_s_batches(cuda):
     """The real loader, on a driver that is none: the addresses and the bytes are right, and slots go back."""
     data = np.random.default_rng(3).integers(0, 256, (24, 64 * KIB), np.uint8)

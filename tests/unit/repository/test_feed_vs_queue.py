@@ -185,6 +185,7 @@ def test_a_short_file_begins_anew(arm, tmp_path):
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) == 3 * 4 * 8 * (4 if arm == "files" else 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "settings", [SMALL, example.Settings(steps=5, report_every=1)], ids=["small", "of the tutorials"]
 )
@@ -318,6 +319,7 @@ def rgb(colour):
     return tuple(bytes.fromhex(colour[1:]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arms", [["feed"], ["feed", "queue"], [*example.ARMS]], ids=len)
 @pytest.mark.parametrize("size", [(1600, 900), example.SMALLEST_PLOT, (700, 2000)], ids=str)
 def test_the_picture_is_a_png_of_that_size(arms, size, tmp_path):

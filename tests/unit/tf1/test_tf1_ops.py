@@ -901,6 +901,7 @@ def test_shapes_of_the_same_items(data, array, how):
     compared(array, how, lambda x: tf.zeros_like(x, tf.float32), lambda x: np.zeros(x.shape, np.float32))
 
 
+@pytest.mark.thorough
 @FEW
 @given(st.data(), arrays, hows)
 def test_pieces(data, array, how):

@@ -336,6 +336,7 @@ def by_hand(name, n, capacity, items, numbers, state):
     return taken[0] if name == "dequeue" else taken
 
 
+@pytest.mark.thorough
 @settings(max_examples=60, deadline=None)
 @given(capacity=st.integers(1, 4), plan=st.lists(OPS, max_size=14))
 def test_runs_do_what_a_model_says(capacity, plan):

@@ -170,7 +170,7 @@ def numpys(function, *arguments):
     return made if np.asarray(made).dtype.kind in "biuf" and np.asarray(made).dtype.itemsize <= 8 else None
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("function", BINARY, ids=lambda one: one.__name__)
 def test_binary(function, code):
@@ -190,7 +190,7 @@ def test_binary(function, code):
     assert done or np.dtype(code).kind in "fb" or function is np.heaviside
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("function", [*UNARY, *SMOOTH], ids=lambda one: one.__name__)
 def test_unary(function, code):
@@ -209,7 +209,7 @@ def test_unary(function, code):
                     check(lambda a: (function(a[..., ::2]), function(a.T), function(a[..., :1, None])), x)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("constant", CONSTANTS, ids=repr)
 @pytest.mark.parametrize("code", CODES)
 def test_with_a_constant(code, constant):
@@ -259,7 +259,7 @@ def test_where(code):
     assert stage.rowwise
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.thorough
 @pytest.mark.parametrize("code", CODES)
 def test_stack(code):
     for seed, other in enumerate(CODES):
@@ -320,6 +320,7 @@ def test_functions_that_are_methods():
     check(lambda a: (np.transpose(a), np.transpose(a, (1, 0, 2)), np.reshape(a, (-1, 5)), np.ravel(a), np.copy(a)), x)
 
 
+@pytest.mark.thorough
 def test_powers_by_constants():
     for code in CODES:
         for exponent in (0, 1, 2, 3, -1, 2.0, True, *(np.dtype(to).type(2) for to in CODES), np.array(2)):
@@ -873,6 +874,7 @@ def test_constants_are_taken_as_they_are():
     same(made.stage.bind([Component(np.dtype("u1"), (3,))])(np.zeros(3, np.uint8))[0], np.arange(3))
 
 
+@pytest.mark.thorough
 def test_same_words_in_every_process():
     script = (
         "import numpy as np; from queuecore._trace.trace import trace; from queuecore.ops import Component\n"
