@@ -1,8 +1,9 @@
 """Search the generated C++ of native-thread code for the GIL: check_native.py [--built LOG].
 
 Translates every module afresh, fails on each of Cython's performance hints and warnings about files under src/, and on
-each function of ours that takes the GIL by itself. With --built, it reads what lies in build/cython, and what that build printed,
-and does not translate. It also compares the sites at which the test build raises with their list (sites.py).
+each function of ours that takes the GIL by itself. With --built, it reads what lies in build/cython, and what that
+build printed, and does not translate. It also compares the sites at which the test build raises with their list
+(sites.py).
 """
 
 import os

@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # A hang in native code hears no Ctrl-C and would end in CI's own limit, with nothing to read.
 WATCHDOG_SECONDS = float(os.environ.get("QUEUECORE_WATCHDOG", "180"))
 
-# Whether this run looks for what is rare (.ci/nightly): other examples in each run, and everything that a fault may not do looked at
-# again with other numbers of threads. Otherwise the same code gets the same answer.
+# Whether this run looks for what is rare (.ci/nightly): other examples in each run, and what a fault may not do is
+# looked at again with other numbers of threads. Otherwise the same code gets the same answer.
 SEARCHING = os.environ.get("QUEUECORE_SEARCH") == "1"
 
 _stderr = -1
@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
             f"QUEUECORE_TEST_INSTALLED=1, but queuecore is the source tree's, {package_file()}: "
             "run `pytest` of the environment that has the wheel, from outside the source tree"
         )
-    # The examples of one run are those of the next, unless it searches: then a failure is printed with what shows it again.
+    # The examples of one run are those of the next, unless it searches: then a failure says how to show it again.
     settings.register_profile("queuecore", deadline=None, derandomize=not SEARCHING, print_blob=SEARCHING)
     settings.load_profile("queuecore")
     # A copy of the real stderr: while a test runs, the descriptor 2 is pytest's, and is lost when the process ends.
