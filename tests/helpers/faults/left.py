@@ -29,11 +29,17 @@ def nothing_left(folder: pathlib.Path) -> Iterator[None]:
         patch.setattr(tempfile, "tempdir", None)
         yield
     assert _comes(lambda: _ours() <= ours), _ours() - ours
-    assert _comes(lambda: thread_ids() <= threads), thread_ids() - threads
+    assert _comes(lambda: thread_ids() <= threads), {number: _comm(number) for number in thread_ids() - threads}
     assert _comes(lambda: open_descriptors() <= descriptors), (open_descriptors(), descriptors)
     assert _comes(lambda: child_processes() <= children), child_processes() - children
     assert _comes(lambda: mapped_files() <= mapped), mapped_files() - mapped
     assert os.listdir(folder) == []
+
+
+def _comm(number: str) -> str:
+    with contextlib.suppress(OSError):
+        return pathlib.Path("/proc/self/task", number, "comm").read_text().strip()
+    return "has ended"
 
 
 def _ours() -> set[threading.Thread]:

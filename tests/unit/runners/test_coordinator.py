@@ -367,8 +367,8 @@ def test_stragglers(coord, when, grace):
 
 def test_grace_counts_from_the_stop(coord):
     with Held() as held:
-        threading.Timer(0.2, coord.request_stop).start()
         begun = time.monotonic()
+        threading.Timer(0.2, coord.request_stop).start()
         coord.join([held.thread], stop_grace_period_secs=0.3, ignore_live_threads=True)
         assert 0.5 <= time.monotonic() - begun < 0.5 + MARGIN
 
