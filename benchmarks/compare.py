@@ -118,7 +118,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=[], metavar="TEXT", help="only what has one of these in its name")
     parser.add_argument("--rates", action="store_true", help="rates only")
     parser.add_argument("--instructions", action="store_true", help="counts of instructions only")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every run here")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures here, every run beside")
     args = parser.parse_args()
     trees = [args.before.resolve(), args.after.resolve()]
 
@@ -140,7 +140,7 @@ def main() -> int:
             verdict = "" if one["within"] else "MORE"
             print(f"{one['path']:<50} {shown} {one['change']:+7.2%} {verdict}", flush=True)
     if args.json:
-        args.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+        harness.write_result(args.json, result)
     worse = any(one["worse"] for one in result["rates"])
     return 1 if worse or not all(one["within"] for one in result["instructions"]) else 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import gzip
 import importlib
 import json
 import os
@@ -323,15 +324,41 @@ def save(results: Sequence[dict[str, Any]], about: dict[str, Any], folder: Path)
         path = folder / (".".join([*parts[:2], f"{parts[2]}-{again}", parts[3]]) + ".json")
         again += 1
     document = {
-        "format": 1,
+        "format": 2,
         "commit": version,
         "when": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": [Path(sys.executable).name, *sys.argv],
         "machine": about,
         "benchmarks": list(results),
     }
-    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    write_result(path, document)
     return path
+
+
+# What holds the numbers of single runs.
+SINGLE_RUNS = ("raw", "before", "after")
+
+
+def write_result(path: Path, document: dict[str, Any]) -> None:
+    """Write a result as JSON, and the numbers of its single runs into one compressed file beside it.
+
+    Where a list of numbers was, the result has its median. ``<name>.runs.json.gz`` is the whole document.
+    """
+
+    def summary(key: str, value: Any) -> Any:
+        if key == "raw":
+            return None
+        if isinstance(value, dict):
+            return {name: kept for name, one in value.items() if (kept := summary(name, one)) is not None}
+        if isinstance(value, list):
+            numbers = key in SINGLE_RUNS and all(isinstance(one, int | float) for one in value)
+            return statistics.median(value) if numbers and value else [summary("", one) for one in value]
+        return value
+
+    path.write_text(json.dumps(summary("", document), indent=1) + "\n", encoding="utf-8")
+    whole = json.dumps(document, separators=(",", ":")).encode()
+    # No time in it: the same runs give the same file.
+    path.with_suffix(".runs.json.gz").write_bytes(gzip.compress(whole, mtime=0))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
