@@ -15,7 +15,7 @@ from queuecore.data._nodes.calls import Call, StageCall
 from queuecore.data._nodes.orders import Mark
 from queuecore.data._nodes.run import Opened
 from queuecore.errors import UnavailableError
-from queuecore.stdqueue import SimpleQueue
+from queuecore.stdqueue import Empty, SimpleQueue
 
 __all__ = ["FIRST_TUNED", "MOST_THREADS", "MOST_TUNED", "Pool", "Result", "Tuner"]
 
@@ -164,20 +164,27 @@ class Pool:
             if times is not None:
                 self._times.leave(times)
 
+    # These two try first: a thread that only looks whether it would wait may wait after all, and count that as work.
+
+    def _await_room(self) -> None:
+        try:
+            self._room.get_nowait()
+        except Empty:
+            ThreadTimes.begin_wait(True)
+            self._room.get()
+            ThreadTimes.end_wait()
+
+    def _take_lock(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            ThreadTimes.begin_wait(False)
+            self._lock.acquire()
+            ThreadTimes.end_wait()
+
     def _one(self) -> bool:
         self._idle.append(None)
-        waits = self._room.empty()
-        if waits:
-            ThreadTimes.begin_wait(True)
-        self._room.get()
-        if waits:
-            ThreadTimes.end_wait()
-        waits = self._lock.locked()
-        if waits:
-            ThreadTimes.begin_wait(False)
-        with self._lock:
-            if waits:
-                ThreadTimes.end_wait()
+        self._await_room()
+        self._take_lock()
+        try:
             number = self._number
             if self._ended:
                 # The next one hears of it as well. How many there are is not sure: a start may fail whose thread runs.
@@ -206,6 +213,8 @@ class Pool:
                 # There are too many threads already, or no memory for one more: fewer threads do the work.
                 with contextlib.suppress(UnavailableError, MemoryError):
                     self._start()
+        finally:
+            self._lock.release()
         if failed is not None:
             self._done.put(Result(number, None, None, failed))
             return True
