@@ -30,7 +30,11 @@ def thread_ids() -> set[str]:
 
     Not how many: a thread of an earlier test may end at any moment, and would hide one that has begun.
     """
-    return set(os.listdir("/proc/self/task"))
+    # While one ends, a listing may leave out another: one that is the same twice is whole.
+    found = set(os.listdir("/proc/self/task"))
+    while (again := set(os.listdir("/proc/self/task"))) != found:
+        found = again
+    return found
 
 
 def open_descriptors() -> int:
