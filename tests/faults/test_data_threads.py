@@ -1,6 +1,9 @@
 """Several threads on one iterator: each element comes to exactly one of them, whatever else they call."""
 
 import contextlib
+import hashlib
+import os
+import queue
 import threading
 import time
 import warnings
@@ -11,8 +14,9 @@ from helpers.data.chains import write_files
 from helpers.data.functions import in_python
 from helpers.data.kinds import KINDS, SOURCES, Gate, all_of, halting
 from helpers.data.matrix import PIPELINES, numbers_in, write
-from helpers.process import AT_ONCE, PATIENCE
+from helpers.process import AT_ONCE, PATIENCE, soon
 
+from queuecore._core.atoms.runtime import _is_stuck
 from queuecore._runners.threads import start_thread
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset
 from queuecore.errors import FailedPreconditionError
@@ -293,3 +297,51 @@ def starts_first(others):
     """The first start is as it should be: without one thread, there is none to go on."""
     calls = iter([start_thread])
     return lambda *args, **kwargs: next(calls, others)(*args, **kwargs)
+
+
+def test_a_close_warns_of_threads_that_a_read_keeps(tmp_path):
+    syscalls = pytest.importorskip("queuecore._core.testing.syscalls", reason="no test hooks (QUEUECORE_TESTING=1)")
+    (tmp_path / "a").write_text("1\n" * 1000)
+    syscalls.set_read_delay(0.5)
+    try:
+        it = iter(TextLineDataset(tmp_path / "a").with_options(Options(num_threads=2)))
+        assert not it._stream.poll(0.05)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            it.close(timeout=0.01)
+    finally:
+        syscalls.set_read_delay(0)
+    (warning,) = [str(one.message) for one in caught]
+    assert "did not end within 0.01 s: stuck in a read" in warning
+
+
+def test_a_thread_without_a_processor_is_not_stuck():
+    """Nor one that waits for another thread; only what a system call keeps is."""
+    numbers, over, lock = queue.Queue(), threading.Event(), threading.Lock()
+    reading, writing = os.pipe()
+
+    def compute():
+        while not over.is_set():
+            hashlib.pbkdf2_hmac("sha256", b"", b"", 20_000)  # without the GIL
+
+    works = {"computes": compute, "waits": lock.acquire, "reads": lambda: os.read(reading, 1)}
+
+    def begin(name):
+        numbers.put((name, threading.get_native_id()))
+        works[name]()
+
+    with lock:
+        threads = [threading.Thread(target=begin, args=(name,)) for name in works]
+        for thread in threads:
+            thread.start()
+        of = dict(numbers.get(timeout=PATIENCE) for _ in threads)
+        try:
+            assert soon(lambda: {name for name, number in of.items() if _is_stuck(number)} == {"reads"})
+            assert not _is_stuck(2**22 + 1)  # there is no such thread
+        finally:
+            over.set()
+            os.write(writing, b"x")
+    for thread in threads:
+        thread.join(PATIENCE)
+    os.close(reading)
+    os.close(writing)

@@ -200,6 +200,7 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         Runner* next
         int32_t registered
         int32_t spin
+        Atomic[int32_t] numbers[128]
 
     cppclass FileEntry:
         Atomic[uint32_t] state

@@ -82,6 +82,9 @@ cdef int32_t runner_more(Runner* r, int32_t first, int32_t count, const char* na
 cdef void runner_stop(Runner* r, const Fault* fault) noexcept nogil
 # Waits until no worker runs, the absolute deadline passes (< 0: none) or a signal arrives. True: no worker runs.
 cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil
+# How many of the runner's threads are in a system call, or a fault of a page, that doesn't come back; none that only gets no processor, or waits
+# for another thread. Reads /proc: not for the hot path. The first 128 threads are looked at.
+cdef int32_t runner_stuck(Runner* r) except -1
 # Once the interpreter is exiting, a Python thread other than the main one stays here for good, without the GIL: an error would only make
 # its program print a traceback during the exit.
 cdef int wait_out_exit() except -1

@@ -36,6 +36,21 @@ cdef extern from "pythread.h" nogil:
 cdef extern from "unistd.h" nogil:
     int pause()
 
+cdef extern from * nogil:
+    """
+    #include <sys/syscall.h>
+    #include <unistd.h>
+    namespace {
+    // A thread that waits for another of ours is in this call.
+    constexpr int kFutexCall = SYS_futex;
+    int thread_number() noexcept { return int(::gettid()); }
+    }
+    """
+    int kFutexCall
+    int thread_number() noexcept
+
+FUTEX = str(kFutexCall)
+
 cdef enum:
     START_STARTING = 0
     START_RUNS = 1        # the thread runs its function
@@ -46,6 +61,8 @@ cdef enum:
     SPIN_PAUSES = 16
     SLICE_NS = 50000000   # Python's main thread looks for signals this often
     LOOK_NS = 20000000
+
+    NUMBERED = 128        # kNumbered of layout.hpp
 
 cdef struct Worker:
     Runner* runner
@@ -64,6 +81,8 @@ cdef void _worker_main(void* arg) noexcept nogil:
     cdef ReleaseFn release = r.release
     cdef void* context = r.context
     free(w)
+    if index < NUMBERED:
+        r.numbers[index].store(thread_number(), kRelaxed)  # relaxed, here and below: only for messages
     while not stop_requested(&r.stop):
         rc = guarded_step(r.step, context, index)
         i = 0
@@ -97,6 +116,8 @@ cdef void _worker_main(void* arg) noexcept nogil:
             runner_stop(r, &thrown)
             break
     waited()
+    if index < NUMBERED:
+        r.numbers[index].store(0, kRelaxed)
     # W1 release: pairs with W2; the joiner sees all that this worker wrote.
     r.live.fetch_sub(1, kRelease)
     event_notify_all(&r.quiet)
@@ -164,6 +185,28 @@ cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil:
         if rc != 0 and rc != 11:  # EAGAIN: the epoch moved, look again
             return r.live.load(kAcquire) == 0
     return True
+
+
+cdef int32_t runner_stuck(Runner* r) except -1:
+    cdef int32_t i, number, count = 0
+    for i in range(NUMBERED):
+        number = r.numbers[i].load(kRelaxed)
+        if number != 0 and _is_stuck(number):
+            count += 1
+    return count
+
+
+def _is_stuck(number):
+    # The system's own word: "running" also for a thread that gets no processor, otherwise the number of the call that it is in, or -1
+    # in a fault of a page.
+    try:
+        with open(f"/proc/self/task/{number}/syscall") as file:
+            word = file.read().split(" ", 1)[0].strip()
+    except FileNotFoundError:
+        return False  # it has ended
+    except OSError:
+        return True   # nobody says
+    return word not in ("running", FUTEX)
 
 
 @cython.final

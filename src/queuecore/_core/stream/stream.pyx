@@ -19,7 +19,7 @@ from queuecore._core.stream.marks cimport Goal, Saved, ShuffleCounter, goal_of, 
 from queuecore._core.stream.meter cimport Times
 from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_take
 from queuecore._core.stream.pipe cimport BATCH_BREAK, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory
-from queuecore._core.atoms.platform cimport Batch, kAcquire, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.stream.running cimport Running
 from queuecore._core.atoms.runtime cimport runner_stop, still_waiting, stop_requested, waited
 from queuecore._core.stream.scope cimport Scope, current_scope
@@ -31,7 +31,7 @@ from queuecore._core.atoms.timeline cimport Timeline
 from queuecore._core.stream.traced cimport trace_pipe
 from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, never_made
 from queuecore._core.stream.views cimport Views, assembled, copies
-from queuecore._core.stream.waiting cimport Stall, wait_for_batch, wait_for_end, wait_until_there
+from queuecore._core.stream.waiting cimport Stall, leave_behind, wait_for_batch, wait_for_end, wait_until_there
 from queuecore._core.atoms.window cimport window_batch, window_ended, window_ready
 
 from queuecore._checks.warnings import warn
@@ -460,9 +460,7 @@ cdef class Stream(Running):
                 event_notify_all(&p.window.arrived)
                 event_notify_all(self.released)
             if not wait_for_end(p, deadline):
-                warn(
-                    f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {timeout} s: stuck in a read. They are left "
-                    "behind with the memory they may still write to", 2)
+                leave_behind(p, timeout)
             self._close_kept(NULL)  # the last worker may not have closed them yet, and close() doesn't wait for it
         finally:
             pipe_drop(p)

@@ -7,6 +7,9 @@ from queuecore._core.stream.pipe cimport Pipe
 cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil
 # Waits until the pipe's threads have ended, in slices, so that Ctrl-C is noticed. False: the deadline passed; a deadline below 0: none.
 cdef bint wait_for_end(Pipe* p, int64_t deadline) except *
+# Called when `timeout` seconds did not do: warns of threads that a system call keeps. One that only gets no processor ends as soon as it gets
+# one, which is worth some more time, in proportion to `timeout`.
+cdef int leave_behind(Pipe* p, double timeout) except -1
 # Waits until next() would not wait for batch k. False: the deadline passed.
 cdef bint wait_until_there(Pipe* p, uint64_t k, int64_t deadline) noexcept nogil
 

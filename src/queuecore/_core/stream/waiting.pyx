@@ -11,8 +11,8 @@ from queuecore._core.stream.limits cimport SPIN_NS
 from queuecore._core.stream.meter cimport AT_INPUT
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take
 from queuecore._core.stream.pipe cimport Pipe
-from queuecore._core.atoms.platform cimport Window, cpu_pause, cpu_ticks, kRelaxed, layout_hash, monotonic_ns
-from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, runner_join, stop_requested, waited
+from queuecore._core.atoms.platform cimport Window, cpu_pause, cpu_ticks, kAcquire, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, runner_join, runner_stuck, stop_requested, waited
 from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
 from queuecore._core.io.sources cimport name_of, table_pinned
 from queuecore._core.stream.traced cimport note_waited
@@ -21,6 +21,10 @@ from queuecore._core.atoms.window cimport window_ended, window_ready
 from queuecore._checks.warnings import warn
 
 check_layout(layout_hash())
+
+cdef enum:
+    PATIENCE = 9          # times the timeout of a close, for threads that get no processor
+    LOOK_NS = 50000000    # between two looks at what they do
 
 
 cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil:
@@ -88,6 +92,24 @@ cdef bint wait_for_end(Pipe* p, int64_t deadline) except *:
         PyErr_CheckSignals()
         if deadline >= 0 and monotonic_ns() >= deadline:
             return False
+
+
+cdef int leave_behind(Pipe* p, double timeout) except -1:
+    cdef int64_t patience = monotonic_ns() + <int64_t>(PATIENCE * timeout * 1e9)
+    cdef int32_t stuck = runner_stuck(p.runner)
+    while stuck == 0 and monotonic_ns() < patience:
+        if wait_for_end(p, min(patience, monotonic_ns() + LOOK_NS)):
+            return 0
+        stuck = runner_stuck(p.runner)
+    if stuck > 0:
+        warn(
+            f"{stuck} native thread(s) did not end within {timeout:g} s: stuck in a read. They are left behind with the memory they "
+            "may still write to", 2)
+    elif timeout > 0:
+        warn(
+            f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {(1 + PATIENCE) * timeout:g} s: they get no processor, "
+            "or do work that does not end. They are left behind with the memory they may still write to", 2)
+    return 0
 
 
 cdef bint wait_until_there(Pipe* p, uint64_t k, int64_t deadline) noexcept nogil:

@@ -145,6 +145,8 @@ inline int guarded_step(StepFn step, void* context, int32_t worker) {
   }
 }
 
+constexpr int kNumbered = 128;
+
 struct Runner {
   EventCount work;   // workers park here
   EventCount apart;  // those of runner_more do here
@@ -158,6 +160,7 @@ struct Runner {
   Runner* next;
   int32_t registered;
   int32_t spin;
+  Atomic<int32_t> numbers[kNumbered];  // of the first workers' threads, as the system counts them; 0: none runs
 };
 
 // sources.pxd
