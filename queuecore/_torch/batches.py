@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from queuecore._checks.usercode import raised
 from queuecore._torch.base import Loader
 from queuecore._torch.package import torch
 from queuecore._torch.places import is_stateful
@@ -204,8 +205,10 @@ class Stream:
                 batch = how.collate(batch)
             if how.pin is not None:
                 batch = how.pin(batch)
-        except Exception:  # raised by the dataset: the next call goes on with the samples after these
+        except Exception as error:  # the next call goes on with the samples after these
             self._data, self._samples = [], self._samples + len(data)
+            if isinstance(error, StopIteration):  # as it is, it would be the end of the data
+                raise raised("DataLoader: collate_fn", error) from error
             raise
         self._data, self._samples = [], self._samples + len(data)
         return batch
@@ -242,6 +245,11 @@ class Stream:
             place = copy.deepcopy(self.place(True)) | {"over": False}
             return Result(call.number, None, worker=self._worker, place=place, ended=True)
         return Result(call.number, batch, worker=self._worker, place=place)
+
+    @property
+    def is_native(self) -> bool:
+        """True if the elements are those of a queuecore dataset, which native threads make."""
+        return isinstance(self._elements, Elements)
 
     def stats(self) -> dict[str, int]:
         """Return the counters of the iterator over a queuecore dataset."""

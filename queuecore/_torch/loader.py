@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar
 
-from queuecore._torch.base import Loader
+from queuecore._torch.base import Loader, let_go
 from queuecore._torch.crews import planned
 from queuecore._torch.datasets import IterableDataset
 from queuecore._torch.epochs import Mapped, Streamed, StreamedBeside
@@ -143,7 +143,8 @@ class DataLoader(Loader, Generic[T]):
     **Errors.** An exception of a dataset, `collate_fn` or sampler comes out as it is, in its place in the order, with
     the traceback of the thread and a note that names the indices; the loop may go on with the next batch. Only a
     `StopIteration` becomes the cause of a `PipelineError`: otherwise the loop would end as if the data had.
-    An error of a queuecore dataset ends the iterator.
+    An error of a queuecore dataset ends the iterator. The workers end when the loop drops its iterator, also if an
+    error leaves the loop and is kept: no frame of this loader's code in a traceback holds the iterator.
 
     **State.** `state_dict` returns the place after the last batch delivered; batches made ahead don't count.
     `load_state_dict` sets the place of the next iteration, in this process or another one. After the last batch the
@@ -247,7 +248,7 @@ class DataLoader(Loader, Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for a copy: the arguments and a place that was loaded, but no iterator."""
-        return self.__dict__ | {"_iterator": None, "_ready": None, "_kept": None, "_states": None}
+        return self.__dict__ | {"_newest": None, "_ready": None, "_kept": None, "_states": None}
 
     def check_worker_number_rationality(self) -> None:
         """Give no warning: more threads than CPUs are right if they wait."""
@@ -270,7 +271,7 @@ class DataLoader(Loader, Generic[T]):
         if ready is None:
             # The threads of an epoch that was left end before new ones begin.
             self._iterator = None
-            ready = self._epoch(self, self._state)
+            ready = self._begun(self._state)
             self._state = None
         self._iterator = ready
         made: Iterator[Any] = ready
@@ -292,9 +293,17 @@ class DataLoader(Loader, Generic[T]):
             places = [None] * self.num_workers if self._states is None else list(self._states)
             return beside_state(arranged(self), places, 0, True, seeded(self))
         if self._iterator is None:  # a place is that of an iterator, so there has to be one
-            self._ready = self._iterator = self._epoch(self, None)
+            self._ready = self._iterator = self._begun(None)
         state: dict[str, Any] = self._iterator.state_dict()
         return state
+
+    def _begun(self, state: Mapping[str, Any] | None) -> Any:
+        """Return a new iterator, at a place or at the start of the next epoch."""
+        try:
+            return self._epoch(self, state)
+        except BaseException as error:
+            let_go(error)
+            raise
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
         """Set the number of the next epoch, for a dataset or a sampler that has ``set_epoch``; others don't change.
