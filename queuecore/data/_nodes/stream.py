@@ -85,12 +85,16 @@ class ChainStream(Stream):
             pairs = [shuffle.seeds.pair for shuffle in shuffles]
             counters = [shuffle.seeds.counter for shuffle in shuffles[:own]]
             skips = check_on_error(options.on_error or "raise", options.max_skips, options.quarantine)
+            if skips is not None:
+                skips.check_apart(chain.paths())
         else:
             pairs = seeded.pairs
             counters = [_counter(base) for base in seeded.bases[:own]]
             bases = seeded.bases[own:]
             options = options.merged(seeded.options)
             skips = seeded.skips
+            if skips is not None:  # a function may have named the files
+                skips.check_apart(source.files[index] for index in range(len(source.files)))
         workers, helps = chain.threads(options)
         leases = 4 if options.max_leases is None else options.max_leases
         budget = (options.memory_budget or 0 if seeded is None else seeded.budget) // chain.streams()
