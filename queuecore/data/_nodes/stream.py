@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 import weakref
 from collections.abc import Mapping
 from types import TracebackType
@@ -107,7 +108,10 @@ class ChainStream(Stream):
         self._run = None
         feeder = None
         if source.fed:
-            self._run = Run(source, options, skips, seeded is not None, budget, brief)
+            writing = None if seeded is None else seeded.writing
+            self._run = Run(source, options, skips, seeded is not None, budget, brief, writing)
+            if seeded is None:
+                self._run.writing.follow(self)
             self._run.follow(self, *((Orders(), None) if seeded is None else (seeded.orders, seeded.cuts)))
             weakref.finalize(self, self._run.end).atexit = False
             feeder = source.feeder(self._run)
@@ -141,17 +145,26 @@ class ChainStream(Stream):
 
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory; see `Iterator.close`."""
-        if self._run is not None:
-            self.stop()
-            self._run.end()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not self._inner and self._run is not None:
+            self._run.writing.end()
+        self.halt()
         ended = self.closed
         super().close(timeout)
+        if not self._inner and self._run is not None:
+            self._run.writing.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
         if self._notes is not None and not ended:
             error = self.settle()
             if error is not None:
                 self._notes.append(error)
         if not self._inner and self._drawn is not None:
             self._drawn.close_for(self)
+
+    def halt(self) -> None:
+        """Let the threads that make chunks end. Never waits."""
+        if self._run is not None:
+            self.stop()
+            self._run.end()
 
     def settle(self) -> Exception | None:
         """Return the error of a file that has changed since a part was read, also by an input; see `Stream.settle`."""
