@@ -147,13 +147,14 @@ class DataLoader(Loader, Generic[T]):
     error leaves the loop and is kept: no frame of this loader's code in a traceback holds the iterator.
 
     **State.** `state_dict` returns the place after the last batch delivered; batches made ahead don't count.
-    `load_state_dict` sets the place of the next iteration, in this process or another one. After the last batch the
-    state is that before the next epoch. It has plain values, which JSON can store (except the values of a sampler's
-    ``state_dict``). It includes the states of generators at the epoch's beginning, also of PyTorch's global one, if the
-    sampler may draw from it; the sampler's batches up to the place are drawn again, and no data is fetched for them. A
-    sampler that draws from elsewhere, or from the global generator later than for its first index (PyTorch's own
-    don't), must have a ``state_dict``, or give the same order again. Orders of epochs after a resumed one go on from
-    the state too, unless the program has restored PyTorch's global generator itself. The place in an
+    `load_state_dict` sets the place of the next iteration, in this process or another one. At the end of the loop the
+    state is that before the next epoch; from inside its body, behind the last batch, the iteration that begins there
+    gives nothing, and the one after it is the next epoch. It has plain values, which JSON can store (except the values
+    of a sampler's ``state_dict``). It includes the states of generators at the epoch's beginning, also of PyTorch's
+    global one, if the sampler may draw from it; the sampler's batches up to the place are drawn again, and no data is
+    fetched for them. A sampler that draws from elsewhere, or from the global generator later than for its first index
+    (PyTorch's own don't), must have a ``state_dict``, or give the same order again. Orders of epochs after a resumed
+    one go on from the state too, unless the program has restored PyTorch's global generator itself. The place in an
     ``IterableDataset`` is the ``state_dict`` of its iterator, its own, or both, in each worker; if there is none,
     elements are skipped one by one. A dataset with ``__getitem__`` may have a ``state_dict`` too: it is saved for each
     worker, and then `num_workers` must stay the same. Workers that stay, and the caller's own thread, hand the state on
