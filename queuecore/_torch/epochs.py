@@ -23,6 +23,7 @@ from queuecore._torch.places import (
     beside_state,
     draw,
     generators_of,
+    indices_of,
     is_stateful,
     mapped_state,
     rewound,
@@ -176,7 +177,7 @@ class Mapped(Epoch):
         sampling = self._begin = sampling_of(loader) if state is None else dict(state["sampling"])
         self._marks = Marks(generators_of(loader)[2], self._every, None if state is None else state.get("sampled"))
         with sampling_again(loader, state) as apart:
-            indices = iter(loader._index_sampler)
+            indices = indices_of(loader)
             drawn = draw(loader.generator) if sampling["drawn"] else 0
             if sampling["seed"] is None:
                 sampling["seed"] = drawn

@@ -284,3 +284,46 @@ def test_workers_that_stay_have_their_states_though_nothing_is_left_for_them(wor
         again.load_state_dict(state)
         list(again)
         assert list(again) == following
+
+
+class Plainest:
+    """An iterator with ``__next__``, and perhaps a state, alone."""
+
+    def __init__(self, elements: Any) -> None:
+        self.elements = iter(elements)
+
+    def __next__(self) -> Any:
+        return next(self.elements)
+
+
+class Sampled:
+    """Batches of indices, by such an iterator."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Any:
+        return Plainest([[3, 1], [2], [0]])
+
+
+class Unstated(torch.utils.data.IterableDataset):
+    def __iter__(self) -> Any:
+        return Plainest(range(5))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("make", "whole"),
+    [
+        (lambda **more: DataLoader(range(4), batch_sampler=Sampled(), **more), [[3, 1], [2], [0]]),
+        (lambda **more: DataLoader(Unstated(), 2, **more), [[0, 1], [2, 3], [4]]),
+    ],
+    ids=["sampler", "dataset"],
+)
+def test_an_iterator_need_be_no_generator(make, whole, workers, place):
+    loader = make(num_workers=workers, collate_fn=plain)
+    taken(loader, place)
+    again = make(num_workers=workers, collate_fn=plain)
+    again.load_state_dict(loader.state_dict())
+    assert list(again) == whole[place:] and list(again) == whole
