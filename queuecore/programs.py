@@ -54,9 +54,10 @@ class StageProgram:
     Raises
     ------
     InvalidArgumentError
-        If `reader` or `work` is of another kind, an operation doesn't fit its input, or an option is not as described.
-    NotFoundError, PermissionDeniedError, NotAFileError
-        If the log can't be written.
+        If `reader` or `work` is of another kind, an operation doesn't fit its input, an option is not as described, or
+        the log is a file to be read.
+    NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
+        If the log can't be written: to a pipe that nobody reads, for example.
 
     Notes
     -----
@@ -132,6 +133,8 @@ class StageProgram:
         self._steps = shown
         self._outputs = components
         self._quarantine = check_on_error(on_error, max_skips, quarantine)
+        if self._quarantine is not None and isinstance(work, (list, tuple)):
+            self._quarantine.check_apart(work)
         self._native = NativeProgram(native, steps)
 
     @property

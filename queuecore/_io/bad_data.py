@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import threading
+from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
 from queuecore.errors import (
@@ -36,6 +38,7 @@ _BAD_NAMES = (None, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO)
 # Errors that concern the system itself, when a user's function meets them.
 _BAD_MACHINE = (errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.ESTALE)
 _MOST_LETTERS = 2000
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -84,8 +87,8 @@ class Quarantine:
     ------
     InvalidArgumentError
         If `max_skips` is no number from 0 on, or `path` no path.
-    NotFoundError, PermissionDeniedError, NotAFileError
-        If the log can't be written there.
+    NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
+        If the log can't be written there: to a pipe that nobody reads, for example.
     """
 
     def __init__(self, path: Path | None = None, max_skips: SupportsIndex | None = None) -> None:
@@ -110,6 +113,22 @@ class Quarantine:
     def max_skips(self) -> int | None:
         """The number of records and files that may be left out."""
         return self._most
+
+    def check_apart(self, paths: Iterable[bytes | str]) -> None:
+        """Refuse a log that is one of the files to be read, under whatever name.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If it is.
+        """
+        log = None if self._path is None else _identity(self._path)
+        for path in () if log is None else paths:
+            if _identity(path) == log:
+                raise InvalidArgumentError(
+                    f"quarantine: {self._path!r} is a file of the data ({os.fsdecode(path)!r}), to which the log would "
+                    "be appended. Name another file"
+                )
 
     def counts(self) -> dict[str, int]:
         """Return how many records were left out, how many files (or rests of them), and how many bytes that were.
@@ -140,6 +159,8 @@ class Quarantine:
         """
         if not is_bad_data(error):
             raise error
+        if error.path is not None:
+            self.check_apart([error.path])
         if not self._count(1, file, nbytes):
             error.add_note(f"max_skips={self._most} records and files were left out before this one")
             raise error
@@ -179,8 +200,9 @@ class Quarantine:
         )
         data = line.encode() + b"\n"
         # Anew for each line: so it may be moved away meanwhile, and nothing is left open. One write at the end of the
-        # file: lines of several processes don't mix. One that is cut short is tried again for its error.
-        log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        # file: lines of several processes don't mix. One that is cut short is tried again for its error. A pipe that
+        # nobody reads is an error too, and not waited for.
+        log = os.open(path, _APPEND | os.O_CREAT, 0o666)
         try:
             while data:
                 data = data[os.write(log, data) :]
@@ -195,6 +217,9 @@ class Told(Quarantine):
         super().__init__()
         self.tells = True
         self._above = above
+
+    def check_apart(self, paths: Iterable[bytes | str]) -> None:
+        self._above.check_apart(paths)
 
     def skip(self, error: QueueCoreError, *, file: bool = False, nbytes: int | None = None) -> None:
         self._above.skip(error, file=file, nbytes=nbytes)
@@ -213,6 +238,11 @@ def _writable(path: Any) -> str:
     if os.path.exists(full):
         if not os.access(full, os.W_OK):
             raise _unwritable(full, errno.EACCES)
+        if not stat.S_ISREG(os.stat(full).st_mode):
+            try:
+                os.close(os.open(full, _APPEND))
+            except OSError as error:
+                raise _unwritable(full, error.errno or errno.EIO) from None
         return full
     folder = os.path.dirname(full)
     if not os.path.isdir(folder):
@@ -220,6 +250,15 @@ def _writable(path: Any) -> str:
     if not os.access(folder, os.W_OK | os.X_OK):
         raise _unwritable(full, errno.EACCES)
     return full
+
+
+def _identity(path: bytes | str) -> tuple[int, int] | None:
+    """Return what tells an ordinary file from all others, whatever its name; `None`: there is none."""
+    try:
+        info = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return (info.st_dev, info.st_ino) if stat.S_ISREG(info.st_mode) else None
 
 
 def _unwritable(path: str, number: int) -> QueueCoreError:

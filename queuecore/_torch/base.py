@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import logging
+import types
+import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,9 +14,63 @@ from queuecore._checks.warnings import warn
 from queuecore._torch.copies import Shared
 from queuecore._torch.package import torch
 
-__all__ = ["Loader"]
+__all__ = ["Left", "Loader", "let_go"]
 
 _log = logging.getLogger("queuecore")
+
+
+# The code whose frames an error doesn't keep. Frames of the user's code stay, for debuggers.
+_OWN = ("queuecore.", "torch.utils.data.dataloader")
+
+
+def let_go(error: BaseException) -> None:
+    """Drop from an error, and from those it follows from, what the frames of loaders hold: iterators with workers."""
+    seen: set[int] = set()
+    errors: list[BaseException | None] = [error]
+    while errors:
+        one = errors.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        errors += [one.__cause__, one.__context__]
+        trace = one.__traceback__
+        while trace is not None:
+            frame: types.FrameType | None = trace.tb_frame
+            # Also those that called it when the error was caught, to be raised later: frames keep their callers.
+            while frame is not None and str(frame.f_globals.get("__name__")).startswith(_OWN):
+                with contextlib.suppress(RuntimeError):  # it is still running: in a worker, or as a caller
+                    frame.clear()
+                frame = frame.f_back
+            trace = trace.tb_next
+
+
+class Left:
+    """The place of a loader's newest epoch, also when the loop has left it: then its iterator and its workers are gone.
+
+    Parameters
+    ----------
+    epoch : Epoch
+    """
+
+    def __init__(self, epoch: Any) -> None:
+        self.epoch = weakref.ref(epoch)
+        self.over = False
+        self._state: dict[str, Any] = {}
+        self._error: Exception | None = None
+
+    def leave(self, epoch: Any) -> None:
+        """Note the place of the epoch, which ends."""
+        self.over = epoch.over
+        try:
+            self._state = copy.deepcopy(epoch.state_dict())
+        except Exception as error:
+            self._error = error.with_traceback(None)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place, or raise the error there was instead."""
+        if self._error is not None:
+            raise self._error
+        return dict(self._state)
 
 
 class Loader(torch.utils.data.DataLoader[Any]):
@@ -31,6 +89,22 @@ class Loader(torch.utils.data.DataLoader[Any]):
     _state: Mapping[str, Any] | None = None
     _ready: Any = None  # an iterator that was made for its state; the next iteration uses it
     _epoch: Any  # the class of its iterators
+    _newest: Any = None  # its newest iterator; a `Left` if that has threads, which end when the loop drops it
+
+    @property
+    def _iterator(self) -> Any:
+        """The newest iterator, or the place where it was left; `None`: there is none."""
+        newest = self._newest
+        epoch = newest.epoch() if isinstance(newest, Left) else None
+        return newest if epoch is None else epoch
+
+    @_iterator.setter
+    def _iterator(self, epoch: Any) -> None:
+        if epoch is None or not epoch.has_threads:
+            self._newest = epoch
+            return
+        self._newest = left = Left(epoch)
+        epoch.left = weakref.ref(left)
 
     def _keep(self, plan: Any, workers: Any) -> None:
         """Keep the workers for later epochs, if `persistent_workers` is set."""

@@ -7,6 +7,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from queuecore._checks.usercode import raised
 from queuecore._torch.base import Loader
 from queuecore._torch.package import torch
 from queuecore._torch.places import is_stateful
@@ -72,15 +73,20 @@ class Fetch:
         Held while the dataset is called.
     worker : int, default 0
         The worker's number.
+
+    Attributes
+    ----------
+    begin : object
+        That state, until it is loaded; `None`: there is none, or it is loaded.
     """
 
     def __init__(self, how: How, dataset: Any, begin: Any = None, guard: Any = None, worker: int = 0) -> None:
-        self._how, self._dataset, self._begin, self._worker = how, dataset, begin, worker
+        self._how, self._dataset, self.begin, self._worker = how, dataset, begin, worker
         self._guard = guard or contextlib.nullcontext()
 
     def load(self) -> None:
         """Load the state to begin with into the dataset, unless that is done."""
-        begin, self._begin = self._begin, None
+        begin, self.begin = self.begin, None
         if begin is not None:
             self._dataset.load_state_dict(copy.deepcopy(begin))
 
@@ -94,7 +100,7 @@ class Fetch:
             return Result(call.number, None, call.error, self._worker)
         dataset, how = self._dataset, self._how
         with self._guard:
-            if self._begin is not None:
+            if self.begin is not None:
                 self.load()
             if not how.batched:
                 data = dataset[call.index]
@@ -151,29 +157,33 @@ class Stream:
         stateful: Any = next((one for one in (elements, dataset) if is_stateful(one)), None)
         own = opened is None and stateful is not dataset and not isinstance(elements, Elements)
         self._holder = dataset if own and is_stateful(dataset) else None
-        if begin is not None and not begin["over"]:
-            self._samples = begin["samples"]
+        over = begin is not None and begin["over"]
+        if begin is not None and not over:
+            self._samples, self._ended = begin["samples"], begin.get("ended", False)
         if begin is not None and stateful is None:
-            for _ in range(self._samples):
+            for _ in range(self._samples + self._ended):
                 if next(elements, self) is self:
                     break
         elif begin is not None and begin["place"] is not None:
             stateful.load_state_dict(copy.deepcopy(begin["place"]))
             if stateful is dataset:
                 elements = iter(dataset)
-                if begin["over"]:
-                    next(elements, None)  # the state that was loaded is that of the pass before, which ends here
-                    elements = iter(dataset)
-                elif elements is dataset:  # iter() may have taken it back to its start
+                # One after the end is that of the pass before, which ends here, or of a dataset that has begun anew.
+                goes_on = not (over or self._ended) or not _has_ended(elements)
+                if goes_on and (over or self._ended or elements is dataset):  # iter() may have taken it to its start
+                    elements = None
                     stateful.load_state_dict(copy.deepcopy(begin["place"]))
-            elif begin["over"]:  # the next iterator begins with the next pass
+                    elements = dataset
+                if over:
+                    elements = iter(dataset)
+            elif over:  # the next iterator begins with the next pass
                 if isinstance(elements, Elements):
                     elements.close()
                 elements = stateful = iter(dataset) if opened is None else opened()
         self._stateful, self._elements = stateful, elements
         if self._how.every != 1 and stateful is not None:
             self._marked = copy.deepcopy(self.place())
-        for _ in range(0 if begin is None or begin["over"] else begin.get("since", 0)):
+        for _ in range(0 if begin is None or over else begin.get("since", 0)):
             with contextlib.suppress(Exception):
                 self.batch()
             self._since += 1
@@ -204,8 +214,10 @@ class Stream:
                 batch = how.collate(batch)
             if how.pin is not None:
                 batch = how.pin(batch)
-        except Exception:  # raised by the dataset: the next call goes on with the samples after these
+        except Exception as error:  # the next call goes on with the samples after these
             self._data, self._samples = [], self._samples + len(data)
+            if isinstance(error, StopIteration):  # as it is, it would be the end of the data
+                raise raised("DataLoader: collate_fn", error) from error
             raise
         self._data, self._samples = [], self._samples + len(data)
         return batch
@@ -216,6 +228,8 @@ class Stream:
         if self._data and not over:
             place = self._before
         made = {"samples": self._samples, "place": place, "over": over}
+        if self._ended and not self._data and not over:  # the dataset may have begun anew
+            made["ended"] = True
         return made if self._holder is None else made | {"dataset": self._holder.state_dict()}
 
     def _next_place(self) -> dict[str, Any]:
@@ -239,9 +253,14 @@ class Stream:
         except StopIteration:
             self._ended = True
             # A worker that resumes here finds the end again.
-            place = copy.deepcopy(self.place(True)) | {"over": False}
+            place = copy.deepcopy(self.place())
             return Result(call.number, None, worker=self._worker, place=place, ended=True)
         return Result(call.number, batch, worker=self._worker, place=place)
+
+    @property
+    def is_native(self) -> bool:
+        """True if the elements are those of a queuecore dataset, which native threads make."""
+        return isinstance(self._elements, Elements)
 
     def stats(self) -> dict[str, int]:
         """Return the counters of the iterator over a queuecore dataset."""
@@ -251,6 +270,17 @@ class Stream:
         """Close the iterator over a queuecore dataset."""
         if isinstance(self._elements, Elements):
             self._elements.close(timeout)
+
+
+def _has_ended(elements: Any) -> bool:
+    """Return whether there is no further element."""
+    try:
+        next(elements)
+    except StopIteration:
+        return True
+    except Exception:  # the element's own, which comes again
+        return False
+    return False
 
 
 def _pinning(loader: Loader) -> Any:

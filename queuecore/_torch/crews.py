@@ -106,8 +106,10 @@ def crew_of(loader: Loader, plan: Plan, seed: int, first: int, places: Sequence[
         loader._keep(plan, made)
         return made
     if kept is not None:
-        workers, team = kept
+        workers, team, before = kept
         team.settle()
+        # States that an epoch before was to begin with, in workers that it never asked.
+        places = [getattr(job, "begin", None) for job in before]
     else:
         assert plan.parts is not None
         how = loader._copy_dataset
@@ -127,5 +129,5 @@ def crew_of(loader: Loader, plan: Plan, seed: int, first: int, places: Sequence[
     else:
         own = not plan.alike
         crew = Threads(jobs, workers, own, loader.in_order, loader.timeout, loader.worker_init_fn is not None)
-    loader._keep(plan, (workers, crew.team))
+    loader._keep(plan, (workers, crew.team, jobs))
     return crew

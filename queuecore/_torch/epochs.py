@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import sys
 import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 from queuecore._checks.usercode import raised
-from queuecore._torch.base import Loader
+from queuecore._torch.base import Left, Loader, let_go
 from queuecore._torch.batches import Call, Fetch, How, Result, Stream
 from queuecore._torch.crews import crew_of, planned
 from queuecore._torch.package import torch
@@ -22,6 +23,7 @@ from queuecore._torch.places import (
     beside_state,
     draw,
     generators_of,
+    indices_of,
     is_stateful,
     mapped_state,
     rewound,
@@ -47,10 +49,12 @@ class Epoch:
 
     beside: ClassVar = False
     over = False
+    left: weakref.ref[Left] | None = None
 
     def __init__(self, loader: Loader) -> None:
         self._index_sampler = loader._index_sampler
         self._crew: Any = None
+        self._caught: list[Exception] = []  # errors of the sampler, whose frames hold this iterator
         self._num_yielded = 0  # batches delivered by this iterator, under PyTorch's name
         # For an iterable dataset, PyTorch remembers the length that the program was told.
         self._reported: int | None = getattr(loader, "_IterableDataset_len_called", None)
@@ -58,6 +62,40 @@ class Epoch:
 
     def __iter__(self) -> Any:
         return self
+
+    def __next__(self) -> Any:
+        self._let_go()
+        try:
+            return self._step()
+        except StopIteration:
+            raise
+        except BaseException as error:
+            # Who keeps the error keeps no iterator: when it has left the loop, the workers end.
+            let_go(error)
+            self._let_go()
+            del self
+            raise
+
+    def _let_go(self) -> None:
+        while self._caught:
+            let_go(self._caught.pop())
+
+    def __del__(self) -> None:
+        left = None if self.left is None else self.left()
+        if left is not None and not sys.is_finalizing():
+            left.leave(self)
+
+    def _step(self) -> Any:
+        raise NotImplementedError
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place after the last batch delivered."""
+        raise NotImplementedError
+
+    @property
+    def has_threads(self) -> bool:
+        """True if threads or processes work for the epoch, which end with it."""
+        return not isinstance(self._crew, Alone)
 
     def __len__(self) -> int:
         """Return the number of batches that the sampler gives."""
@@ -85,7 +123,7 @@ class Epoch:
             warnings.warn(
                 f"Length of IterableDataset {self._dataset} was reported to be {self._reported} (when accessing "
                 f"len(dataloader)), but {self._num_yielded} samples have been fetched.{of_workers}",
-                stacklevel=3,
+                stacklevel=4,
             )
         return batch
 
@@ -139,7 +177,7 @@ class Mapped(Epoch):
         sampling = self._begin = sampling_of(loader) if state is None else dict(state["sampling"])
         self._marks = Marks(generators_of(loader)[2], self._every, None if state is None else state.get("sampled"))
         with sampling_again(loader, state) as apart:
-            indices = iter(loader._index_sampler)
+            indices = indices_of(loader)
             drawn = draw(loader.generator) if sampling["drawn"] else 0
             if sampling["seed"] is None:
                 sampling["seed"] = drawn
@@ -185,6 +223,7 @@ class Mapped(Epoch):
                 self._crew.end()
                 return
             except Exception as error:
+                self._caught.append(error)
                 call = Call(self._last + 1, None, error)
             self._last = call.number
             self._room -= 1
@@ -204,7 +243,7 @@ class Mapped(Epoch):
         self._asked[worker] += 1
         return worker
 
-    def __next__(self) -> Any:
+    def _step(self) -> Any:
         if not self._at_work and not self._crew.asked:
             self._room = 1
             self._hand_on()
@@ -280,7 +319,11 @@ class Streamed(Epoch):
         self._stream = Stream(How.of(loader), loader.dataset, state)
         self._stream.open()
 
-    def __next__(self) -> Any:
+    @property
+    def has_threads(self) -> bool:
+        return self._stream.is_native
+
+    def _step(self) -> Any:
         try:
             return self._counted(self._stream.batch())
         except StopIteration:
@@ -349,7 +392,7 @@ class StreamedBeside(Epoch):
                 return
         self._crew.end()
 
-    def __next__(self) -> Any:
+    def _step(self) -> Any:
         while True:
             try:
                 result = self._crew.get()

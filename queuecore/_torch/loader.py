@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar
 
-from queuecore._torch.base import Loader
+from queuecore._torch.base import Loader, let_go
 from queuecore._torch.crews import planned
 from queuecore._torch.datasets import IterableDataset
 from queuecore._torch.epochs import Mapped, Streamed, StreamedBeside
@@ -143,16 +143,18 @@ class DataLoader(Loader, Generic[T]):
     **Errors.** An exception of a dataset, `collate_fn` or sampler comes out as it is, in its place in the order, with
     the traceback of the thread and a note that names the indices; the loop may go on with the next batch. Only a
     `StopIteration` becomes the cause of a `PipelineError`: otherwise the loop would end as if the data had.
-    An error of a queuecore dataset ends the iterator.
+    An error of a queuecore dataset ends the iterator. The workers end when the loop drops its iterator, also if an
+    error leaves the loop and is kept: no frame of this loader's code in a traceback holds the iterator.
 
     **State.** `state_dict` returns the place after the last batch delivered; batches made ahead don't count.
-    `load_state_dict` sets the place of the next iteration, in this process or another one. After the last batch the
-    state is that before the next epoch. It has plain values, which JSON can store (except the values of a sampler's
-    ``state_dict``). It includes the states of generators at the epoch's beginning, also of PyTorch's global one, if the
-    sampler may draw from it; the sampler's batches up to the place are drawn again, and no data is fetched for them. A
-    sampler that draws from elsewhere, or from the global generator later than for its first index (PyTorch's own
-    don't), must have a ``state_dict``, or give the same order again. Orders of epochs after a resumed one go on from
-    the state too, unless the program has restored PyTorch's global generator itself. The place in an
+    `load_state_dict` sets the place of the next iteration, in this process or another one. At the end of the loop the
+    state is that before the next epoch; from inside its body, behind the last batch, the iteration that begins there
+    gives nothing, and the one after it is the next epoch. It has plain values, which JSON can store (except the values
+    of a sampler's ``state_dict``). It includes the states of generators at the epoch's beginning, also of PyTorch's
+    global one, if the sampler may draw from it; the sampler's batches up to the place are drawn again, and no data is
+    fetched for them. A sampler that draws from elsewhere, or from the global generator later than for its first index
+    (PyTorch's own don't), must have a ``state_dict``, or give the same order again. Orders of epochs after a resumed
+    one go on from the state too, unless the program has restored PyTorch's global generator itself. The place in an
     ``IterableDataset`` is the ``state_dict`` of its iterator, its own, or both, in each worker; if there is none,
     elements are skipped one by one. A dataset with ``__getitem__`` may have a ``state_dict`` too: it is saved for each
     worker, and then `num_workers` must stay the same. Workers that stay, and the caller's own thread, hand the state on
@@ -247,7 +249,7 @@ class DataLoader(Loader, Generic[T]):
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for a copy: the arguments and a place that was loaded, but no iterator."""
-        return self.__dict__ | {"_iterator": None, "_ready": None, "_kept": None, "_states": None}
+        return self.__dict__ | {"_newest": None, "_ready": None, "_kept": None, "_states": None}
 
     def check_worker_number_rationality(self) -> None:
         """Give no warning: more threads than CPUs are right if they wait."""
@@ -270,7 +272,7 @@ class DataLoader(Loader, Generic[T]):
         if ready is None:
             # The threads of an epoch that was left end before new ones begin.
             self._iterator = None
-            ready = self._epoch(self, self._state)
+            ready = self._begun(self._state)
             self._state = None
         self._iterator = ready
         made: Iterator[Any] = ready
@@ -292,9 +294,17 @@ class DataLoader(Loader, Generic[T]):
             places = [None] * self.num_workers if self._states is None else list(self._states)
             return beside_state(arranged(self), places, 0, True, seeded(self))
         if self._iterator is None:  # a place is that of an iterator, so there has to be one
-            self._ready = self._iterator = self._epoch(self, None)
+            self._ready = self._iterator = self._begun(None)
         state: dict[str, Any] = self._iterator.state_dict()
         return state
+
+    def _begun(self, state: Mapping[str, Any] | None) -> Any:
+        """Return a new iterator, at a place or at the start of the next epoch."""
+        try:
+            return self._epoch(self, state)
+        except BaseException as error:
+            let_go(error)
+            raise
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
         """Set the number of the next epoch, for a dataset or a sampler that has ``set_epoch``; others don't change.

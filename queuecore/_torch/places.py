@@ -23,6 +23,7 @@ __all__ = [
     "beside_state",
     "draw",
     "generators_of",
+    "indices_of",
     "is_stateful",
     "mapped_state",
     "rewound",
@@ -174,6 +175,11 @@ def arranged(loader: Loader) -> dict[str, Any] | None:
     return {"batch_size": loader.batch_size, "drop_last": loader.drop_last, "workers": workers}
 
 
+def indices_of(loader: Loader) -> Iterator[Any]:
+    """Return an iterator over the sampler, whose own one need have no more than ``__next__``."""
+    return map(next, itertools.repeat(iter(loader._index_sampler)))
+
+
 def generators_of(loader: Loader) -> tuple[list[Any], bool, Any]:
     """Return a loader's generators, whether its sampler may draw from the global one, and the sampler with a state."""
     sampler = loader._index_sampler
@@ -251,7 +257,7 @@ def rewound(loader: Loader, state: Mapping[str, Any] | None, indices: Iterator[A
     _set_generators(own, state["sampling"])
     if number:
         stateful.load_state_dict(copy.deepcopy(at))
-    return iter(loader._index_sampler), number
+    return indices_of(loader), number
 
 
 def _set_generators(generators: list[Any], sampling: Mapping[str, Any]) -> None:

@@ -117,7 +117,8 @@ class Iterator(Held, IteratorBase):
         Notes
         -----
         Arrays that were handed out stay valid. `state_dict` and `stats` go on working; ``next()`` raises
-        `FailedPreconditionError`. Waits without the GIL.
+        `FailedPreconditionError`. Waits without the GIL, also until a `cache` or `snapshot` that was being written has
+        removed its files.
         """
         # Refused in a function that makes elements for this iterator: it would wait for itself.
         self._stream._check_scope()

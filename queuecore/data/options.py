@@ -96,7 +96,8 @@ class Options(Settings):
     quarantine : path, optional
         Of a log of what is left out: a JSON object on a line for each, with ``path``, ``offset``, ``record``,
         ``reason``, ``message``, ``file`` and ``bytes``. Where it can't be written, that is an error in the place of
-        what was to be logged, whose own error is the ``__cause__``; nothing is left out then.
+        what was to be logged, whose own error is the ``__cause__``; nothing is left out then. A file that is read can't
+        be the log: iterators refuse it.
 
     Raises
     ------

@@ -97,7 +97,13 @@ class Cache(Node):
             return
         self.store.begins(key)
         whole = start == 0 and self.writes(run) and not _endless(self.inputs[0])
-        writer = self.store.write(self.inputs[0], key, run, self.writer) if whole else None
+        # Who closes the iterator waits for a writer of files, as he may remove their folder then.
+        on_disk = whole and isinstance(self.store, Files)
+        with run.writing.begun() if on_disk else contextlib.nullcontext(whole) as writes:
+            yield from self._kept_and_made(run, start, key, writes)
+
+    def _kept_and_made(self, run: Run, start: int, key: Key, writes: bool) -> Generator[Chunk | Failed]:
+        writer = self.store.write(self.inputs[0], key, run, self.writer) if writes and not run.stopped else None
         skipped = run.skips.counts() if run.skips is not None else None
         try:
             with contextlib.closing(self._made(run, start)) as chunks:
@@ -116,7 +122,7 @@ class Cache(Node):
                         except (OSError, MemoryError) as error:
                             writer.abandon()
                             writer = None
-                            self.store.failed(error)
+                            self.store.failed(error, run)
                     yield keep
                     del chunk, keep
                     if writer is not None and writer.error is not None:
@@ -126,7 +132,7 @@ class Cache(Node):
                     writer.commit(run.skips is not None and run.skips.counts() != skipped)
                 except (OSError, MemoryError) as error:
                     writer.abandon()
-                    self.store.failed(error)
+                    self.store.failed(error, run)
                 else:
                     self.store.release()
                 writer = None

@@ -96,7 +96,7 @@ class Store:
         try:
             writer = self._writer(chain, key, make)
         except OSError as error:
-            self.failed(error)
+            self.failed(error, run)
             writer = None
         except BaseException:
             self.release()
@@ -109,9 +109,14 @@ class Store:
         """Let another run write."""
         self._writers.pop(os.getpid(), None)
 
-    def failed(self, error: BaseException) -> None:
-        """Keep nothing more, because there is no room; raise if something must be kept."""
+    def failed(self, error: BaseException, run: Run) -> None:
+        """Keep nothing more, because there is no room; raise if something must be kept.
+
+        An error of a run that was stopped says nothing: its user may have removed the folder.
+        """
         self.release()
+        if run.stopped:
+            return
         reason = f"{self}: {str(error) or 'out of memory'}: nothing is cached"
         if not self.required:
             self._off = True

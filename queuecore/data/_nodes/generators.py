@@ -18,7 +18,7 @@ from queuecore.data._nodes.node import ObjectNode
 from queuecore.data._nodes.run import Run, leave_out
 from queuecore.data._plan.steps import Count, Unknown
 from queuecore.data._rows.chunks import One, Piece
-from queuecore.data._rows.values import converted, depth_of, shown
+from queuecore.data._rows.values import Types, converted, depth_of, settled, shown
 from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged
 
@@ -105,7 +105,9 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
             raise InvalidArgumentError(f"expected a tuple of {len(spec)}{where}, got {value!r:.80}")
         pairs = enumerate(zip(value, spec, strict=True))
         return tuple(_fitted(one, part, f" at {index}{where}") for index, (one, part) in pairs)
-    made = _cast(value, spec.dtype, where)
+    if isinstance(value, tuple):  # as NumPy has it
+        value = list(value)
+    made = _cast(value, spec, where)
     shape = (len(made), *[None] * (depth_of(made) - 1)) if isinstance(made, Ragged) else np.shape(made)
     if spec.shape is not None and (
         len(shape) != len(spec.shape)
@@ -115,8 +117,9 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
     return made
 
 
-def _cast(value: Any, dtype: np.dtype[Any], where: str) -> Any:
-    made, _ = converted(value)
+def _cast(value: Any, spec: ArraySpec, where: str) -> Any:
+    dtype = spec.dtype
+    made, _ = settled(*converted(value), spec)
     if isinstance(made, bytes | Ragged) or (isinstance(made, np.ndarray) and made.dtype.hasobject):
         if dtype != (made.dtype if isinstance(made, Ragged) else BYTES):
             raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
@@ -176,22 +179,35 @@ class Generated(ObjectNode):
         # From the first one on: a generator can't begin in the middle.
         left = start
         number = 0
+        types = Types()
         name = name_of(self.generator)
+
+        def handed(elements: list[Any]) -> Generator[Piece]:
+            nonlocal left
+            for made in elements:
+                left -= 1
+                if left < 0:
+                    yield One(made)
+            left = max(left, 0)
+
         with contextlib.ExitStack() as stack:
             try:
                 values = self._begin(stack)
                 while (item := self._next(values)) is not None:
                     try:
-                        made = converted(item[0])[0] if self.signature is None else _fitted(item[0], self.signature)
+                        if self.signature is None:
+                            elements = types.add(*converted(item[0]))
+                        else:
+                            elements = [_fitted(item[0], self.signature)]
                     except QueueCoreError as error:
+                        yield from handed(types.rest())
                         yield from leave_out(run.skips, placed("from_generator", name, error, number), left > 0)
                     else:
-                        if left:
-                            left -= 1
-                        else:
-                            yield One(made)
+                        yield from handed(elements)
                     number += 1
+                yield from handed(types.rest())
             except _Raised as failed:
+                yield from handed(types.rest())
                 cause = failed.error
                 if isinstance(cause, KeyboardInterrupt | SystemExit):
                     raise cause from None

@@ -536,8 +536,10 @@ class Shapes:
         return Specs(self.template, self.dtypes, self.sides)
 
 
-def shapes_of(chain: Chain, shapes: Any, values: Any, known: bool = True) -> Shapes:
-    """Return the padding that a user's shapes and values describe for the elements of a dataset.
+def shapes_of(
+    chain: Chain, shapes: Any, values: Any, known: bool = True, caller: str = "bucket_by_sequence_length"
+) -> Shapes:
+    """Return the padding that a user's shapes and values describe for the elements of a dataset; `caller`: for errors.
 
     Raises
     ------
@@ -545,10 +547,23 @@ def shapes_of(chain: Chain, shapes: Any, values: Any, known: bool = True) -> Sha
         If they don't fit the elements; or if the number of dimensions is unknown, unless `known` is false.
     """
     spec = chain.element_spec
+    try:
+        return _shapes_of(spec, shapes, values, known)
+    except InvalidArgumentError as error:
+        said = str(error).replace("padded_batch:", f"{caller}:", 1)
+        if not known:  # it takes no shapes
+            said = said.replace(": padded_shapes must say it", ", so they can't be stacked")
+        error.args = (said,)
+        raise
+
+
+def _shapes_of(spec: Any, shapes: Any, values: Any, known: bool) -> Shapes:
     if spec is None and shapes is None:
         if known:
-            raise InvalidArgumentError("nobody knows how many dimensions the elements have: padded_shapes must say it")
-        raise InvalidArgumentError("nobody knows what the elements consist of, so they can't be stacked")
+            raise InvalidArgumentError(
+                "padded_batch: nobody knows how many dimensions the elements have: padded_shapes must say it"
+            )
+        raise InvalidArgumentError("padded_batch: nobody knows what the elements consist of, so they can't be stacked")
     nest = _template_of_shapes(shapes) if spec is None else spec
     template, leaves = flattened(nest, _leaf)
     given_shapes = _matched(template, shapes, "padded_shapes", _never)
@@ -568,7 +583,7 @@ def _leaf(spec: Any, where: str) -> ShapeLeaf:
 
 
 def _of_objects(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node, ShapedBatch]:
-    made = shapes_of(chain, shapes, values)
+    made = shapes_of(chain, shapes, values, caller="padded_batch")
     joins = [Pad(index, side, value) for index, (side, value) in enumerate(zip(made.sides, made.values, strict=True))]
     step = ShapedBatch(
         size, drop, ["padded_batch", *made.words], {"assemble": Joiner(made.template, joins)}, made.specs
@@ -583,7 +598,7 @@ def _untyped(value: Any) -> Any:
 
 
 def _ragged_of_objects(chain: Chain, size: int, drop: bool) -> tuple[Node, ShapedBatch]:
-    made = shapes_of(chain, None, None, known=False)
+    made = shapes_of(chain, None, None, False, "dense_to_ragged_batch")
     joins = [Stack(index, side[:1] == (-1,)) for index, side in enumerate(made.sides)]
     step = ShapedBatch(size, drop, ["dense_to_ragged_batch"], {"assemble": Joiner(made.template, joins)}, made.specs)
     return Elements((chain,), Fit(made.template, None)), step

@@ -23,7 +23,7 @@ from queuecore.data._nodes.pool import FIRST_TUNED, MOST_THREADS, MOST_TUNED, Po
 from queuecore.data._nodes.run import Opened, Run, leave_out
 from queuecore.data._plan.steps import Count
 from queuecore.data._rows.chunks import Failed, One, Piece
-from queuecore.data._rows.values import same_structure, shown, spec_of
+from queuecore.data._rows.values import has_empty, same_structure, settled, shown, spec_of, typed_spec
 from queuecore.data.options import Options
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 
@@ -87,15 +87,17 @@ class PythonMap(ObjectNode):
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         # If elements are left out, their number before an element shows only when they are made.
         first = start if run.skips is None else 0
-        known = None
+        known = types = None
         left = start - first
         tape = run.tape(pass_, Tape)
         results = self._results(run, pass_, first) if tape is None else self._noted(run, pass_, start, tape)
         with contextlib.closing(results) as results:
             for number, made, structure, error in results:
+                if error is None and has_empty(structure):
+                    made, structure = settled(made, structure, self._types if known is None else types)
                 if error is None and (known is None or not same_structure(structure, known)):
-                    if known is None:
-                        known = structure
+                    if known is None or has_empty(known):
+                        known, types = structure, typed_spec(made, structure)
                     else:
                         error = InvalidArgumentError(
                             f"map: {self.function.name} returns another structure than before: {shown(structure)}, "
@@ -186,18 +188,33 @@ class PythonMap(ObjectNode):
                     return number + 1
         return -1
 
+    @property
+    def _types(self) -> Any:
+        """The specification of the first elements, for an empty list; `None` if it can't be made."""
+        try:
+            return self._first_spec
+        except QueueCoreError:
+            return None
+
     @lazy
     def _first_spec(self) -> Any:
         # The structure of the first element that can be made; if none of the first ones can, the error of the first.
+        # Its empty lists get the types of the elements behind it.
         first: QueueCoreError | None = None
+        given: tuple[Any, Any] | None = None
         with contextlib.closing(self._trial().elements(0, 0, errors=True)) as elements:
             for number, element in enumerate(itertools.islice(elements, _MOST_TRIED)):
                 try:
                     if isinstance(element, Failed):
                         raise element.error
-                    return spec_of(self.function(element, 0, number)[0])
+                    made = self.function(element, 0, number)
+                    given = made if given is None else settled(*given, typed_spec(*made))
+                    if not has_empty(given[1]):
+                        break
                 except QueueCoreError as error:
                     first = first or error
+        if given is not None:
+            return spec_of(given[0])
         if first is not None:
             raise first
         return None

@@ -18,6 +18,7 @@ from queuecore._observe.trace import Trace
 from queuecore.data._nodes.cuts import Cuts
 from queuecore.data._nodes.orders import Mark, Orders
 from queuecore.data._nodes.spent import Spent, Worked
+from queuecore.data._nodes.writing import Writing
 from queuecore.data._plan.chain import Chain, Source
 from queuecore.data._plan.steps import Batch, Skip
 from queuecore.data._rows.chunks import AnyChunk, Failed, Rows
@@ -87,6 +88,8 @@ class Seeded(NamedTuple):
         Where the elements, or what is made of them, are handed in.
     brief : bool
         Whether the stream, of a dataset that a function made, has the same name as others in `Iterator.stages`.
+    writing : Writing, optional
+        The threads that write files for the other one.
     """
 
     pairs: Pairs
@@ -98,6 +101,7 @@ class Seeded(NamedTuple):
     cuts: Cuts | None = None
     feed: Feed | None = None
     brief: bool = False
+    writing: Writing | None = None
 
 
 class Opened(Protocol):
@@ -164,6 +168,8 @@ class Run:
         Where errors have cut batches short.
     worked : Worked
         The times of the threads that make the chunks.
+    writing : Writing
+        The threads that write files for the iterator.
     """
 
     def __init__(
@@ -174,8 +180,10 @@ class Run:
         inner: bool = True,
         budget: int = 0,
         brief: bool = False,
+        writing: Writing | None = None,
     ) -> None:
         self.options = options
+        self.writing = Writing() if writing is None else writing
         self.budget = budget
         self.skips = None if skips is None or skips.tells else skips
         self._skips = skips
@@ -294,7 +302,8 @@ class Run:
             chain = chain.then(Skip(start))
         if batch:
             chain = chain.then(Batch(batch, False))
-        child = open_chain(chain, seeded._replace(skips=skips, feed=self._feed, budget=self.budget * chain.streams()))
+        budget = self.budget * chain.streams()
+        child = open_chain(chain, seeded._replace(skips=skips, feed=self._feed, budget=budget, writing=self.writing))
         child._notes = self._children.changed
         self.worked.inputs.add(child.spent)
         self._children.add(child)

@@ -21,7 +21,7 @@ from queuecore.data._plan.steps import Count
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.elements import flattened
 from queuecore.data._rows.states import first_state, next_state
-from queuecore.data._rows.values import converted, same_structure, shown
+from queuecore.data._rows.values import converted, has_empty, same_structure, settled, shown, typed_spec
 from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged, Sparse
 
@@ -82,7 +82,7 @@ class Scan(ObjectNode):
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
         # From the first element on: the state that a later element meets is unknown.
         state = copy.deepcopy(self.initial)  # the function may change it
-        known = None
+        known = types = None
         left = start
         with contextlib.closing(run.elements(0, pass_, 0, None, True)) as elements:
             for number, element in enumerate(elements):
@@ -91,7 +91,8 @@ class Scan(ObjectNode):
                     continue
                 try:
                     after, (made, structure) = self._call(state, element, number)
-                    if known is not None and not same_structure(structure, known):
+                    made, structure = settled(made, structure, types)
+                    if known is not None and not has_empty(known) and not same_structure(structure, known):
                         raise InvalidArgumentError(
                             f"scan: {name_of(self.function)} returns another structure than before: "
                             f"{shown(structure)}, and not {shown(known)} (element {number})",
@@ -101,7 +102,7 @@ class Scan(ObjectNode):
                 except BaseException as error:  # noqa: BLE001 - `leave_out` raises what isn't one element's
                     yield from leave_out(run.skips, error, left > 0)
                     continue
-                state, known = after, structure
+                state, known, types = after, structure, typed_spec(made, structure)
                 if left:
                     left -= 1
                 else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 import weakref
 from collections.abc import Mapping
 from types import TracebackType
@@ -85,12 +86,16 @@ class ChainStream(Stream):
             pairs = [shuffle.seeds.pair for shuffle in shuffles]
             counters = [shuffle.seeds.counter for shuffle in shuffles[:own]]
             skips = check_on_error(options.on_error or "raise", options.max_skips, options.quarantine)
+            if skips is not None:
+                skips.check_apart(chain.paths())
         else:
             pairs = seeded.pairs
             counters = [_counter(base) for base in seeded.bases[:own]]
             bases = seeded.bases[own:]
             options = options.merged(seeded.options)
             skips = seeded.skips
+            if skips is not None:  # a function may have named the files
+                skips.check_apart(source.files[index] for index in range(len(source.files)))
         workers, helps = chain.threads(options)
         leases = 4 if options.max_leases is None else options.max_leases
         budget = (options.memory_budget or 0 if seeded is None else seeded.budget) // chain.streams()
@@ -103,7 +108,10 @@ class ChainStream(Stream):
         self._run = None
         feeder = None
         if source.fed:
-            self._run = Run(source, options, skips, seeded is not None, budget, brief)
+            writing = None if seeded is None else seeded.writing
+            self._run = Run(source, options, skips, seeded is not None, budget, brief, writing)
+            if seeded is None:
+                self._run.writing.follow(self)
             self._run.follow(self, *((Orders(), None) if seeded is None else (seeded.orders, seeded.cuts)))
             weakref.finalize(self, self._run.end).atexit = False
             feeder = source.feeder(self._run)
@@ -137,17 +145,26 @@ class ChainStream(Stream):
 
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory; see `Iterator.close`."""
-        if self._run is not None:
-            self.stop()
-            self._run.end()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        if not self._inner and self._run is not None:
+            self._run.writing.end()
+        self.halt()
         ended = self.closed
         super().close(timeout)
+        if not self._inner and self._run is not None:
+            self._run.writing.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
         if self._notes is not None and not ended:
             error = self.settle()
             if error is not None:
                 self._notes.append(error)
         if not self._inner and self._drawn is not None:
             self._drawn.close_for(self)
+
+    def halt(self) -> None:
+        """Let the threads that make chunks end. Never waits."""
+        if self._run is not None:
+            self.stop()
+            self._run.end()
 
     def settle(self) -> Exception | None:
         """Return the error of a file that has changed since a part was read, also by an input; see `Stream.settle`."""

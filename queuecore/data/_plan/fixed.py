@@ -156,12 +156,11 @@ class FixedLengthSource(Source):
 
 
 def _has_bytes(path: bytes) -> bool:
-    # A file that can't be read raises its error when it is read.
     try:
         with open(path, "rb", buffering=0) as file:
             return bool(file.read(1))
-    except OSError:
-        return False
+    except OSError as error:
+        raise errors.os_error(error.errno or 0, f"cannot read {os.fsdecode(path)}: ", path=path, stage=_STAGE) from None
 
 
 def not_regular(path: bytes, mode: int, so: str = "") -> errors.QueueCoreError:

@@ -16,12 +16,27 @@ from queuecore.data._plan.chain import Chained, chain_of
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged, Sparse
 
-__all__ = ["batched_spec", "converted", "depth_of", "readonly", "shown", "spec_of", "stacked"]
+__all__ = [
+    "Types",
+    "batched_spec",
+    "converted",
+    "depth_of",
+    "has_empty",
+    "readonly",
+    "settled",
+    "shown",
+    "spec_of",
+    "stacked",
+    "typed_spec",
+]
 
 _INT64 = np.dtype(np.int64)
 _FLOAT64 = np.dtype(np.float64)
 _BOOL = np.dtype(np.bool_)
 _NO_STRINGS = Ragged(np.empty(0, "S1"), np.zeros(1, np.int64))
+_EMPTY = "empty list"
+# Elements that wait for one that has a type.
+_MOST_WAITING = 1000
 # Objects, times: there are no components of these.
 _NO_KINDS = "OMm"
 
@@ -44,7 +59,8 @@ def converted(value: Any) -> tuple[Any, Any]:
 
     Numbers become NumPy's, lists arrays, strings `bytes`, and several strings a `Ragged`. Tuples, dicts, arrays,
     `Ragged`, `Sparse` and datasets stay: these arrays must be ours already, as `queuecore._core.atoms.own` has it. What
-    only becomes an array here is a copy.
+    only becomes an array here is a copy. The structure of an empty list is ``("empty list", ndim)``: it has no type
+    yet, and is an array of float64 until `settled` gives it one.
 
     Raises
     ------
@@ -123,7 +139,89 @@ def _converted_slowly(value: Any) -> tuple[Any, Any]:
         raise InvalidArgumentError(f"{value!r:.80} can't be an element, or a part of one")
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
+    if type(value) is list and not array.size and array.dtype == _FLOAT64 and _is_bare(value):
+        return array, (_EMPTY, array.ndim)
     return (array if array.ndim else array[()]), array.dtype
+
+
+def _is_bare(value: list[Any]) -> bool:
+    return all(type(one) is list and _is_bare(one) for one in value)
+
+
+def _is_empty(structure: Any) -> bool:
+    return isinstance(structure, tuple) and len(structure) == 2 and structure[0] is _EMPTY
+
+
+def has_empty(structure: Any) -> bool:
+    """Return whether a structure of `converted` has an empty list, without a type."""
+    if isinstance(structure, dict):
+        return any(map(has_empty, structure.values()))
+    return isinstance(structure, tuple) and (_is_empty(structure) or any(map(has_empty, structure)))
+
+
+def typed_spec(value: Any, structure: Any) -> Any:
+    """Return the specification of elements like one that `converted` made; `None` in the place of an empty list."""
+    if _is_empty(structure):
+        return None
+    if isinstance(value, tuple):
+        parts = [typed_spec(*pair) for pair in zip(value, structure, strict=True)]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, dict):
+        return {name: typed_spec(one, structure[name]) for name, one in value.items()}
+    return spec_of(value)
+
+
+def settled(value: Any, structure: Any, spec: Any) -> tuple[Any, Any]:
+    """Return what `converted` made, with the types of a specification for its empty lists, and its structure."""
+    if not has_empty(structure):
+        return value, structure
+    if _is_empty(structure):
+        return converted(_empty_of(value, spec)) if isinstance(spec, ArraySpec) else (value, structure)
+    if isinstance(value, dict):
+        if not isinstance(spec, dict) or spec.keys() != value.keys():
+            return value, structure
+        pairs = {name: settled(one, structure[name], spec[name]) for name, one in value.items()}
+        return {name: one for name, (one, _) in pairs.items()}, {name: one for name, (_, one) in pairs.items()}
+    if not isinstance(spec, tuple) or len(spec) != len(value):
+        return value, structure
+    parts = [settled(*part) for part in zip(value, structure, spec, strict=True)]
+    made = [one for one, _ in parts]
+    return (type(value)(*made) if hasattr(value, "_fields") else tuple(made)), tuple([one for _, one in parts])
+
+
+class Types:
+    """The types of elements that come one after the other, for their empty lists.
+
+    Those of the elements before decide; the first elements wait for one that has a type.
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[Any, Any] | None = None
+        self._waiting: list[tuple[Any, Any]] = []
+        self._are_known = False
+
+    def add(self, value: Any, structure: Any) -> list[Any]:
+        """Take the next element that `converted` made; return those whose types are known now."""
+        self._waiting.append((value, structure))
+        if not self._are_known:
+            self._first = settled(*(self._first or (value, structure)), typed_spec(value, structure))
+            self._are_known = not has_empty(self._first[1]) or len(self._waiting) >= _MOST_WAITING
+        return self.rest() if self._are_known else []
+
+    def rest(self) -> list[Any]:
+        """Return the elements that wait."""
+        waiting, self._waiting = self._waiting, []
+        spec = None if self._first is None else typed_spec(*self._first)
+        return [settled(*one, spec)[0] for one in waiting]
+
+
+def _empty_of(array: np.ndarray[Any, Any], spec: ArraySpec) -> Any:
+    if spec.dtype != BYTES:
+        return array.astype(spec.dtype)
+    made: Any = _NO_STRINGS
+    for depth in range(1, max(array.ndim, len(spec.shape or ()))):
+        made = _of_rows(made, [0] * (array.shape[-1 - depth] if depth < array.ndim else 0))
+    return made
 
 
 def _is_text(array: np.ndarray[Any, Any]) -> bool:

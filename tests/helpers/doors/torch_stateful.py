@@ -216,3 +216,79 @@ class Slow(data.Dataset):
         info = data.get_worker_info()
         assert info is not None
         return index, info.id
+
+
+class Anew(data.IterableDataset):
+    """One with a state of its own that begins anew when its pass ends."""
+
+    def __init__(self, sizes: tuple[int, ...] = (5,)) -> None:
+        self.sizes, self.at = sizes, 0
+
+    def _part(self) -> tuple[int, int]:
+        info = data.get_worker_info()
+        number = 0 if info is None else info.id
+        return 100 * number, self.sizes[number]
+
+    def __iter__(self) -> Any:
+        first, size = self._part()
+        while self.at < size:
+            self.at += 1
+            yield first + self.at - 1
+        self.at = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.at = state["at"]
+
+
+class AnewItself(Anew):
+    """One that is its own iterator."""
+
+    def __iter__(self) -> Any:
+        return self
+
+    def __next__(self) -> int:
+        first, size = self._part()
+        if self.at >= size:
+            self.at = 0
+            raise StopIteration
+        self.at += 1
+        return first + self.at - 1
+
+
+class Bare:
+    """An iterator with a state and nothing else that iterators need not have."""
+
+    def __init__(self, of: Anew) -> None:
+        self.of = of
+
+    def __next__(self) -> int:
+        return AnewItself.__next__(self.of)  # type: ignore[arg-type]
+
+    def state_dict(self) -> dict[str, int]:
+        return {"at": self.of.at}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.of.at = state["at"]
+
+
+class OfBare(data.IterableDataset):
+    """One whose iterators are such."""
+
+    def __init__(self, sizes: tuple[int, ...] = (5,)) -> None:
+        self.sizes = sizes
+
+    def __iter__(self) -> Any:
+        return Bare(AnewItself(self.sizes))
+
+
+class Uneven(data.IterableDataset):
+    """One without a state."""
+
+    def __init__(self, sizes: tuple[int, ...] = (5,)) -> None:
+        self.sizes = sizes
+
+    def __iter__(self) -> Any:
+        return iter(list(Anew(self.sizes)))

@@ -1,6 +1,7 @@
 """Caches and snapshots: what was read once comes again, in its order, from memory and from files."""
 
 import datetime
+import errno
 import gc
 import itertools
 import json
@@ -8,6 +9,7 @@ import math
 import os
 import pickle
 import threading
+import warnings
 import weakref
 
 import numpy as np
@@ -23,6 +25,8 @@ from hypothesis.extra import numpy as of_numpy
 import queuecore as qc
 from queuecore.data import UNKNOWN_CARDINALITY, Dataset, Options, TextLineDataset
 from queuecore.data._nodes import cache as _cache
+from queuecore.data._nodes.cache_files import FileWriter
+from queuecore.data._nodes.writing import Writing
 from queuecore.data._rows.container import Packer, framed, read_piece, unpack
 from queuecore.errors import FailedPreconditionError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
@@ -652,3 +656,86 @@ def test_is_a_dataset(tmp_path, paths):
     cached = dataset(paths, 1).cache()
     assert isinstance(cached, Dataset)
     assert flat([values(cached), values(dataset(paths, 1).snapshot(tmp_path / "s"))]) == [*range(90), *range(90)]
+
+
+# The end of an iterator whose pass is being written
+
+
+def files_in(folder):
+    return [one.name for one in folder.rglob("*") if one.is_file()]
+
+
+@pytest.fixture
+def closing(monkeypatch):
+    """An event that is set when somebody who closes an iterator waits for its writer."""
+    begun, wait = threading.Event(), Writing.wait
+
+    def waited(self, timeout):
+        begun.set()
+        wait(self, timeout)
+
+    monkeypatch.setattr(Writing, "wait", waited)
+    return begun
+
+
+@pytest.mark.parametrize("store", STORES[1:])
+@pytest.mark.parametrize("within", [False, True])
+def test_close_waits_until_the_writer_has_removed_its_files(tmp_path, monkeypatch, closing, store, within):
+    abandon = FileWriter.abandon
+
+    def later(self):
+        assert closing.wait(PATIENCE)
+        abandon(self)
+
+    monkeypatch.setattr(FileWriter, "abandon", later)
+    ds = kept(Dataset.range(1_000_000), store, tmp_path)
+    if within:  # it works for another node
+        ds = ds.map(lambda number: [number.tolist()]).prefetch(2)
+    with iter(ds) as it:
+        next(it)
+        assert files_in(tmp_path)
+    assert closing.is_set() and not files_in(tmp_path)
+
+
+def test_a_writer_that_fails_after_the_close_warns_of_nothing(tmp_path, monkeypatch, closing):
+    failed, add = [], FileWriter.add
+
+    def fails(self, chunk):
+        if self._pieces and not failed:
+            assert closing.wait(PATIENCE)
+            failed.append(OSError(errno.ENOENT, "the folder is gone"))
+            raise failed[0]
+        return add(self, chunk)
+
+    monkeypatch.setattr(FileWriter, "add", fails)
+    ds = Dataset.range(1_000_000).cache(tmp_path / "x")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with iter(ds) as it:
+            next(it)
+    assert failed and not seen and not files_in(tmp_path)
+    assert sum(1 for _ in ds.batch(100_000)) == 10 and files_in(tmp_path)  # a later pass is kept
+
+
+@pytest.mark.parametrize("end", ["", "it.close()", "del it", "raise SystemExit(0)"])
+def test_the_end_of_the_program_leaves_no_files(tmp_path, end):
+    code = f"""
+        import sys
+        from queuecore.data import Dataset
+        it = iter(Dataset.range(1_000_000).cache(sys.argv[1] + "/x"))
+        next(it)
+        {end}
+    """
+    done = run_python(code, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "") and not files_in(tmp_path)
+
+
+def test_a_forked_child_waits_for_no_writer_of_its_parent(monkeypatch):
+    writing = Writing()
+    with writing.begun() as may:
+        assert may
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        writing.wait(None)
+    writing.end()
+    with writing.begun() as may:
+        assert not may

@@ -682,3 +682,93 @@ def _flat(nest):
     if isinstance(nest, dict):
         nest = tuple(nest.values())
     return [leaf for part in nest for leaf in _flat(part)] if isinstance(nest, tuple) else [nest]
+
+
+# Empty lists, which have no type
+
+
+def typed(element):
+    """An element as plain values, with the dtypes of its arrays."""
+    if isinstance(element, dict):
+        return {name: typed(one) for name, one in element.items()}
+    if isinstance(element, tuple):
+        return tuple(map(typed, element))
+    if isinstance(element, qc.Ragged):
+        return element.to_list(), "bytes" if element.dtype.kind == "S" else str(element.dtype)
+    return element.tolist(), str(element.dtype)
+
+
+ORDERS = [[1, 0, 1], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize(
+    ("full", "dtype", "empty"),
+    [(["a", "b"], "bytes", []), ([1, 2], "int64", []), ([True], "bool", []), ([[1.5], [2.5]], "float64", [])],
+)
+def test_an_empty_list_takes_the_type_of_other_elements(order, workers, full, dtype, empty):
+    given = [full if one else empty for one in order]
+    values = [[word.encode() if isinstance(word, str) else word for word in one] for one in given]
+    wanted = [{"w": (one, dtype), "more": (([], dtype), ([7], "int64"))} for one in values]
+    wanted = [one | {"more": (one["w"], ([7], "int64"))} for one in wanted]
+
+    def shaped(number):
+        return {"w": given[int(number)], "more": (given[int(number)], [7])}
+
+    mapped = Dataset.range(len(order)).map(shaped, num_parallel_calls=workers)
+    generated = Dataset.from_generator(lambda: map(shaped, range(len(order))))
+    for ds in (mapped, generated):
+        assert list(map(typed, ds)) == wanted
+        for skipped in range(len(order) + 1):  # also where an iterator begins later
+            with iter(ds) as it:
+                for _ in range(skipped):
+                    next(it)
+                state = it.state_dict()
+            with iter(ds) as it:
+                it.load_state_dict(state)
+                assert list(map(typed, it)) == wanted[skipped:]
+
+
+def test_empty_lists_alone_are_numbers():
+    none = ([], "float64")
+    assert list(map(typed, Dataset.range(2).map(lambda _: {"w": []}))) == [{"w": none}] * 2
+    assert list(map(typed, Dataset.from_generator(lambda: iter([[], []])))) == [none] * 2
+
+    def broken():
+        yield []
+        raise ValueError("here")
+
+    with iter(Dataset.from_generator(broken)) as it:
+        assert typed(next(it)) == none
+        with pytest.raises(PipelineError, match="here"):
+            next(it)
+
+
+def test_a_scan_gives_empty_lists_the_type_of_elements_before():
+    ds = Dataset.range(3).scan(0, lambda state, number: (state, {"w": [] if number == 1 else [int(number)]}))
+    assert list(map(typed, ds)) == [{"w": one} for one in (([0], "int64"), ([], "int64"), ([2], "int64"))]
+
+
+def test_what_is_declared_decides_for_empty_lists_and_tuples():
+    def listed(values, *declared):
+        return list(map(typed, Dataset.from_generator(lambda: iter(values), *declared)))
+
+    assert listed([[], [b"a"], []], bytes, (None,)) == [([], "bytes"), ([b"a"], "bytes"), ([], "bytes")]
+    assert listed([(1, 2), (3, 4, 5), ()], np.int32, (None,)) == [
+        ([1, 2], "int32"),
+        ([3, 4, 5], "int32"),
+        ([], "int32"),
+    ]
+    assert listed([((1, 2), [])], (np.int32, bytes), ((None,), (None,))) == [(([1, 2], "int32"), ([], "bytes"))]
+    assert listed([[[], []]], bytes, (None, None)) == [([[], []], "bytes")]
+    with pytest.raises(InvalidArgumentError, match="shape"):
+        listed([(1, 2)], np.int32, ())
+
+
+@pytest.mark.parametrize("caller", ["padded_batch", "dense_to_ragged_batch", "bucket_by_sequence_length"])
+def test_an_unknown_rank_is_an_error_of_the_function_that_was_called(caller):
+    ds = Dataset.from_generator(lambda: iter([[1]]), np.int32)
+    given = (len, [3], [2, 2]) if caller == "bucket_by_sequence_length" else (2,)
+    with pytest.raises(InvalidArgumentError, match=f"^{caller}: nobody knows how many dimensions"):
+        getattr(ds, caller)(*given)

@@ -20,6 +20,7 @@ from queuecore.errors import (
     NotFoundError,
     QueueCoreError,
     TruncatedRecordError,
+    UnavailableError,
 )
 
 RECORDS = [bytes([n]) * (n % 9) for n in range(200)]
@@ -266,3 +267,26 @@ def test_a_bad_record_in_a_window_that_holds_all(tmp_path, bad, windows, workers
     assert type(error) is InvalidArgumentError
     assert error.record == bad
     assert len(flat(got)) < 100
+
+
+def test_the_log_is_no_file_of_the_data(tmp_path):
+    text = tmp_path / "text"
+    text.write_bytes(b"a\nbbbb\n")
+    options = Options(on_error="skip", quarantine=text)
+    lines = TextLineDataset(text)
+    for ds in (lines, lines.shuffle(3).batch(2), qc.data.Dataset.zip((lines, lines)), lines.map(lambda line: [line])):
+        with pytest.raises(InvalidArgumentError, match="a file of the data"):
+            iter(ds.with_options(options))
+    # A function names the file.
+    named = qc.data.Dataset.from_tensors(str(text)).flat_map(lambda name: TextLineDataset(text))
+    with pytest.raises(InvalidArgumentError, match="a file of the data"):
+        list(named.with_options(options))
+    assert text.read_bytes() == b"a\nbbbb\n"
+
+
+def test_a_length_that_can_not_be_known_is_the_error_of_reading():
+    ds = FixedLengthRecordDataset("/proc/self/mem", record="u1")
+    for ask in (len, lambda ds: ds.cardinality(), lambda ds: list(ds)):
+        with pytest.raises(UnavailableError) as caught:
+            ask(ds)
+        assert caught.value.errno == errno.EIO and caught.value.path == "/proc/self/mem"

@@ -221,3 +221,109 @@ def test_a_state_without_what_later_versions_save_still_loads(workers):
         again = make()
         again.load_state_dict(json.loads(json.dumps(state)))
         assert [batch.tolist() for batch in again] == rest and rest
+
+
+UNEVEN = {
+    "anew": stateful.Anew,
+    "itself": stateful.AnewItself,
+    "bare": stateful.OfBare,
+    "without": stateful.Uneven,
+}
+
+
+@pytest.mark.parametrize("kind", list(UNEVEN))
+@pytest.mark.parametrize(
+    "given", [{}, {"drop_last": True}, {"batch_size": None}, {"snapshot_every_n_steps": 2}], ids=str
+)
+@pytest.mark.parametrize("sizes", [(5,), (4,), (1, 7), (6, 3, 0), (2, 5)])
+def test_no_element_comes_twice_wherever_a_pass_is_left(kind, sizes, given):
+    """Saved in the body of the loop, behind each batch: what is left of the pass comes, then the next pass."""
+
+    def make():
+        workers = len(sizes) if len(sizes) > 1 else 0
+        return DataLoader(UNEVEN[kind](sizes), num_workers=workers, collate_fn=plain, **{"batch_size": 2, **given})
+
+    loader, states, whole = make(), [], []
+    for batch in loader:
+        whole.append(batch)
+        states.append(json.loads(json.dumps(loader.state_dict())))
+    assert sum(sizes) >= len(whole) > 1
+    for place, state in enumerate(states, 1):
+        again = make()
+        again.load_state_dict(state)
+        assert list(again) == whole[place:]
+        behind = again.state_dict()
+        assert list(again) == whole
+        again.load_state_dict(behind)
+        assert list(again) == whole
+
+
+@pytest.mark.parametrize("kind", ["anew", "bare"])
+def test_no_element_comes_twice_in_worker_processes(kind):
+    def make():
+        return DataLoader(UNEVEN[kind]((1, 5)), 2, num_workers=2, worker_type="process", collate_fn=plain)
+
+    loader = make()
+    taken(loader, 3)
+    again = make()
+    again.load_state_dict(loader.state_dict())
+    assert list(again) == [[104]] and list(again) == [[0], [100, 101], [102, 103], [104]]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_workers_that_stay_have_their_states_though_nothing_is_left_for_them(workers):
+    def make():
+        given = {"num_workers": workers, "persistent_workers": True, "collate_fn": plain}
+        return DataLoader(stateful.Indexed(5), 2, **given)
+
+    loader = make()
+    states = [loader.state_dict() for _ in loader]
+    following = list(loader)
+    for state in states:
+        again = make()
+        again.load_state_dict(state)
+        list(again)
+        assert list(again) == following
+
+
+class Plainest:
+    """An iterator with ``__next__``, and perhaps a state, alone."""
+
+    def __init__(self, elements: Any) -> None:
+        self.elements = iter(elements)
+
+    def __next__(self) -> Any:
+        return next(self.elements)
+
+
+class Sampled:
+    """Batches of indices, by such an iterator."""
+
+    def __len__(self) -> int:
+        return 3
+
+    def __iter__(self) -> Any:
+        return Plainest([[3, 1], [2], [0]])
+
+
+class Unstated(torch.utils.data.IterableDataset):
+    def __iter__(self) -> Any:
+        return Plainest(range(5))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("place", [0, 1, 3])
+@pytest.mark.parametrize(
+    ("make", "whole"),
+    [
+        (lambda **more: DataLoader(range(4), batch_sampler=Sampled(), **more), [[3, 1], [2], [0]]),
+        (lambda **more: DataLoader(Unstated(), 2, **more), [[0, 1], [2, 3], [4]]),
+    ],
+    ids=["sampler", "dataset"],
+)
+def test_an_iterator_need_be_no_generator(make, whole, workers, place):
+    loader = make(num_workers=workers, collate_fn=plain)
+    taken(loader, place)
+    again = make(num_workers=workers, collate_fn=plain)
+    again.load_state_dict(loader.state_dict())
+    assert list(again) == whole[place:] and list(again) == whole

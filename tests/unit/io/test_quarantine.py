@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from helpers.process import open_descriptors, run_python
 
-from queuecore._io.bad_data import Quarantine, check_on_error, is_bad_data
+from queuecore._io.bad_data import Quarantine, Told, check_on_error, is_bad_data
 from queuecore.errors import (
     CancelledError,
     ChecksumError,
@@ -366,3 +366,50 @@ def test_options():
     assert check_on_error("raise", None, None) is None
     quarantine = check_on_error("skip", 3, None)
     assert (quarantine.max_skips, quarantine.path) == (3, None)
+
+
+# Files that can't be the log
+
+
+def test_a_pipe_that_nobody_reads_is_refused_and_not_waited_for(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UnavailableError, match="quarantine log") as caught:
+        Quarantine(pipe)
+    assert caught.value.errno == errno.ENXIO
+    pipe.unlink()
+    quarantine = Quarantine(pipe)
+    os.mkfifo(pipe)
+    with pytest.raises(UnavailableError) as caught:  # also if it is made later
+        quarantine.skip(DataLossError("damaged"))
+    assert caught.value.errno == errno.ENXIO and quarantine.counts()["skipped"] == 0
+
+
+def test_a_pipe_that_somebody_reads_gets_the_lines(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        Quarantine(pipe).skip(DataLossError("damaged"))
+        assert json.loads(os.read(reader, 1000))["message"] == "damaged"
+    finally:
+        os.close(reader)
+
+
+@pytest.mark.parametrize("name", ["itself", "symlink", "hard link"])
+def test_a_file_of_the_data_is_refused_under_any_name(tmp_path, name):
+    data, log = tmp_path / "data", tmp_path / "data" if name == "itself" else tmp_path / "log"
+    data.write_bytes(b"abc")
+    if name == "symlink":
+        log.symlink_to(data)
+    elif name == "hard link":
+        log.hardlink_to(data)
+    quarantine = Quarantine(log)
+    quarantine.check_apart([os.fsencode(tmp_path / "other"), "no\0name"])
+    with pytest.raises(InvalidArgumentError, match="data"):
+        quarantine.check_apart([os.fsencode(data)])
+    with pytest.raises(InvalidArgumentError, match="data"):
+        Told(quarantine).check_apart([data])
+    with pytest.raises(InvalidArgumentError, match="data"):
+        quarantine.skip(DataLossError("damaged", path=data))
+    assert data.read_bytes() == b"abc" and quarantine.counts()["skipped"] == 0
