@@ -10,7 +10,7 @@ from helpers.data.blocks import pull
 from helpers.formats import tfrecords
 
 import queuecore as qc
-from queuecore.data import CsvDataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.data import CsvDataset, Options, TextLineDataset, TFRecordDataset, WholeFileDataset
 from queuecore.errors import CsvError, QueueCoreError
 
 COUNT = 9
@@ -115,3 +115,51 @@ def test_each_call_behind_a_bad_row_goes_on(tmp_path):
         assert tuple(map(int, next(it))) == (5, 6)
         with pytest.raises(StopIteration):
             next(it)
+
+
+def error_of(ds):
+    with iter(ds) as it, pytest.raises(QueueCoreError) as caught:
+        list(it)
+    return caught.value
+
+
+def test_one_way_of_counting(tmp_path):
+    # Records from 0, lines and columns from 1, and no second number for the same record.
+    path = tmp_path / "table"
+    path.write_text("1,2\n3,oops\n5\n")
+    place = f"at byte 4 of {str(path)!r})"
+    assert str(error_of(csv_table(path))) == f"{str(path)!r}, line 2, column 2: not a valid int32"
+    mapped = error_of(line_table(path))
+    assert str(mapped) == f"decode_csv: column 2: not a valid int32 (record 1, {place}"
+    assert (mapped.record, mapped.field) == (1, 1)
+    short = error_of(TextLineDataset(path).skip(2).map(DECODE))
+    assert str(short).startswith("decode_csv: expected 2 fields, got 1 (record 2, at byte 11 of")
+    # Alone it keeps TensorFlow's words.
+    with pytest.raises(CsvError, match="^Field 1 in record 1 is not a valid int32: oops$"):
+        qc.ops.decode_csv([b"1,2", b"3,oops"], [0, 0])
+
+
+def test_a_whole_file_is_record_0(tmp_path):
+    path, log = tmp_path / "a.png", tmp_path / "log"
+    path.write_bytes(b"none")
+    ds = WholeFileDataset([path]).map(lambda name, data: (name, qc.ops.decode_png(data)))
+    error = error_of(ds)
+    assert error.record == 0
+    assert str(error).endswith(f"(record 0 of {str(path)!r})")
+    assert list(ds.with_options(Options(on_error="skip", quarantine=log))) == []
+    assert json.loads(log.read_text())["record"] == 0
+
+
+def test_a_csv_dataset_names_itself(tmp_path):
+    path = tmp_path / "table"
+    for arguments in (
+        {"record_defaults": []},
+        {"record_defaults": [0, 1j]},
+        {"record_defaults": [0], "field_delim": "ab"},
+    ):
+        with pytest.raises(QueueCoreError, match="^CsvDataset: "):
+            CsvDataset(path, **arguments)
+    with pytest.raises(QueueCoreError, match="^CsvDataset: the default of column 2 "):
+        CsvDataset(path, [0, 1j])
+    with pytest.raises(QueueCoreError, match="^CsvDataset: select_cols"):
+        CsvDataset(path, [0, 0], select_cols=[1, 0])

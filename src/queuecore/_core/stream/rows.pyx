@@ -236,7 +236,8 @@ cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t eleme
     arena_reset(&s.arena)
     well = _run(m, s, cells, cells + 2, slot, row, vars, fault)
     if not well:
-        fault.offset = fault.record = -1
+        fault.offset = -1
+        fault.record = 0
     return well
 
 
