@@ -193,8 +193,11 @@ class CsvError(InvalidArgumentError):
         The line of the file, from 1; of a quote that is never closed, the one in which it opens.
     column : str or None
         The name of the bad field in the file's header, where a dataset leaves one out.
+    placed_text : str or None
+        The text without the number of the record, for a dataset, which adds the record's place in a file.
     """
 
+    placed_text: str | None = None
     field: int | None = None
     column: str | None = None
     line: int | None = None

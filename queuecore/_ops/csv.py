@@ -141,9 +141,9 @@ def decode_csv(
         raise
 
 
-def _csv_default(index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]:
+def _csv_default(operation: str, index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]:
     """Return the dtype of a column, and the bytes of its default; `None`: a value is required."""
-    label = f"decode_csv: the default of column {index}"
+    label = f"{operation}: the default of column {index + 1}"
     if isinstance(default, (type, np.dtype)):
         default = np.empty(0, default)
     one = default[0] if isinstance(default, (list, tuple)) and len(default) == 1 else default
@@ -173,11 +173,13 @@ def _csv_default(index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]
     return dtype, None if item is None else np.array(item, dtype).tobytes()
 
 
-def csv_columns(record_defaults: Sequence[Any] | None) -> list[tuple[np.dtype[Any], bytes | None]]:
+def csv_columns(
+    record_defaults: Sequence[Any] | None, operation: str = "decode_csv"
+) -> list[tuple[np.dtype[Any], bytes | None]]:
     """Return the dtype and the default of each column, `None` where a value is required; not for users."""
     if record_defaults is None or len(record_defaults) == 0:
-        raise InvalidArgumentError("decode_csv: record_defaults must have a default for each column")
-    return [_csv_default(index, default) for index, default in enumerate(record_defaults)]
+        raise InvalidArgumentError(f"{operation}: record_defaults must have a default for each column")
+    return [_csv_default(operation, index, default) for index, default in enumerate(record_defaults)]
 
 
 def csv_format(
@@ -187,23 +189,24 @@ def csv_format(
     na_value: str | bytes,
     select_cols: Sequence[int] | None,
     max_record_bytes: int = _MAX_RECORD_BYTES,
+    operation: str = "decode_csv",
 ) -> CsvFormat:
     """Return the native description of the format of a file or of records; not for users."""
     delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
     if len(delim) != 1:
-        raise InvalidArgumentError(f"decode_csv: field_delim must be one byte, not {delim!r}")
+        raise InvalidArgumentError(f"{operation}: field_delim must be one byte, not {delim!r}")
     na = na_value.encode() if isinstance(na_value, str) else bytes(na_value)
     fields = list(range(len(columns)))
     if select_cols is not None:
         fields = [operator.index(one) for one in select_cols]
         if len(fields) != len(columns):
             raise InvalidArgumentError(
-                f"decode_csv: select_cols has {len(fields)} columns and record_defaults {len(columns)}"
+                f"{operation}: select_cols has {len(fields)} columns and record_defaults {len(columns)}"
             )
         if fields[0] < 0 or any(b <= a for a, b in itertools.pairwise(fields)):
-            raise InvalidArgumentError(f"decode_csv: select_cols must be rising numbers from 0 on, not {fields}")
+            raise InvalidArgumentError(f"{operation}: select_cols must be rising numbers from 0 on, not {fields}")
         if fields[-1] >= 2**31:
-            raise InvalidArgumentError(f"decode_csv: there is no field {fields[-1]}")
+            raise InvalidArgumentError(f"{operation}: there is no field {fields[-1]}")
     native = [(_CSV_KINDS[dtype], field, one) for (dtype, one), field in zip(columns, fields, strict=True)]
     return CsvFormat(native, select_cols is not None, delim[0], bool(use_quote_delim), na, max_record_bytes)
 

@@ -12,6 +12,7 @@ from queuecore._checks.checks import MAX_DIMS, whole
 from queuecore._core.steps.images import PictureStep, library, missing
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component
+from queuecore._ops.gif import animation_of
 from queuecore._ops.stage import Stage, traceable
 from queuecore._ops.strings import lone_strings, strings_of
 from queuecore.errors import DecodeError, DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
@@ -173,7 +174,7 @@ def _has_native(kind: int) -> bool:
 
 def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
     try:
-        from PIL import GifImagePlugin, JpegImagePlugin, PngImagePlugin
+        from PIL import JpegImagePlugin, PngImagePlugin
     except ImportError:
         raise UnimplementedError(
             f"{decoder.label}: neither a library for {_SHOWN[kind]} nor Pillow is found. "
@@ -183,29 +184,14 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
         raise InvalidArgumentError(
             f"{decoder.label}: such a {_SHOWN[kind]} picture can't be decoded with {decoder.channels} channels"
         )
-    # The plugins are called, not Image.open, whose limit on pixels belongs to the whole process, and warns.
-    plugins: dict[int, Any] = {
-        _JPEG: JpegImagePlugin.JpegImageFile,
-        _PNG: PngImagePlugin.PngImageFile,
-        _GIF: GifImagePlugin.GifImageFile,
-    }
     try:
-        count = _gif_frames(decoder.label, data) if kind == _GIF else 1
-        if count > 1 and decoder.frames == "one":
-            raise DecodeError(f"{decoder.label}: the input is an animated GIF, which decode_gif and decode_image take")
-        if decoder.frames == "first":
-            count = 1
-        with plugins[kind](io.BytesIO(data)) as picture:
-            width, height = picture.size
-            if width * height * count > decoder.max_pixels:
-                shown = f"{width} x {height}" + (f" x {count}" if count > 1 else "")
-                raise DecodeError(
-                    f"{decoder.label}: the picture is of {shown} pixels, more than max_pixels={decoder.max_pixels}"
-                )
-            if kind == _GIF:
-                made = _gif(picture, count)
-                made = made if decoder.frames in ("all", "always") else made[0]
-            else:
+        if kind == _GIF:
+            made = _gif(decoder, data)
+        else:
+            # The plugins are called, not Image.open, whose limit on pixels belongs to the whole process, and warns.
+            plugin: Any = JpegImagePlugin.JpegImageFile if kind == _JPEG else PngImagePlugin.PngImageFile
+            with plugin(io.BytesIO(data)) as picture:
+                _check_pixels(decoder, *picture.size)
                 made = (_jpeg if kind == _JPEG else _png)(decoder, picture, data)
     except (QueueCoreError, MemoryError):
         raise
@@ -262,41 +248,24 @@ def _png(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
 _PNG_END = b"IEND\xaeB`\x82"
 
 
-def _gif(picture: Any, count: int) -> np.ndarray:
-    frames = []
-    for index in range(count):
-        picture.seek(index)
-        frame = np.asarray(picture.convert("RGBA"))
-        # Pixels that were never drawn are black.
-        frames.append(frame[..., :3] * (frame[..., 3:] != 0))
-    return np.stack(frames)
+def _check_pixels(decoder: _Decoder, width: int, height: int, count: int = 1) -> None:
+    if width * height * count > decoder.max_pixels:
+        shown = f"{width} x {height}" + (f" x {count}" if count > 1 else "")
+        raise DecodeError(
+            f"{decoder.label}: the picture is of {shown} pixels, more than max_pixels={decoder.max_pixels}"
+        )
 
 
-def _gif_frames(label: str, data: bytes) -> int:
-    """Return the number of frames of a GIF, which must be whole."""
-
-    def table(at: int) -> int:
-        return 3 << (data[at] & 7) + 1 if data[at] & 0x80 else 0
-
-    count = 0
-    try:
-        at = 13 + table(10)
-        while data[at] != 0x3B:
-            if data[at] == 0x2C:
-                count += 1
-                at += 11 + table(at + 9)
-            elif data[at] == 0x21:
-                at += 2
-            else:
-                raise DecodeError(f"{label}: the GIF picture is damaged: an unknown block at byte {at}")
-            while data[at]:
-                at += 1 + data[at]
-            at += 1
-    except IndexError:
-        raise DecodeError(f"{label}: the GIF picture is cut: it ends too early") from None
-    if not count:
-        raise DecodeError(f"{label}: the GIF picture has no frame")
-    return count
+def _gif(decoder: _Decoder, data: bytes) -> np.ndarray:
+    animation = animation_of(decoder.label, data)
+    count = len(animation.frames)
+    if count > 1 and decoder.frames == "one":
+        raise DecodeError(f"{decoder.label}: the input is an animated GIF, which decode_gif and decode_image take")
+    if decoder.frames == "first":
+        count = 1
+    _check_pixels(decoder, animation.width, animation.height, count)
+    made = animation.pixels(count)
+    return made if decoder.frames in ("all", "always") else made[0]
 
 
 # ---- the operations -------------------------------------------------------------------------------------------------
@@ -530,7 +499,9 @@ def decode_bmp(
     Notes
     -----
     Runs without the GIL. Follows TensorFlow's ``io.decode_bmp``: 8, 24 or 32 bits a pixel; pixels of 8 bits are greys,
-    whatever the palette says. Compressed pictures, which TensorFlow reads as uncompressed ones, are errors.
+    whatever the palette says. Compressed pictures, which TensorFlow reads as uncompressed ones, are errors. So are
+    pixels that would begin inside the headers, or inside the palette unless they end with the file. Bytes behind the
+    pixels, which TensorFlow refuses, are ignored.
 
     Examples
     --------
@@ -583,8 +554,10 @@ def decode_gif(contents: Any = None, name: str | None = None, *, max_pixels: int
     Notes
     -----
     Pillow decodes in Python: the stage is not native. Follows TensorFlow's ``io.decode_gif``: every frame is whole, and
-    includes what earlier frames left; pixels that were never drawn are black; a JPEG or PNG picture is accepted too,
-    as one frame. A cut picture is an error.
+    includes what earlier frames left, whatever their disposal says; pixels that were never drawn are black; a JPEG or
+    PNG picture is accepted too, as one frame. It differs in the sides, which are those of the logical screen, or more
+    if a frame reaches beyond it, where TensorFlow takes those of the largest frame and cuts off what lies outside. All
+    whole frames come, however the file ends behind them; a frame that is cut is an error.
 
     Examples
     --------

@@ -15,6 +15,7 @@ import math
 import operator
 import os
 import sys
+import sysconfig
 from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple, NoReturn
@@ -112,27 +113,45 @@ class Tracer:
     def distrust(self, reason: str, frame: FrameType | None) -> None:
         """Record that the result can't be trusted, and let the function go on."""
         if self.active and self.failure is None:
-            self.failure = Untraced(reason, self.place if frame is None else _place(frame, frame.f_lineno))
+            self.failure = Untraced(reason, self.place if frame is None else _where(frame))
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _NUMPY = os.path.dirname(os.path.abspath(np.__file__)) + os.sep
+_MOST_LETTERS = 80
+_LIBRARY = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
+# These may lie inside.
+_PACKAGES = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
 
 
 def is_users(frame: FrameType) -> bool:
     return not frame.f_code.co_filename.startswith((_OURS, _NUMPY))
 
 
+def _is_written_by_users(frame: FrameType) -> bool:
+    """Return whether a place in the frame's code tells users something: it isn't in the standard library either."""
+    name = frame.f_code.co_filename
+    in_library = name.startswith(_LIBRARY) or name.startswith("<frozen ")
+    return is_users(frame) and (not in_library or name.startswith(_PACKAGES))
+
+
 def _where(frame: FrameType | None) -> str:
-    while frame is not None and not is_users(frame):
+    while frame is not None and not _is_written_by_users(frame):
         frame = frame.f_back
     return "" if frame is None else _place(frame, frame.f_lineno)
+
+
+def _quoted(name: str, line: int, text: str) -> str:
+    """Return a place in a file and what stands there, or the beginning of that."""
+    if len(text) > _MOST_LETTERS:
+        text = text[: _MOST_LETTERS - 1] + "…"
+    return f"{os.path.basename(name)}:{line}" + (f": `{text}`" if text else "")
 
 
 def _place(frame: FrameType, line: int) -> str:
     name = frame.f_code.co_filename
     text = linecache.getline(name, line, frame.f_globals).strip()
-    return f"{os.path.basename(name)}:{line}" + (f": `{text}`" if text else "")
+    return _quoted(name, line, text)
 
 
 def _defined(function: Any) -> str:
@@ -143,13 +162,13 @@ def _defined(function: Any) -> str:
     if code is None:
         return ""
     text = linecache.getline(code.co_filename, code.co_firstlineno).strip()
-    return f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}" + (f": `{text}`" if text else "")
+    return _quoted(code.co_filename, code.co_firstlineno, text)
 
 
 def where_raised(traceback: TracebackType | None) -> str:
     place = ""
     while traceback is not None:
-        if is_users(traceback.tb_frame):
+        if _is_written_by_users(traceback.tb_frame):
             place = _place(traceback.tb_frame, traceback.tb_lineno)
         traceback = traceback.tb_next
     return place

@@ -513,13 +513,15 @@ class CsvDataset(Dataset):
         num_parallel_reads: int | None = None,
     ) -> None:
         del buffer_size
-        columns = csv_columns(record_defaults)
+        columns = csv_columns(record_defaults, "CsvDataset")
         options = (field_delim, use_quote_delim, na_value, select_cols)
         make = _CsvFormats(columns, options)
         make(_LINE_BYTES)
         delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
         if delim in b"\r\n" or (use_quote_delim and delim == b'"'):
-            raise InvalidArgumentError(f"field_delim can't be {field_delim!r}: it ends rows, or quotes fields")
+            raise InvalidArgumentError(
+                f"CsvDataset: field_delim can't be {field_delim!r}: it ends rows, or quotes fields"
+            )
         words = [None if default is None else default.hex() for _, default in columns]
         source = block_source(
             "CsvDataset",
@@ -580,4 +582,4 @@ class _CsvFormats:
 
     def __call__(self, max_record_bytes: int) -> Any:
         delim, quotes, na_value, select = self._options
-        return csv_format(self._columns, delim, quotes, na_value, select, max_record_bytes)
+        return csv_format(self._columns, delim, quotes, na_value, select, max_record_bytes, "CsvDataset")

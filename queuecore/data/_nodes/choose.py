@@ -38,6 +38,7 @@ class Seeds(Node):
     """A node without elements. As the last input of another node, its shuffle keeps that node's seeds."""
 
     name = "seeds"
+    has_elements = False
 
     def count(self, needed: int | None) -> int:
         del needed

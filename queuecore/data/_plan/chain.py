@@ -81,6 +81,8 @@ class Source(abc.ABC):
     keeps: ClassVar[bool] = False
     # Whether it would read any other files by the same rules, so that the sources of many files may become one.
     takes_any_files: ClassVar[bool] = False
+    # Whether it has elements; one without them only keeps the settings of the node that it is an input of.
+    has_elements: ClassVar[bool] = True
     # Whether a user marked its function for a device, where it can't run.
     on_device: bool = False
 

@@ -22,7 +22,7 @@ def step_labels(chain: Chain) -> list[str]:
 
 def shown(chain: Chain) -> str:
     """Return a chain in one line."""
-    inputs = ", ".join(map(shown, chain.source.inputs))
+    inputs = ", ".join(shown(one) for one in chain.source.inputs if one.source.has_elements)
     source = f"{chain.source.label()}{' of ' if inputs else ''}{inputs}"
     return f"<{source}>" + "".join(f".{step}" for step in step_labels(chain))
 
@@ -52,5 +52,7 @@ def lines_of(chain: Chain, front: str = "", kept: Mapping[int, str] | None = Non
         where += "; not on the device: it runs in Python"
     lines.append((front + source.label(), where))
     for one in source.inputs:
+        if not one.source.has_elements:
+            continue
         lines += lines_of(one, front + "    ", None if kept is None else {})
     return lines

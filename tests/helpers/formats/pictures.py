@@ -171,3 +171,28 @@ def jpeg_header(height: int, width: int) -> bytes:
     at = data.index(b"\xff\xc0")
     data[at + 5 : at + 9] = struct.pack(">HH", height, width)
     return bytes(data)
+
+
+def gif(
+    sides: tuple[int, int],
+    palette: np.ndarray,
+    frames: list[tuple[int, int, np.ndarray, int | None, int]],
+) -> bytes:
+    """Encode a GIF up to its trailer, which is left off, of 8 colours or fewer.
+
+    `sides` are height and width of the screen; a frame is left, top, indices, the transparent index, and disposal.
+    """
+    colours = np.zeros((8, 3), np.uint8)
+    colours[: len(palette)] = palette
+    data = b"GIF89a" + struct.pack("<HHBBB", sides[1], sides[0], 0x82, 0, 0) + colours.tobytes()
+    for left, top, indices, transparent, disposal in frames:
+        if transparent is not None or disposal:
+            flags = disposal << 2 | (transparent is not None)
+            data += b"!\xf9\4" + bytes([flags, 0, 0, transparent or 0, 0])
+        # Codes of 8 bits, one a byte: the table is cleared (128) before codes grow; 129 is the end.
+        pixels = indices.astype(np.uint8).tobytes()
+        codes = b"".join(b"\x80" + pixels[at : at + 100] for at in range(0, len(pixels), 100)) + b"\x81"
+        blocks = [codes[at : at + 255] for at in range(0, len(codes), 255)]
+        data += b"," + struct.pack("<HHHHB", left, top, indices.shape[1], indices.shape[0], 0) + b"\7"
+        data += b"".join(bytes([len(block)]) + block for block in blocks) + b"\0"
+    return data

@@ -1,6 +1,7 @@
 """Filters, native and in Python, and elements that are left out because of errors."""
 
 import gc
+import json
 import logging
 import struct
 
@@ -609,3 +610,24 @@ def test_bad_arguments_of_from_generator():
 def test_one_bool_in_something_is_none(wrong):
     with pytest.raises(InvalidArgumentError, match="one bool"):
         list(qc.data.Dataset.range(5).filter(wrong))
+
+
+def test_a_reason_points_into_the_users_code():
+    # Not into json, which is where the trace ends, and not with more of the line than can be read.
+    plan = Dataset.range(3).map(lambda x: json.loads(str(int(x)))).plan()
+    assert "test_data_filter.py:" in plan
+    assert "__init__.py" not in plan
+    plan = Dataset.range(3).map(lambda x: json.loads("1")).plan()
+    assert "test_data_filter.py:" in plan
+    assert "decoder.py" not in plan
+    assert max(map(len, plan.splitlines())) < 260
+
+
+def test_the_plan_has_only_steps_that_make_elements():
+    ds = Dataset.range(9).permute(seed=1)
+    assert [line.split("  ")[0].strip() for line in ds.plan().splitlines()] == ["permute", ""]
+    assert "range(0, 9)" in ds.plan()
+    for hidden in ("seeds", "permute(True)"):
+        assert hidden not in ds.plan()
+        assert hidden not in repr(ds)
+    assert "seeds" not in Dataset.sample_from_datasets([Dataset.range(3), Dataset.range(3)], seed=1).plan()

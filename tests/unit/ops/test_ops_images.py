@@ -15,6 +15,7 @@ from helpers.formats.pictures import (
     PNG,
     colours,
     forget,
+    gif,
     png_kinds,
     samples,
     saved,
@@ -211,7 +212,100 @@ def test_bmp_that_is_not_plain():
         decode_bmp(usual.replace(bytes.fromhex("0000ff0000ff0000ff000000"), bytes.fromhex("ff00000000ff00000000ff00")))
 
 
+def with_offset(data, offset):
+    return data[:10] + offset.to_bytes(4, "little") + data[14:]
+
+
+def test_bmp_offset_inside_the_palette():
+    # As TensorFlow: pixels end with the file, or it is an error. Pillow writes 256 colours for greys, and 16 here.
+    greys = (np.arange(16, dtype=np.uint8) * 16).reshape(4, 4)
+    few = Image.fromarray(colours()).quantize(16)
+    for picture in (Image.fromarray(greys), few):
+        data = saved(picture, "BMP")
+        own = int.from_bytes(data[10:14], "little")
+        np.testing.assert_array_equal(decode_bmp(data)[..., 0], np.asarray(picture))
+        for offset in (54, 58, own - 1):
+            with pytest.raises(qc.errors.DecodeError, match=f"begin at byte {offset}"):
+                decode_bmp(with_offset(data, offset))
+        # A palette that claims more colours than it has.
+        short = with_offset(data[:58] + data[own:], 58)
+        np.testing.assert_array_equal(decode_bmp(short)[..., 0], np.asarray(picture))
+        np.testing.assert_array_equal(decode_bmp(data + b"behind")[..., 0], np.asarray(picture))
+
+
+def test_bmp_offset_inside_the_headers():
+    # A header of version 5 has 124 bytes behind the 14 of the file's own; masks follow one of 40 bytes.
+    picture = colours(5, 4)
+    plain = saved(picture, "BMP")
+    longer = plain[:14] + (124).to_bytes(4, "little") + plain[18:54] + bytes(84) + plain[54:]
+    np.testing.assert_array_equal(decode_bmp(with_offset(longer, 138)), picture)
+    for offset in (0, 14, 54, 137):
+        for data in (longer, longer[: len(plain)]):
+            with pytest.raises(qc.errors.DecodeError, match=f"begin at byte {offset}"):
+                decode_bmp(with_offset(data, offset))
+    with pytest.raises(qc.errors.DecodeError, match="begin at byte -1"):
+        decode_bmp(with_offset(plain, (1 << 32) - 1))
+    masks = bytearray(SAMPLES["bmp-alpha"][:54] + bytes.fromhex("0000ff0000ff0000ff000000") + bytes(13 * 17 * 4))
+    masks[14:18], masks[30] = (40).to_bytes(4, "little"), 3
+    assert decode_bmp(with_offset(bytes(masks), 66)).shape == (13, 17, 4)
+    with pytest.raises(qc.errors.DecodeError, match="begin at byte 54"):
+        decode_bmp(with_offset(bytes(masks), 54))
+
+
 # ---- GIF ----
+
+
+STATE = np.random.default_rng(5)
+PALETTE = STATE.integers(1, 256, (8, 3), np.uint8)
+SMALL, LARGE = STATE.integers(0, 8, (3, 4)), STATE.integers(0, 8, (5, 6))
+
+
+def test_gif_as_its_frames_lie():
+    # By the format, and TensorFlow's rules: what no frame draws is black, disposals are ignored.
+    frames = [(2, 1, SMALL, None, 2), (0, 0, LARGE, 3, 2), (1, 1, SMALL, None, 3), (6, 5, SMALL, 0, 0)]
+    expected = np.zeros((4, 8, 10, 3), np.uint8)
+    expected[0, 1:4, 2:6] = PALETTE[SMALL]
+    expected[1] = expected[0]
+    expected[1, :5, :6][LARGE != 3] = PALETTE[LARGE][LARGE != 3]
+    expected[2] = expected[1]
+    expected[2, 1:4, 1:5] = PALETTE[SMALL]
+    expected[3] = expected[2]
+    expected[3, 5:8, 6:10][SMALL != 0] = PALETTE[SMALL][SMALL != 0]
+    data = gif((8, 10), PALETTE, frames) + b";"
+    np.testing.assert_array_equal(decode_gif(data), expected)
+    np.testing.assert_array_equal(decode_image(data, expand_animations=False), expected[0])
+
+
+def test_gif_frame_beyond_the_screen():
+    got = decode_gif(gif((2, 2), PALETTE, [(1, 1, SMALL, None, 0), (0, 0, LARGE, None, 0)]) + b";")
+    assert got.shape == (2, 5, 6, 3)
+    np.testing.assert_array_equal(got[0, 1:4, 1:5], PALETTE[SMALL])
+    assert not got[0, 0].any()
+    np.testing.assert_array_equal(got[1], PALETTE[LARGE])
+
+
+@pytest.mark.parametrize(
+    "end", [b"", b"\0;", bytes(40), b";behind", b"\xffxyz, and !", b"\0\0abc", b"!\xf9\4\0", b"!\xfe\3abc\0;"], ids=repr
+)
+def test_gif_ends_in_any_way(end):
+    data = gif((5, 6), PALETTE, [(0, 0, LARGE, None, 0), (1, 1, SMALL, None, 0)])
+    np.testing.assert_array_equal(decode_gif(data + end), decode_gif(data + b";"))
+    first = gif((5, 6), PALETTE, [(0, 0, LARGE, None, 0)])
+    np.testing.assert_array_equal(decode_gif(first + bytes(3) + data[len(first) :] + end), decode_gif(data))
+    np.testing.assert_array_equal(decode_jpeg(first + end)[..., 0], PALETTE[LARGE][..., 0])
+
+
+def test_gif_without_what_it_needs():
+    data = gif((5, 6), PALETTE, [(0, 0, LARGE, None, 0)]) + b";"
+    with pytest.raises(qc.errors.DecodeError, match="no palette"):
+        decode_gif(data[:10] + b"\0" + data[11:13] + data[37:])
+    with pytest.raises(qc.errors.DecodeError, match="outside its palette"):
+        decode_gif(data[:10] + b"\x80" + data[11:19] + data[37:])
+    with pytest.raises(qc.errors.DecodeError, match="unknown block at byte 37"):
+        decode_gif(data[:37] + b"x" + data[37:])
+    for rest in (b"", b";", b"!\xfe\3abc\0;"):
+        with pytest.raises(qc.errors.DecodeError, match="cut|no frame"):
+            decode_gif(data[:37] + rest)
 
 
 def test_gif_frames():

@@ -594,23 +594,31 @@ cdef class CsvStep(Step):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_MEMORY:
             return new_error(CODE_EXHAUSTED, f"decode_csv: no memory for {a} bytes")
+        # TensorFlow's words, which count from 0; and ours, for whoever adds the record's place in a file.
         field = None
         if what == WHAT_CSV_FIELDS:
             text = f"Expect {self.format.plan.count} fields but have {b} in record {a}"
+            placed = f"expected {self.format.plan.count} fields, got {b}"
         elif what == WHAT_CSV_MISSING:
             text = f"Field {b} is required but missing in record {a}!"
+            placed = f"column {b + 1}: a value is required here"
             field = b
         elif what == WHAT_CSV_NUMBER:
             text = f"Field {b} in record {a} is not a valid {self.outputs[b].dtype}"
+            placed = f"column {b + 1}: not a valid {self.outputs[b].dtype}"
             field = b
         elif what == WHAT_CSV_BARE:
             text = f"Record {a} has a quote or a newline inside a field that is not quoted"
+            placed = "a quote or a newline inside a field that is not quoted"
         elif what == WHAT_CSV_QUOTE:
             text = f"Record {a} has a quote inside a quoted field that is not doubled, or text after the closing one"
+            placed = "a quote inside a quoted field that is not doubled, or text after the closing one"
         else:
             text = f"Record {a} has a quoted field that is not closed before the end of the record"
+            placed = "a quoted field that is not closed before the end of the record"
         error = new_error(CODE_CSV, text, dict(record=a))
         error.field = field
+        error.placed_text = f"decode_csv: {placed}" if a == 0 else f"decode_csv: string {a} of the record, {placed}"
         return error
 
     def field(self, bytes record not None, int32_t column):

@@ -161,6 +161,7 @@ cdef enum:
     WHAT_SCANS = 11
     WHAT_BITMAP = 12      # a: bits of a pixel
     WHAT_COMPRESSED = 13  # a: how
+    WHAT_OFFSET = 14      # a: where the pixels are said to begin
 
 cdef enum:
     NUMBER_UINT8 = 0
@@ -227,8 +228,19 @@ cdef int32_t _kind(const unsigned char* data, int64_t nbytes) noexcept nogil:
     return PICTURE_BMP if nbytes >= 2 and memcmp(data, b"BM", 2) == 0 else 0
 
 
+cdef int64_t _bitmap_front(const unsigned char* data, int64_t bits, int64_t how, bint colours) noexcept nogil:
+    # Returns the bytes of the headers and masks of a BMP, and of the colours of its palette if they count.
+    cdef int64_t header = _little(data + 14, 4), count = _little(data + 46, 4)
+    cdef int64_t front = 14 + header + (12 if how == 3 and header == 40 else 0)
+    if count < 0:
+        count += <int64_t>1 << 32
+    if bits == 8 and (count == 0 or count > 256):
+        count = 256
+    return front + 4 * count if colours else front
+
+
 cdef int _open_bitmap(Picture* p, const unsigned char* data, int64_t nbytes, Fault* fault) noexcept nogil:
-    cdef int64_t offset, bits, how
+    cdef int64_t offset, bits, how, behind
     if nbytes < 54:
         return _fault(fault, WHAT_CUT, PICTURE_BMP)
     offset = _little(data + 10, 4)
@@ -239,7 +251,7 @@ cdef int _open_bitmap(Picture* p, const unsigned char* data, int64_t nbytes, Fau
     p.top_down = p.height < 0
     if p.top_down:
         p.height = -p.height
-    if _little(data + 14, 4) < 40 or offset < 54 or p.width <= 0 or p.height == 0:
+    if _little(data + 14, 4) < 40 or p.width <= 0 or p.height == 0:
         return _fault(fault, WHAT_DAMAGED, PICTURE_BMP)
     if bits != 8 and bits != 24 and bits != 32:
         return _fault(fault, WHAT_BITMAP, bits)
@@ -247,10 +259,16 @@ cdef int _open_bitmap(Picture* p, const unsigned char* data, int64_t nbytes, Fau
     if how != 0 and not (how == 3 and bits == 32 and nbytes >= 66 and
                          memcmp(data + 54, b"\0\0\xff\0\0\xff\0\0\xff\0\0\0", 12) == 0):
         return _fault(fault, WHAT_COMPRESSED, how)
+    if offset < _bitmap_front(data, bits, how, False):
+        return _fault(fault, WHAT_OFFSET, offset)
     p.pixel_bytes = <int32_t>(bits // 8)
     p.row_bytes = (p.width * p.pixel_bytes + 3) & ~<int64_t>3
     if offset > nbytes or p.height > (nbytes - offset) // p.row_bytes:
         return _fault(fault, WHAT_CUT, PICTURE_BMP)
+    # A palette may claim more colours than it has, if the pixels then end with the file.
+    behind = nbytes - offset - p.height * p.row_bytes
+    if behind > 0 and offset < _bitmap_front(data, bits, how, True):
+        return _fault(fault, WHAT_OFFSET, offset)
     p.rows = data + offset
     return 0
 
@@ -460,6 +478,8 @@ cdef class PictureStep(Step):
             text = f"BMP with {a} bits a pixel; there must be 8, 24 or 32"
         elif what == WHAT_COMPRESSED:
             text = f"BMP with compression {a}"
+        elif what == WHAT_OFFSET:
+            text = f"the BMP picture is damaged: its pixels can't begin at byte {a}, before its headers and palette end"
         else:
             text = f"the {name} picture is damaged"
             message = _jpeg_message(a >> 8) if a & 255 == PICTURE_JPEG else None

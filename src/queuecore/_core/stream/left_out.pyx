@@ -48,18 +48,18 @@ cdef class LeftOut:
 
     cdef object _step_error(self, const Fault* f):
         cdef object error = self.step.explain(f.what, f.a, f.b)
+        text = getattr(error, "placed_text", None) or str(error)
+        error.stage = "map"
+        error.record = f.record if f.record >= 0 else None
         if f.file < 0:
-            error.stage = "map"
-            error.record = f.record
-            error.args = (f"{error} (element {f.record})",)
+            error.args = (f"{text} (element {f.record})",)
             return error
         error.path = os.fsdecode(<bytes>name_of(self.files.names, f.file))
-        error.stage = "map"
-        error.record = f.record
+        where = f"record {f.record}"
         if f.offset >= 0:
             error.offset = f.offset
-        where = f"record {f.record}" if f.offset < 0 else f"record {f.record}, at byte {f.offset}"
-        error.args = (f"{error} ({where} of {error.path!r})",)
+            where += f", at byte {f.offset}"
+        error.args = (f"{text} ({where} of {error.path!r})",)
         return error
 
     cdef int cut(self, int64_t elements, int64_t breaks, int64_t pass_, int64_t ordinal, const Fault* f) except -1:

@@ -236,7 +236,8 @@ cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t eleme
     arena_reset(&s.arena)
     well = _run(m, s, cells, cells + 2, slot, row, vars, fault)
     if not well:
-        fault.offset = fault.record = -1
+        fault.offset = -1
+        fault.record = 0
     return well
 
 
@@ -264,10 +265,12 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     cdef CsvBlock block
     cdef CsvText* text
     cdef const Output* out
+    cdef Fault unparsed  # of the row behind those that are made now, which write to *fault
     cdef int64_t done = 0, i
     cdef int32_t j
     cdef int rc = 0
     cdef bint direct = m.run == NULL, some = False
+    memset(&unparsed, 0, sizeof(Fault))
     block.last = b.last
     if first % CSV_STRIDE > 0:
         block.text = b.text + (at.offset - b.place.offset)
@@ -291,12 +294,11 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
         if block.most > CSV_ROWS and (some or not direct):
             block.most = CSV_ROWS
         arena_reset(&s.arena)
-        rc = csv_parse(m.csv, places, &block, &at, &s.arena, fault)
+        rc = csv_parse(m.csv, places, &block, &at, &s.arena, &unparsed)
         if rc == 0 and block.rows == 0:  # a defect: indexing found a row that parsing doesn't find
-            memset(fault, 0, sizeof(Fault))
-            fault.code = CODE_INTERNAL
-            fault.offset = at.offset
-            fault.record = at.row
+            unparsed.code = CODE_INTERNAL
+            unparsed.offset = at.offset
+            unparsed.record = at.row
             rc = -1
         for i in range(block.rows):
             if not direct:
@@ -314,6 +316,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                             return done + i
         done += block.rows
     if rc != 0:
+        fault[0] = unparsed
         fault.stage = STAGE_READ
     return done
 

@@ -1,0 +1,165 @@
+"""One bad record of a table, under every step, with every treatment: the error or the gap is at its place."""
+
+import itertools
+import json
+import os
+
+import numpy as np
+import pytest
+from helpers.data.blocks import pull
+from helpers.formats import tfrecords
+
+import queuecore as qc
+from queuecore.data import CsvDataset, Options, TextLineDataset, TFRecordDataset, WholeFileDataset
+from queuecore.errors import CsvError, QueueCoreError
+
+COUNT = 9
+PLACES = {"front": 0, "middle": 4, "end": COUNT - 1}
+TREATMENTS = ("raise", "skip", "quarantine")
+DECODE = qc.ops.decode_csv(record_defaults=[np.int32, np.int32])
+
+
+def both(a, b):
+    return a, b
+
+
+def unseen(a, b):
+    return np.int32(int(a)), np.int32(int(b))  # int() can't be traced
+
+
+# Each keeps the elements, and those that reorder or group them are told by name.
+STEPS = {
+    "none": lambda ds: ds,
+    "stage": lambda ds: ds.map(both),
+    "cast": lambda ds: ds.map(lambda a, b: (a + 0, b + 0)),
+    "python": lambda ds: ds.map(unseen, num_parallel_calls=2),
+    "filter": lambda ds: ds.filter(lambda a, b: a >= 0),
+    "filter_python": lambda ds: ds.filter(lambda a, b: int(a) >= 0),
+    "batch": lambda ds: ds.batch(4),
+    "map_batch": lambda ds: ds.map(both).batch(4),
+    "shuffle": lambda ds: ds.shuffle(4, seed=1),
+    "map_shuffle": lambda ds: ds.map(both).shuffle(4, seed=1),
+    "shuffle_map": lambda ds: ds.shuffle(4, seed=1).map(both),
+}
+
+
+def csv_table(path):
+    return CsvDataset(path, [np.int32, np.int32])
+
+
+def line_table(path):
+    return TextLineDataset(path).map(DECODE)
+
+
+def record_table(path):
+    packed = path.with_suffix(".tfrecord")
+    packed.write_bytes(tfrecords.stream(path.read_bytes().splitlines()))
+    return TFRecordDataset(packed).map(DECODE)
+
+
+def rows_of(elements, batched):
+    """Return the rows of elements, or of batches, as tuples of numbers."""
+    return [tuple(map(int, row)) for part in (elements if batched else [elements]) for row in part]
+
+
+SOURCES = {"csv": csv_table, "lines": line_table, "records": record_table}
+CASES = list(itertools.product(SOURCES, STEPS, TREATMENTS, PLACES))
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("source", "step", "treatment", "where"), CASES)
+def test_one_bad_record(tmp_path, source, step, treatment, where):
+    bad = PLACES[where]
+    rows = [(n, 10 + n) for n in range(COUNT)]
+    good = rows[:bad] + rows[bad + 1 :]
+    path = tmp_path / "table"
+    path.write_text("".join(f"{a},{b}\n" if a != bad else f"{a},oo\n" for a, b in rows))
+    ds = STEPS[step](SOURCES[source](path))
+    log = tmp_path / "log"
+    if treatment != "raise":
+        ds = ds.with_options(Options(on_error="skip", quarantine=log if treatment == "quarantine" else None))
+    mixed = "shuffle" in step
+    with iter(ds) as it:
+        got, error = pull(it)
+        counts = it.stats()
+        rest = pull(it)[0] if error is not None else []
+    got, rest = (rows_of(part, "batch" in step) for part in (got, rest))
+    ordered = sorted if mixed else list
+    if treatment == "raise":
+        assert isinstance(error, QueueCoreError)
+        assert os.path.splitext(error.path)[0] == str(path)
+        assert error.record == bad
+        if source == "csv":
+            assert isinstance(error, CsvError)
+            assert (error.line, error.field) == (bad + 1, 1)
+        assert mixed or got == good[:bad]
+        # The element is left out by the next call, which goes on behind it.
+        assert ordered(got + rest) == good
+    else:
+        assert error is None
+        assert ordered(got) == good
+        assert (counts["skipped"], counts["skipped_files"]) == (1, 0)
+    if treatment == "quarantine":
+        (line,) = map(json.loads, log.read_text().splitlines())
+        assert (line["record"], os.path.splitext(line["path"])[0], line["reason"]) == (bad, str(path), "CsvError")
+
+
+def test_each_call_behind_a_bad_row_goes_on(tmp_path):
+    # The rows before a bad one, made by a native step, once wiped its error out.
+    path = tmp_path / "table"
+    path.write_text("1,2\n3,oops\n5,6\n")
+    with iter(CsvDataset(path, [0, 0]).map(both)) as it:
+        assert tuple(map(int, next(it))) == (1, 2)
+        with pytest.raises(CsvError, match="line 2, column 2"):
+            next(it)
+        assert tuple(map(int, next(it))) == (5, 6)
+        with pytest.raises(StopIteration):
+            next(it)
+
+
+def error_of(ds):
+    with iter(ds) as it, pytest.raises(QueueCoreError) as caught:
+        list(it)
+    return caught.value
+
+
+def test_one_way_of_counting(tmp_path):
+    # Records from 0, lines and columns from 1, and no second number for the same record.
+    path = tmp_path / "table"
+    path.write_text("1,2\n3,oops\n5\n")
+    place = f"at byte 4 of {str(path)!r})"
+    assert str(error_of(csv_table(path))) == f"{str(path)!r}, line 2, column 2: not a valid int32"
+    mapped = error_of(line_table(path))
+    assert str(mapped) == f"decode_csv: column 2: not a valid int32 (record 1, {place}"
+    assert (mapped.record, mapped.field) == (1, 1)
+    short = error_of(TextLineDataset(path).skip(2).map(DECODE))
+    assert str(short).startswith("decode_csv: expected 2 fields, got 1 (record 2, at byte 11 of")
+    # Alone it keeps TensorFlow's words.
+    with pytest.raises(CsvError, match="^Field 1 in record 1 is not a valid int32: oops$"):
+        qc.ops.decode_csv([b"1,2", b"3,oops"], [0, 0])
+
+
+def test_a_whole_file_is_record_0(tmp_path):
+    path, log = tmp_path / "a.png", tmp_path / "log"
+    path.write_bytes(b"none")
+    ds = WholeFileDataset([path]).map(lambda name, data: (name, qc.ops.decode_png(data)))
+    error = error_of(ds)
+    assert error.record == 0
+    assert str(error).endswith(f"(record 0 of {str(path)!r})")
+    assert list(ds.with_options(Options(on_error="skip", quarantine=log))) == []
+    assert json.loads(log.read_text())["record"] == 0
+
+
+def test_a_csv_dataset_names_itself(tmp_path):
+    path = tmp_path / "table"
+    for arguments in (
+        {"record_defaults": []},
+        {"record_defaults": [0, 1j]},
+        {"record_defaults": [0], "field_delim": "ab"},
+    ):
+        with pytest.raises(QueueCoreError, match="^CsvDataset: "):
+            CsvDataset(path, **arguments)
+    with pytest.raises(QueueCoreError, match="^CsvDataset: the default of column 2 "):
+        CsvDataset(path, [0, 1j])
+    with pytest.raises(QueueCoreError, match="^CsvDataset: select_cols"):
+        CsvDataset(path, [0, 0], select_cols=[1, 0])
