@@ -25,9 +25,9 @@ waits for something else.
 
 ## What queuecore promises
 
-These are to hold after every fault below; each row's tests assert those that the row is about. The longest run of `make soak`
-played 1.02 thousand million records through random pipelines under random faults, with nothing lost, nothing twice and nothing wrong:
-[its report](../benchmarks/results/f50f6e5.soak.2026-11-23.json).
+These are to hold after every fault below; each row's tests assert those that the row is about. The longest run of
+`make soak` played 1.02 thousand million records through random pipelines under random faults, with nothing lost,
+nothing twice and nothing wrong: [its report](../benchmarks/results/f50f6e5.soak.2026-11-23.json).
 """
 
 CLASSES = """\

@@ -3,7 +3,7 @@ import os
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.errors cimport CODE_STALL, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.execute cimport execute_help
