@@ -49,7 +49,7 @@ cdef extern from * nogil:
     int kFutexCall
     int thread_number() noexcept
 
-FUTEX = str(kFutexCall)
+cdef object _futex = str(kFutexCall)
 
 cdef enum:
     START_STARTING = 0
@@ -206,7 +206,7 @@ def _is_stuck(number):
         return False  # it has ended
     except OSError:
         return True   # nobody says
-    return word not in ("running", FUTEX)
+    return word not in ("running", _futex)
 
 
 @cython.final
