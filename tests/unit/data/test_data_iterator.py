@@ -277,37 +277,3 @@ def test_docstrings_run():
         result = doctest.testmod(module)
         assert result.attempted > 0
         assert result.failed == 0
-
-
-def test_an_iterator_has_the_length_that_is_left():
-    ds = Dataset.range(10).batch(3)
-    with iter(ds) as it:
-        assert len(it) == len(ds) == 4
-        next(it)
-        state = it.state_dict()
-        assert (len(it), bool(it)) == (3, True)
-    with iter(ds) as it:
-        it.load_state_dict(state)
-        assert len(it) == 3
-        assert len(list(it)) == 3
-        assert (len(it), bool(it)) == (0, True)
-    switched = ds.make_initializable_iterator()
-    switched.initialize()
-    next(switched)
-    assert len(switched) == 3
-
-
-def test_an_iterator_without_a_length(tmp_path):
-    for ds in (Dataset.range(3).repeat(), Dataset.range(9).filter(lambda x: x > 3)):
-        with iter(ds) as it, pytest.raises(TypeError, match="no len"):
-            len(it)
-    # list() asks for the length, and must get the elements before an error all the same.
-    path = tmp_path / "a"
-    path.write_bytes(b"abcd")
-    got = []
-    with iter(FixedLengthRecordDataset([path, tmp_path / "none"], 2)) as it:
-        with pytest.raises(TypeError, match="can't be known"):
-            len(it)
-        with pytest.raises(qc.errors.NotFoundError):
-            got.extend(it)
-    assert len(got) == 2
