@@ -159,6 +159,8 @@ def _has_bytes(path: bytes) -> bool:
     try:
         with open(path, "rb", buffering=0) as file:
             return bool(file.read(1))
+    except PermissionError:
+        return False  # what the file system says of it counts, as for files that say more
     except OSError as error:
         raise errors.os_error(error.errno or 0, f"cannot read {os.fsdecode(path)}: ", path=path, stage=_STAGE) from None
 
