@@ -85,6 +85,26 @@ CASES = {
     "shuffle": (lambda: python().shuffle(2, seed=5), None),
     "shuffle of rows": (lambda: native().shuffle(3, seed=3), None),
     "shuffle of batches": (lambda: native().batch(2).shuffle(2, seed=1), None),
+    # The error has left the source before the elements in front of it have left the shuffle.
+    "shuffle of one": (lambda: python().shuffle(1, seed=1), [1.0, BAD, 0.5, BAD, 0.25]),
+    "shuffle of one, of a zip": (
+        lambda: Dataset.zip((native(), numbers(9))).shuffle(1, seed=1),
+        [(1, 0), BAD, (3, 2), (4, 3), BAD],
+    ),
+    "shuffle of one, of an unbatch": (lambda: native().batch(2).unbatch().shuffle(1, seed=1), [1, BAD, 3, 4, BAD]),
+    "shuffles of one": (
+        lambda: python().shuffle(1, seed=1).repeat(2).shuffle(1, seed=2),
+        [1.0, BAD, 0.5, BAD, 0.25] * 2,
+    ),
+    "batches of a shuffle of one": (
+        lambda: python().shuffle(1, seed=1).batch(2),
+        [[1.0], BAD, [0.5], BAD, [0.25]],
+    ),
+    "shuffle of one batch": (
+        lambda: python().batch(2).shuffle(1, seed=1),
+        [[1.0], BAD, [0.5], BAD, [0.25]],
+    ),
+    "take of a shuffle of one": (lambda: python().shuffle(1, seed=1).take(1).repeat(2), None),
     "shard": (lambda: native().shard(2, 1), [BAD, 4]),
     "zip": (
         lambda: Dataset.zip((python(), Dataset.from_tensor_slices(GOOD))),
