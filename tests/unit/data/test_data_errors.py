@@ -1,6 +1,7 @@
 """Errors of elements: each comes once, in its place, and the iterator goes on behind it, also from a saved place."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -85,6 +86,26 @@ CASES = {
     "shuffle": (lambda: python().shuffle(2, seed=5), None),
     "shuffle of rows": (lambda: native().shuffle(3, seed=3), None),
     "shuffle of batches": (lambda: native().batch(2).shuffle(2, seed=1), None),
+    # The error has left the source before the elements in front of it have left the shuffle.
+    "shuffle of one": (lambda: python().shuffle(1, seed=1), [1.0, BAD, 0.5, BAD, 0.25]),
+    "shuffle of one, of a zip": (
+        lambda: Dataset.zip((native(), numbers(9))).shuffle(1, seed=1),
+        [(1, 0), BAD, (3, 2), (4, 3), BAD],
+    ),
+    "shuffle of one, of an unbatch": (lambda: native().batch(2).unbatch().shuffle(1, seed=1), [1, BAD, 3, 4, BAD]),
+    "shuffles of one": (
+        lambda: python().shuffle(1, seed=1).repeat(2).shuffle(1, seed=2),
+        [1.0, BAD, 0.5, BAD, 0.25] * 2,
+    ),
+    "batches of a shuffle of one": (
+        lambda: python().shuffle(1, seed=1).batch(2),
+        [[1.0], BAD, [0.5], BAD, [0.25]],
+    ),
+    "shuffle of one batch": (
+        lambda: python().batch(2).shuffle(1, seed=1),
+        [[1.0], BAD, [0.5], BAD, [0.25]],
+    ),
+    "take of a shuffle of one": (lambda: python().shuffle(1, seed=1).take(1).repeat(2), None),
     "shard": (lambda: native().shard(2, 1), [BAD, 4]),
     "zip": (
         lambda: Dataset.zip((python(), Dataset.from_tensor_slices(GOOD))),
@@ -185,6 +206,33 @@ def test_the_order_of_a_shuffle_is_that_without_the_bad_records():
     with iter(ds.shuffle(9, seed=4).with_options(Options(on_error="skip"))) as it:
         assert [one for one in seen if one != BAD] == events(it)
     assert seen.count(BAD) == 9
+
+
+@pytest.mark.parametrize("kind", ["lines", "TFRecords", "whole files"])
+def test_a_place_behind_errors_alone(tmp_path, kind):
+    files = [str(tmp_path / str(number)) for number in range(10)]
+    for file, text in zip(files, ["1", "x", "2", "x", "3", "4", "5", "6", "7", "8"], strict=True):
+        if kind == "TFRecords":
+            with qc.writers.TFRecordWriter(file) as writer:
+                writer.write(text.encode())
+        else:
+            pathlib.Path(file).write_text(text)
+    records = {
+        "lines": lambda: qc.data.TextLineDataset(files),
+        "TFRecords": lambda: qc.data.TFRecordDataset(files),
+        "whole files": lambda: qc.data.WholeFileDataset(files).map(lambda name, content: content),
+    }[kind]
+    ds = records().map(qc.ops.decode_csv(record_defaults=[[0]])).batch(3, drop_remainder=True)
+    with iter(ds) as it:
+        seen = [event[0] if isinstance(event, tuple) else event for event in events(it)]
+    assert seen == [BAD, BAD, [3, 4, 5], [6, 7, 8]]
+    it = iter(ds)
+    for at in range(1, 5):
+        events(it, 1)
+        with iter(ds) as other:
+            other.load_state_dict(json.loads(json.dumps(it.state_dict())))
+            assert len(events(other)) == 4 - at
+    it.close()
 
 
 def test_a_state_with_errors_is_for_the_same_batches():

@@ -146,6 +146,8 @@ cdef int order_forward(Order* order, int64_t budget) noexcept nogil:
             return PULL_BREAK
         if status == PULL_BREAK:
             order.skip_breaks -= order.skip_breaks > 0
+            if order.broken.level == LEVEL_HANDED:
+                order.interrupted = PULL_OK
         elif status != PULL_OK:
             return status
     return PULL_OK

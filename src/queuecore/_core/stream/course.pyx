@@ -170,7 +170,7 @@ cdef class Course(Turns):
         saved.elements = self.delivered
         if self.files.names.count == 0:
             pass
-        elif self.delivered > 0 and (self.at.end > 0 or self.at.files != 0):
+        elif self.at.end > 0 or self.at.files != 0:  # errors alone lead on, too
             if self.plan.config.blocks and self.at.files >= 0:
                 saved.files_known = self.at.files
             elif self.plan.config.blocks or self.at.pass_ > 0:

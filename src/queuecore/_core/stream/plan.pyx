@@ -12,7 +12,8 @@ from queuecore._core.stream.limits cimport DISCOVER_AHEAD, DISCOVER_ASKED, SMALL
 from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM
 from queuecore._core.order.order cimport order_forward, order_pull
 from queuecore._core.order.op cimport (
-    LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order, Position, order_cut)
+    LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order, Position,
+    order_cut)
 from queuecore._core.order.runs cimport Run, RunList
 from queuecore._core.order.store cimport order_begin, order_loaded, order_plan_load, order_release, order_room
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, event_notify_all, turn_give, turn_take
@@ -65,10 +66,17 @@ cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     b.mark_files = s.next_file if source.pass_ == 0 else -1
 
 
-cdef void _mark_oldest(Blocks* s, Batch* b) noexcept nogil:
+cdef void _mark_oldest(Pipe* p, Batch* b) noexcept nogil:
     # A shuffle may keep any record for long: so a new run begins with the oldest block that has records in it. A shuffle lets bad records
     # in, so all records before the mark count as good.
-    if s.oldest != NULL:
+    cdef const Blocks* s = p.blocks
+    cdef const Broken* broken = &p.order.broken
+    if s.oldest == NULL and p.order.interrupted == PULL_BREAK:  # the error has left the source, and comes behind this batch
+        b.mark_pass = broken.pass_
+        b.mark_end = broken.ordinal
+        memcpy(b.mark_place, &broken.place, sizeof(Place))
+        (<Place*>b.mark_place).base -= 1
+    elif s.oldest != NULL:
         b.mark_pass = s.oldest.pass_
         b.mark_end = s.oldest.place.base
         memcpy(b.mark_place, &s.oldest.place, sizeof(Place))
@@ -112,7 +120,7 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
     if p.blocks != NULL and p.blocks.cycle > 1:
         _mark_lanes(p, b, k)
     elif op != NULL and p.blocks != NULL:
-        _mark_oldest(p.blocks, b)
+        _mark_oldest(p, b)
     elif op != NULL:
         b.mark_pass = op.shuffle.entered_pass
         b.mark_end = op.shuffle.entered_end
@@ -147,6 +155,8 @@ cdef void _break_batch(Pipe* p) noexcept nogil:
     b.mark_good = broken.good
     memcpy(b.mark_place, &broken.place, sizeof(Place))
     p.breaking = False
+    if broken.level == LEVEL_HANDED:  # it is out of the order
+        p.order.interrupted = PULL_OK
     _close_batch(p)
 
 
