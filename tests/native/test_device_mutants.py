@@ -128,8 +128,8 @@ PLANTED = [
         ("transfer _send", "t.where[t.next % <uint64_t>t.buffers] = slot"),
         (
             "transfer _send",
-            "event_notify_all(&t.shared.arrived)",
-            "event_notify_all(&t.shared.arrived); qc_pause(); t.where[(t.next - 1) % <uint64_t>t.buffers] = slot",
+            "_done(t)",
+            "_done(t); qc_pause(); t.where[(t.next - 1) % <uint64_t>t.buffers] = slot",
         ),
     ),
     # ---- who writes again

@@ -43,6 +43,8 @@ class Saved:
     lengths: list[list[int]]
     handed: list[list[int]]
     seams: list[list[int]]
+    told: list[list[int]]
+    ended: list[list[int]]
     breaks: list[list[int]]
     mark: Mark | None
     version: int

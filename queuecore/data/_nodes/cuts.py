@@ -1,4 +1,4 @@
-"""Cuts: where errors have cut batches of objects short, so that a place leads to the same element without them."""
+"""Cuts: where errors have cut batches short or changed an order, so that a place leads to the same element again."""
 
 from __future__ import annotations
 
@@ -10,29 +10,46 @@ __all__ = ["Cuts"]
 class Cuts:
     """The batches of a node, and of its inputs, that don't begin where the number of those before them says.
 
+    Also the ends of the inputs' sources, where an error ended what a shuffle takes its elements from.
+
     One thread notes cuts; any thread may ask for the state.
 
     Parameters
     ----------
-    state : iterable of list of int, optional
-        As `state` returns it.
+    state, ends : iterable of list of int, optional
+        As `state` and `ends` return them.
+
+    Attributes
+    ----------
+    ended : tuple of int, optional
+        The pass and the number of the record before which an error ended the source of the stream itself.
     """
 
-    def __init__(self, state: Sequence[Sequence[int]] = ()) -> None:
+    def __init__(self, state: Sequence[Sequence[int]] = (), ends: Sequence[Sequence[int]] = ()) -> None:
+        self.ended: tuple[int, int] | None = None
         # By pass and number of a batch: the number of its first element, and whether the one before that was an error.
         self._first: dict[int, dict[int, tuple[int, bool]]] = {}
         # By number of an input and the pass in which it was opened.
         self._below: dict[tuple[int, int], Cuts] = {}
         for *path, pass_, batch, element, error in state:
-            cuts = self
-            for index, of in zip(path[::2], path[1::2], strict=True):
-                cuts = cuts._below.setdefault((index, of), Cuts())
-            cuts.note(pass_, batch, element, bool(error))
+            self._at(path).note(pass_, batch, element, bool(error))
+        for *path, pass_, ordinal in ends:
+            self._at(path).end(pass_, ordinal)
 
     def __bool__(self) -> bool:
-        """Return whether any cut was noted."""
+        """Return whether any cut or end was noted."""
         below = self._below
-        return bool(self._first) or any(below[key] for key in list(below))
+        return bool(self._first) or self.ended is not None or any(below[key] for key in list(below))
+
+    def _at(self, path: Sequence[int]) -> Cuts:
+        cuts = self
+        for index, pass_ in zip(path[::2], path[1::2], strict=True):
+            cuts = cuts._below.setdefault((index, pass_), Cuts())
+        return cuts
+
+    def end(self, pass_: int, ordinal: int) -> None:
+        """Note the record before which an error ended the source of the stream."""
+        self.ended = pass_, ordinal
 
     def note(self, pass_: int, batch: int, element: int, error: bool) -> None:
         """Note with which element a batch begins, or an error in a batch's place; `error`: one came just before."""
@@ -77,4 +94,13 @@ class Cuts:
         for index, pass_ in list(below):
             if pass_ >= since[0]:
                 made += [[index, pass_, *one] for one in below[index, pass_].state((0, 0))]
+        return sorted(made)
+
+    def ends(self, since: int = 0) -> list[list[int]]:
+        """Return the ends of the stream's own source, and of those below that were opened in pass `since` or later."""
+        made = [] if self.ended is None else [[*self.ended]]
+        below = self._below
+        for index, pass_ in list(below):
+            if pass_ >= since:
+                made += [[index, pass_, *one] for one in below[index, pass_].ends()]
         return sorted(made)

@@ -132,11 +132,14 @@ class ChainStream(Stream):
         made.scope = None if self._run is None else self._run.scope
         made.inner = seeded is not None
         made.outer = None if seeded is None else seeded.feed
+        made.note_end = None if seeded is None or seeded.cuts is None else seeded.cuts.end
         made.memory_budget = budget
         made.memory_limit = memory_bytes()
         made.target = target
         made.drawn = Drawn(pairs[own:], bases, pairs[:own])
         super().__init__(made)
+        if seeded is not None and seeded.cuts is not None and seeded.cuts.ended is not None:
+            self.expect_end(*seeded.cuts.ended)
         if self._run is None:
             self.spent = Spent(stage_of(source, brief), self.times, None, made.elements.step)
         else:
@@ -213,12 +216,13 @@ class ChainStream(Stream):
             place, drawn = self.position()
             orders = {} if self._run is None else self._run.orders_at(self.oldest())
             cuts = self._cuts_at(place)
+            ends = self._ends_at(place)
             stamps = self._identity.stamps(self, place.files_known)
             if place.version == self.position()[0].version:  # nobody went on meanwhile
                 break
         place.iterations += drawn.bases
         place.begun += [0] * len(drawn.bases)
-        return _state.pack(chain.describe(), chain.names(), drawn.own + drawn.pairs, place, orders, cuts, stamps)
+        return _state.pack(chain.describe(), chain.names(), drawn.own + drawn.pairs, place, orders, cuts, ends, stamps)
 
     def _cuts_at(self, place: Saved) -> list[list[int]]:
         """Return the cuts that a run from a place of a fed stream must repeat."""
@@ -227,6 +231,11 @@ class ChainStream(Stream):
             return []
         # The block in which the place lies is made again from its beginning. A shuffle has got more than it gave.
         return self._run.cuts.state((mark.pass_, mark.base), None if self._own else (mark.pass_, mark.ordinal))
+
+    def _ends_at(self, place: Saved) -> list[list[int]]:
+        """Return the ends of the inputs' sources that a run from a place meets again."""
+        mark = place.mark
+        return [] if self._run is None else self._run.cuts.ends(0 if mark is None else mark.pass_)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to a place; see `Iterator.load_state_dict`."""
@@ -269,7 +278,7 @@ class ChainStream(Stream):
             if at.stamps is None
             else functools.partial(self._checked_files, at.stamps, place.files_known),
             "stop": None if run is None else run.stop,
-            "then": None if run is None else functools.partial(run.follow, self, orders, Cuts(at.cuts)),
+            "then": None if run is None else functools.partial(run.follow, self, orders, Cuts(at.cuts, at.ends)),
         }
 
     def _checked_files(self, then: Stamps, known: int, digests: list[int]) -> None:

@@ -21,7 +21,7 @@ _VERSION = 2
 _STAGE = "resume"
 # Most numbers that one cut may have: two for each node below the other.
 _DEEPEST = 2000
-_PLACES = (("handed", (2,)), ("breaks", (3, 12)), ("seams", (3,)))
+_PLACES = (("handed", (2,)), ("breaks", (3, 12)), ("seams", (3,)), ("told", (2,)))
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Position:
         The order of elements where it isn't kept, by the node's place among the inputs.
     cuts : list of list of int
         Where errors have cut batches of objects short.
+    ends : list of list of int
+        Where errors have ended what shuffles of inputs take their elements from.
     stamps : Stamps or None
         The files of the state. `None`: there are none, or the state is older than stamps.
     """
@@ -46,6 +48,7 @@ class Position:
     seeds: list[tuple[int, int]]
     orders: dict[str, Any]
     cuts: list[list[int]]
+    ends: list[list[int]]
     stamps: Stamps | None
 
 
@@ -67,6 +70,7 @@ def pack(
     at: Saved,
     orders: dict[str, Any],
     cuts: list[list[int]],
+    ends: list[list[int]],
     stamps: Stamps | None = None,
 ) -> dict[str, Any]:
     """Return the state for a position.
@@ -85,6 +89,8 @@ def pack(
         The order of elements, where it isn't kept.
     cuts : list of list of int
         Where errors have cut batches of objects short.
+    ends : list of list of int
+        Where errors have ended what shuffles of inputs take their elements from.
     stamps : Stamps, optional
         The files that the position depends on.
     """
@@ -92,9 +98,12 @@ def pack(
         "handed": at.handed,
         "breaks": at.breaks,
         "seams": at.seams,
+        "told": at.told,
+        "ended": at.ended,
         "lengths": at.lengths,
         "orders": orders,
         "cuts": cuts,
+        "ends": ends,
     }
     state = {
         "format": _FORMAT,
@@ -186,8 +195,10 @@ def unpack(
     place.handed = at.get("handed", [])
     place.breaks = at.get("breaks", [])
     place.seams = at.get("seams", [])
+    place.told = at.get("told", [])
+    place.ended = at.get("ended", [])
     stamps = Stamps(**plain["stamps"]) if "stamps" in plain else None
-    return Position(place, pairs, at.get("orders", {}), at.get("cuts", []), stamps)
+    return Position(place, pairs, at.get("orders", {}), at.get("cuts", []), at.get("ends", []), stamps)
 
 
 def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | None:
@@ -225,7 +236,7 @@ def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | 
         raise ResumeMismatchError(
             "the state is of another shard, and that one has left out bad records, which the others count", stage=_STAGE
         )
-    if at.get("handed") or at.get("breaks") or at.get("seams") or at.get("cuts"):
+    if any(at.get(name) for name in ("handed", "breaks", "seams", "told", "ended", "cuts", "ends")):
         raise ResumeMismatchError(
             "the state is of other batches or shards, and errors have cut some of these short", stage=_STAGE
         )
@@ -267,7 +278,9 @@ def _is_state(state: Any) -> bool:
                 and all(_are_places(state["position"].get(name, []), sizes) for name, sizes in _PLACES)
                 and _are_lengths(state["position"].get("lengths", []))
                 and isinstance(state["position"].get("orders", {}), dict)
-                and _are_cuts(state["position"].get("cuts", []))
+                and _are_cuts(state["position"].get("cuts", []), 4)
+                and _are_cuts(state["position"].get("ends", []), 4)
+                and _are_ends(state["position"].get("ended", []), elements)
                 and ("stamps" not in state or _are_stamps(state["stamps"]))
             )
     return False
@@ -298,16 +311,33 @@ def _are_places(places: Any, sizes: tuple[int, ...]) -> bool:
     return (
         isinstance(places, list)
         and all(isinstance(one, list) and len(one) in sizes and _are_numbers(one[:3], 62) for one in places)
-        and all(isinstance(number, int) and abs(number) < 1 << 63 for one in places for number in one[3:])
+        and all(_is_fault(one[3:]) for one in places)
         and places == sorted(places)
     )
 
 
-def _are_cuts(cuts: Any) -> bool:
+def _are_cuts(cuts: Any, least: int) -> bool:
     return isinstance(cuts, list) and all(
-        isinstance(one, list) and len(one) % 2 == 0 and 4 <= len(one) < _DEEPEST and _are_numbers(one, 62)
+        isinstance(one, list) and len(one) % 2 == 0 and least <= len(one) < _DEEPEST and _are_numbers(one, 62)
         for one in cuts
     )
+
+
+def _are_ends(ends: Any, elements: int) -> bool:
+    # Those that came after some elements and breaks, in the order in which they came.
+    if not isinstance(ends, list) or not all(isinstance(one, list) and len(one) in (2, 13) for one in ends):
+        return False
+    if not all(_are_numbers(one[:4], 62) and _is_fault(one[4:]) for one in ends):
+        return False
+    places = [(one[2], one[3]) if len(one) > 2 else (0, 0) for one in ends]
+    return all(
+        one[0] <= other[0] and one[1] <= other[1] for one, other in itertools.pairwise([*places, (elements, 1 << 62)])
+    )
+
+
+def _is_fault(numbers: list[Any]) -> bool:
+    # Code, errno, sentence and stage have 32 bits.
+    return all(type(one) is int and abs(one) < 1 << (31 if at < 4 else 63) for at, one in enumerate(numbers))
 
 
 def _are_numbers(values: list[Any], bits: int) -> bool:

@@ -25,6 +25,10 @@ def native():
     return texts().map(lambda x: qc.ops.decode_csv(x, [[0]])[0])
 
 
+def bad():
+    return Dataset.from_tensor_slices(["x", "1", "y", "z"]).map(lambda x: qc.ops.decode_csv(x, [[0]])[0])
+
+
 def texts():
     return Dataset.from_tensor_slices(["1", "x", "3", "4", "y"])
 
@@ -70,8 +74,18 @@ CASES = {
     "batch": (lambda: python().batch(2), [[1.0], BAD, [0.5], BAD, [0.25]]),
     "batch of rows": (lambda: native().batch(2), [[1], BAD, [3, 4], BAD]),
     "whole batches": (lambda: python().batch(2, drop_remainder=True), [BAD, BAD]),
-    # The last record is of no whole batch, and not made.
-    "whole batches of rows": (lambda: native().batch(2, drop_remainder=True), [BAD, [3, 4]]),
+    "whole batches of rows": (lambda: native().batch(2, drop_remainder=True), [BAD, [3, 4], BAD]),
+    "whole batches of passes": (lambda: native().batch(2, drop_remainder=True).repeat(2), [BAD, [3, 4], BAD] * 2),
+    "whole batches over passes": (lambda: native().repeat(2).batch(3, drop_remainder=True), [BAD, BAD, BAD, BAD]),
+    "a remainder of errors": (lambda: bad().batch(5, drop_remainder=True), [BAD, BAD, BAD]),
+    "whole batches of batches": (lambda: native().batch(1).batch(4, drop_remainder=True), [BAD, BAD]),
+    "whole padded batches": (
+        lambda: native().padded_batch(2, padded_shapes=(), drop_remainder=True),
+        [BAD, [3, 4], BAD],
+    ),
+    "shuffled whole batches": (lambda: native().batch(2, drop_remainder=True).shuffle(2, seed=1), None),
+    "whole batches of a shuffle": (lambda: native().shuffle(9, seed=1).batch(3, drop_remainder=True), None),
+    "one whole batch": (lambda: native().skip(2).batch(2, drop_remainder=True).take(1), [[3, 4]]),
     "batch of batches": (lambda: python().batch(2).batch(2), [[[1.0]], BAD, [[0.5]], BAD, [[0.25]]]),
     "padded": (lambda: python().padded_batch(2, padded_shapes=()), [[1.0], BAD, [0.5], BAD, [0.25]]),
     "unequal": (

@@ -372,7 +372,7 @@ json_values = st.recursive(
 def test_whatever_a_state_holds(data, changes, signed):
     # Signed: who wrote it knows the check, so that what comes after it is reached.
     stamps = Stamps("stat", 2, ["0123456789abcdef"] * 2)
-    state = _state.pack(PLAN, NAMES, [pair for pair, _ in SEEDS], PLACE, {}, stamps)
+    state = _state.pack(PLAN, NAMES, [pair for pair, _ in SEEDS], PLACE, {}, [], [], stamps)
     assert state["position"]["start"] == START
     good = copy.deepcopy(state)
     for _ in range(changes):

@@ -60,6 +60,8 @@ cdef enum:
     WHAT_BUDGET = 20          # a: bytes needed; b: bytes allowed
     WHAT_REWRITTEN = 21
     WHAT_UNSIZED = 22
+    WHAT_FEWER = 24           # a place behind more elements than there are. a: how many are missing
+    WHAT_NO_ERROR = 23        # an error that ended the source before this record doesn't come again. a: the pass; b: the record's number
     # compressed data. a: the encoding; b: the place among the decompressed bytes
     WHAT_CUT = 100
     WHAT_NO_HEADER = 101

@@ -119,6 +119,12 @@ cdef str _sentence(const Fault* f, str name, str heading):
     if f.what == WHAT_UNEQUAL:
         return (f"cannot batch elements of unequal shapes: one has {f.a} rows and the next has {f.b}. "
                 "Use drop_remainder=True in the inner batch")
+    if f.what == WHAT_FEWER:
+        return (f"the state is of a place behind {f.a} more elements than the dataset gives now: it is damaged, or the dataset's functions or "
+                "data have changed since")
+    if f.what == WHAT_NO_ERROR:
+        return (f"before this place an error had ended what a shuffle takes its elements from, before record {f.b} of pass {f.a}. It doesn't come "
+                "again, and without it they come in another order: go on from a state that was saved before it")
     if f.what == WHAT_UNEVEN:
         return f"{f.a} elements can't be shared evenly among {f.b} shards: use uneven='drop' or uneven='pad', or another number of shards"
     if f.what == WHAT_MEMORY:

@@ -26,6 +26,7 @@ cdef enum:
     HOST_READY = 0
     HOST_WAIT = 1            # nothing yet
     HOST_END = 2             # nothing more
+    HOST_SKIP = 3            # nobody gets this one
 
 cdef struct HostBatch:
     const unsigned char* data

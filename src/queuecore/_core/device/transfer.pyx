@@ -243,10 +243,15 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
     if batch.nbytes > 0 and not batch.pinned:
         t.shared.pageable.fetch_add(1, kRelaxed)
     t.where[t.next % <uint64_t>t.buffers] = slot
+    _done(t)
+    return True
+
+
+cdef void _done(Transfer* t) noexcept nogil:
+    # The consumer may take the next batch.
     t.next += 1
     t.shared.done.store(t.next, kRelease)  # release: pairs with transfer_ready; `where`, the slot's address, and the calls made on it
     event_notify_all(&t.shared.arrived)
-    return True
 
 
 cdef bint _take_slot(Transfer* t, uint32_t* slot) noexcept nogil:
@@ -304,6 +309,9 @@ cdef int _step(void* context, int32_t worker) noexcept nogil:
             if t.flight_count == 0:
                 note_native()
             t.source.wait(t.source.context, t.next, deadline)
+            continue
+        if rc == HOST_SKIP:
+            _done(t)
             continue
         if not _take_slot(t, &slot):
             epoch = event_prepare(&t.shared.freed)

@@ -9,9 +9,9 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport WHAT_UNEQUAL
 from queuecore._core.order.op cimport (
     PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op, OpKind, OpSpec, Order, element_drop, element_trim,
-    op_advance, op_count, op_new, op_pull, op_refuse, run_drop)
+    op_advance, op_count, op_new, op_pull, op_refuse, order_owe)
 from queuecore._core.order.runs cimport (
-    SCRATCH_RUNS, Element, Run, RunList, element_append_all, element_clear, element_give, list_clear, list_init)
+    SCRATCH_RUNS, Element, Run, RunList, element_append_all, element_clear, element_give, list_clear, list_init, run_from)
 from queuecore._core.atoms.platform cimport layout_hash
 
 check_layout(layout_hash())
@@ -85,26 +85,26 @@ cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
     return status
 
 
-cdef void _drop_tail(Order* order, Batch* b, int64_t rows) noexcept nogil:
-    # Drops the last `rows` rows of the batch that is held.
+cdef bint _drop_tail(Order* order, Batch* b, int64_t rows) noexcept nogil:
+    # Drops the last `rows` rows of the batch that is held. They are made nevertheless, for their errors. False: no
+    # memory.
     cdef Element* e = &b.held
-    cdef Run* last
+    cdef int64_t stays = e.rows - rows if rows < e.rows else 0  # a cut has taken some already
+    cdef int32_t i, runs = 0
     cdef Run tail
-    if rows > e.rows:  # a cut has taken some already
-        rows = e.rows
-    e.rows -= rows
-    order.dropped += rows
-    while rows > 0:
-        last = &e.runs[e.count - 1]
-        tail = last[0]
-        tail.n = last.n if last.n < rows else rows
-        last.n -= tail.n
-        rows -= tail.n
-        tail.ordinal += last.n
-        tail.first += last.n
-        run_drop(order, &b.op, &tail)
-        if last.n == 0:
-            e.count -= 1
+    order.dropped += e.rows - stays
+    e.rows = stays
+    for i in range(e.count):
+        tail = e.runs[i]
+        if stays > 0:
+            runs += 1
+            e.runs[i].n = min(tail.n, stays)
+            run_from(&tail, e.runs[i].n)
+            stays -= e.runs[i].n
+        if tail.n > 0 and not order_owe(order, &tail):
+            return False
+    e.count = runs
+    return True
 
 
 cdef int _hold(Order* order, Batch* b) noexcept nogil:
@@ -121,7 +121,8 @@ cdef int _hold(Order* order, Batch* b) noexcept nogil:
     if (status == PULL_FAULT or status == PULL_BREAK) and not b.drop and b.subs > 0:
         # The whole elements before the one that an error cut short, or that has another length, are given as a short
         # batch.
-        _drop_tail(order, b, b.open_sub)
+        if not _drop_tail(order, b, b.open_sub):
+            return PULL_NO_MEMORY
         b.held.subs = b.subs
         b.giving = b.held.rows > 0
         b.subs = 0
@@ -131,8 +132,8 @@ cdef int _hold(Order* order, Batch* b) noexcept nogil:
             b.ended = PULL_BREAK
         return PULL_OK
     if (status == PULL_END or status == PULL_FAULT or status == PULL_BREAK) and b.held.rows > 0:
-        order.dropped += b.held.rows
-        element_drop(order, &b.op, &b.held)
+        if not _drop_tail(order, b, b.held.rows):
+            return PULL_NO_MEMORY
     if status == PULL_BREAK:
         b.subs = b.open_rows = b.open_sub = 0
     return status

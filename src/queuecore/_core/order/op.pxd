@@ -152,6 +152,10 @@ cdef struct Order:
     int64_t skip_left    # elements still to fast-forward
     int64_t skip_breaks  # breaks still to fast-forward
     RunList skipped      # pulled to be left out
+    bint skipped_part    # the last element of those is not complete yet
+    # Records that nobody gets, as they are the remainder of a batch that comes whole or not at all. They are made
+    # nevertheless, since an error of one of them comes in its place. order_pull_owed gives them.
+    Element owed
     bint has_breaks      # so arithmetic can't tell counts of elements
     bint breaking        # a batch has closed before a break that comes next
     int interrupted      # PULL_BREAK or PULL_FAULT: the source's last answer was an error; PULL_OK: it was none
@@ -188,16 +192,23 @@ cdef void op_jump(Order* order, Op* op, int64_t passes) noexcept nogil
 # Fills in the ways that op_locate follows.
 cdef int64_t op_places(Order* order, Op* op, int* status) noexcept nogil
 # Ends the order with a fault of its own, about two numbers.
-cdef int op_refuse(Order* order, int32_t what, int64_t a, int64_t b) noexcept nogil
+cdef int op_refuse(Order* order, int32_t what, int64_t a, int64_t b, int32_t code=*) noexcept nogil
 
 # Drop an element, or a list from run `first` on, that came out of `op` and won't be given: the records leave the order.
 cdef void element_drop(Order* order, const Op* op, Element* e) noexcept nogil
 cdef void list_drop(Order* order, const Op* op, const RunList* list_, int32_t first) noexcept nogil
+# Notes that a record of this run is owed, though its element is dropped. False: no memory.
+cdef bint order_owe(Order* order, const Run* run) noexcept nogil
 # Drop records behind the cut from an element, or from run `first` of a list on, that an operator keeps.
 cdef void element_trim(Order* order, Element* e) noexcept nogil
 cdef void list_trim(Order* order, RunList* list_, int32_t first) noexcept nogil
 # Ends the source before this record with this fault, and drops the records behind it from all buffers.
 cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil
+
+
+# Returns whether records are owed.
+cdef inline bint order_owes(const Order* order) noexcept nogil:
+    return order.owed.given < order.owed.count
 
 
 cdef inline int op_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:

@@ -5,7 +5,7 @@ from queuecore._core.atoms.memory cimport calloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport blocks_leave
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER
-from queuecore._core.order.runs cimport Element, Run, RunList, element_clear, is_behind, run_from
+from queuecore._core.order.runs cimport Element, Run, RunList, element_append, element_clear, is_behind, run_from
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 
 check_layout(layout_hash())
@@ -67,9 +67,9 @@ cdef int64_t op_places(Order* order, Op* op, int* status) noexcept nogil:
     return n
 
 
-cdef int op_refuse(Order* order, int32_t what, int64_t a, int64_t b) noexcept nogil:
+cdef int op_refuse(Order* order, int32_t what, int64_t a, int64_t b, int32_t code=CODE_INVALID_ARGUMENT) noexcept nogil:
     memset(&order.fault, 0, sizeof(Fault))
-    order.fault.code = CODE_INVALID_ARGUMENT
+    order.fault.code = code
     order.fault.what = what
     order.fault.stage = STAGE_ORDER
     order.fault.file = order.fault.offset = order.fault.record = -1
@@ -94,6 +94,11 @@ cdef void list_drop(Order* order, const Op* op, const RunList* list_, int32_t fi
     cdef int32_t i
     for i in range(first, list_.count):
         run_drop(order, op, &list_.runs[i])
+
+
+cdef bint order_owe(Order* order, const Run* run) noexcept nogil:
+    # A record before the start is only played: it can't be made, and its error came before the start.
+    return (order.blocks != NULL and run.block == NULL) or element_append(&order.owed, run)
 
 
 cdef int32_t _trim(Order* order, Run* runs, int32_t first, int32_t count) noexcept nogil:

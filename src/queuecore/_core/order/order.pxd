@@ -19,6 +19,8 @@ cdef enum:
 cdef Order* order_new(const OrderPlan* plan) noexcept nogil
 cdef void order_free(Order* order) noexcept nogil
 cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil
+# Gives some of the records that are owed; *out closes with the last one.
+cdef void order_pull_owed(Order* order, int64_t max_rows, RunList* out) noexcept nogil
 # Leaves out the next elements and breaks, about `budget` rows of work at a time. After PULL_OK, order.skip_left and
 # order.skip_breaks tell how many are still to be left out.
 cdef int order_forward(Order* order, int64_t budget) noexcept nogil

@@ -1,16 +1,17 @@
 """The order program of a run. See order.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
+from queuecore._core.atoms.errors cimport WHAT_NO_ERROR
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport blocks_out
 from queuecore._core.order.batch cimport batch_make
 from queuecore._core.order.breaks cimport breaks_make
 from queuecore._core.order.op cimport (
-    LEVEL_HANDED, PULL_BREAK, PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, BreakList, Op, OpSpec, Order, OrderPlan, list_drop,
-    op_advance, op_given, op_pull)
+    LEVEL_HANDED, PULL_BREAK, PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, BreakList, Op, OpSpec, Order, OrderPlan, element_drop,
+    list_drop,    op_advance, op_given, op_pull)
 from queuecore._core.order.passes cimport repeat_make, skip_make, take_make
 from queuecore._core.order.permute cimport permute_make
-from queuecore._core.order.runs cimport SCRATCH_RUNS, Run, RunList, list_clear, list_init
+from queuecore._core.order.runs cimport SCRATCH_RUNS, Run, RunList, element_clear, element_give, list_clear, list_init
 from queuecore._core.order.shard cimport shard_make
 from queuecore._core.order.shuffle cimport element_shuffle_make, shuffle_make
 from queuecore._core.order.source cimport source_make
@@ -96,27 +97,41 @@ cdef void order_free(Order* order) noexcept nogil:
     free(order.ops)
     free(order.ends.runs)
     free(order.skipped.runs)
+    free(order.owed.runs)
     free(order)
 
 
-cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil:
-    cdef int32_t i = out.count - 1 if out.count > 0 else 0
-    cdef int64_t had = out.runs[i].n if out.count > 0 else 0  # the last run may grow
+cdef void _give(Order* order, RunList* out, int32_t first, int64_t had) noexcept nogil:
+    # Tells the blocks that records were given: those from run `first` on, but for the first `had` ones of that run.
     cdef Run* run
-    cdef int status
-    # Nothing is pulled before the survivors are loaded: a restart would give their rows away while they are filled.
-    if order.stored != NULL and store_lacks_survivors(order):
-        return PULL_WAIT
-    status = op_pull(order, order.top, max_rows, out)
-    while i < out.count:
+    cdef int32_t i
+    for i in range(first, out.count):
         run = &out.runs[i]
         if run.block != NULL and run.n > had:
             blocks_out(order.blocks, run.block, run.first + had, run.n - had)
             if run.block.moved != NULL:  # never the block of a run that grew: no block is moved during a pull
                 run.block = run.block.moved
         had = 0
-        i += 1
-    if status == PULL_END and order.cut_pass >= 0:
+
+
+cdef void order_pull_owed(Order* order, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int32_t first = out.count - 1 if out.count > 0 else 0
+    cdef int64_t had = out.runs[first].n if out.count > 0 else 0
+    if element_give(&order.owed, max_rows, out):
+        element_clear(&order.owed)
+    _give(order, out, first, had)
+
+
+cdef int order_pull(Order* order, int64_t max_rows, RunList* out) noexcept nogil:
+    cdef int32_t first = out.count - 1 if out.count > 0 else 0
+    cdef int64_t had = out.runs[first].n if out.count > 0 else 0  # the last run may grow
+    cdef int status
+    # Nothing is pulled before the survivors are loaded: a restart would give their rows away while they are filled.
+    if order.stored != NULL and store_lacks_survivors(order):
+        return PULL_WAIT
+    status = op_pull(order, order.top, max_rows, out)
+    _give(order, out, first, had)
+    if status == PULL_END and order.cut_pass >= 0 and order.cut_fault.what != WHAT_NO_ERROR:
         # A cut is made for a record that was given. An operator that was past the record by then, such as a shuffle,
         # doesn't know of the cut.
         order.fault = order.cut_fault
@@ -129,11 +144,15 @@ cdef int order_forward(Order* order, int64_t budget) noexcept nogil:
     cdef RunList* skipped = &order.skipped
     cdef Op* top = order.top
     cdef int64_t n, spent = 0
+    cdef bint part
     cdef int status
     while (order.skip_left > 0 or order.skip_breaks > 0) and spent < budget:
         order.skip_left -= op_advance(order, top, order.skip_left, 1)
         if order.skip_left == 0 and order.skip_breaks == 0:
             break
+        part = order.skipped_part
+        if not part:  # it came before the next element
+            element_drop(order, top, &order.owed)
         list_clear(skipped)
         n = SCRATCH_RUNS
         if top.rows == 1 and n > order.skip_left:
@@ -142,6 +161,9 @@ cdef int order_forward(Order* order, int64_t budget) noexcept nogil:
         order.skip_left -= op_given(top, skipped)
         spent += 1 + skipped.rows
         list_drop(order, top, skipped, 0)
+        order.skipped_part = (part or skipped.rows > 0) and not skipped.closed
+        if status == PULL_BREAK and not part:  # it came before the break
+            element_drop(order, top, &order.owed)
         if status == PULL_BREAK and order.broken.level == LEVEL_HANDED and not order.broken.known:
             return PULL_BREAK
         if status == PULL_BREAK:

@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 from queuecore._core.atoms.memory cimport free, malloc
+from queuecore._core.atoms.errors cimport WHAT_NO_ERROR
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport (
     BLOCKS_END, BLOCKS_FAULT, RecordBlock, blocks_at, blocks_give, blocks_leave, blocks_restart)
@@ -171,6 +172,15 @@ cdef inline int64_t _uncut_end(Order* order, Source* s, RecordBlock** block, int
     return _files_end(s, status)
 
 
+cdef inline bint _cuts(const Order* order, int64_t end, int status) noexcept nogil:
+    # Returns whether the cut ends the source before its own end. Where the cut stands for an error that is to come again,
+    # that error comes instead.
+    if order.cut_pass < 0 or not is_behind(order.at.pass_, end, order.cut_pass, order.cut_ordinal):
+        return False
+    return (order.cut_fault.what != WHAT_NO_ERROR or order.at.pass_ != order.cut_pass or end != order.cut_ordinal
+            or status == PULL_END)
+
+
 cdef int64_t _end(Order* order, Source* s, RecordBlock** block, int* status) noexcept nogil:
     # Returns the ordinal before which records are known, and the block that has them; *status: the PULL_* that comes
     # there.
@@ -179,7 +189,7 @@ cdef int64_t _end(Order* order, Source* s, RecordBlock** block, int* status) noe
     cdef const Break* b
     if not s.joined:
         return end
-    if order.cut_pass >= 0 and is_behind(order.at.pass_, end, order.cut_pass, order.cut_ordinal):
+    if _cuts(order, end, status[0]):
         end = order.cut_ordinal if order.at.pass_ == order.cut_pass else 0
         status[0] = PULL_FAULT
     if s.missing_at < s.op.missing.count:
@@ -261,7 +271,8 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
     elif status == PULL_END and s.joined and not _note_end(order):
         return PULL_NO_MEMORY
     if status == PULL_FAULT:
-        if order.cut_pass >= 0 and is_behind(order.at.pass_, order.at.position, order.cut_pass, order.cut_ordinal):
+        n = _uncut_end(order, s, &block, &status)
+        if _cuts(order, n, status):
             order.fault = order.cut_fault
         elif order.blocks != NULL:
             order.fault = order.blocks.fault
@@ -269,6 +280,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
             source_file_fault(order)
         order.faulted = True
         order.interrupted = PULL_FAULT
+        return PULL_FAULT
     return status
 
 

@@ -24,3 +24,9 @@ cdef void order_release(Order* order, uint32_t id) noexcept nogil
 cdef inline bint store_lacks_survivors(const Order* order) noexcept nogil:
     cdef const RecordShuffle* s = <const RecordShuffle*>order.bottom_shuffle
     return s.store.survivors_loaded < s.store.survivors_count
+
+
+# True if a row of the store could not be loaded.
+cdef inline bint store_failed(const Order* order) noexcept nogil:
+    cdef const RecordShuffle* s = <const RecordShuffle*>order.bottom_shuffle
+    return s.store.failed_at >= 0 or s.store.survivor_failed_pass >= 0

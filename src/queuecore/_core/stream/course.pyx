@@ -2,21 +2,22 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
-from queuecore._core.atoms.errors cimport CODE_PRECONDITION, CODE_RESUME, raise_error, raise_from
-from queuecore._core.atoms.memory cimport free
+from queuecore._core.atoms.errors cimport CODE_HANDED, CODE_PRECONDITION, CODE_RESUME, WHAT_NO_ERROR, raise_error, raise_from
+from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
-from queuecore._core.io.blocks cimport Place, blocks_lose, blocks_saved
+from queuecore._core.io.blocks cimport Place, blocks_lose, blocks_lost, blocks_saved
 from queuecore._core.stream.configure cimport plan_clear
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.stream.meter cimport DEPTHS, SAMPLED
-from queuecore._core.stream.marks cimport CUT_LOST, CUT_SEAM, Goal, Saved, ShuffleCounter, mark_of, numbers, point_follow, point_free
+from queuecore._core.stream.marks cimport CUT_LOST, CUT_SEAM, Goal, Saved, ShuffleCounter, cut_expect, mark_of, numbers, point_follow, point_free
 from queuecore._core.order.order cimport OP_PERMUTE, OP_SHUFFLE
 from queuecore._core.order.lengths cimport lengths_add, lengths_at
-from queuecore._core.order.op cimport OpSpec
+from queuecore._core.order.op cimport PULL_FAULT, OpSpec
 from queuecore._core.order.runs cimport Missing
+from queuecore._core.order.store cimport store_failed
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify_all, turn_give, turn_take
-from queuecore._core.stream.pipe cimport Pipe
-from queuecore._core.atoms.platform cimport Batch, kAcquire, kRelaxed, layout_hash
+from queuecore._core.stream.pipe cimport Cut, Pipe
+from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop, table_find
 from queuecore._core.stream.traced cimport note_taken
 from queuecore._core.stream.turns cimport STATE_RUNNING, Turns, never_made
@@ -42,7 +43,6 @@ cdef class Course(Turns):
     cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil:
         # Gives batch k to the consumer: as an element (`whole`), or as a chunk of elements.
         cdef int64_t n
-        self.next_k = k + 1
         self.version += 1
         self.ahead.start.pass_ = self.ahead.pass_ = b.mark_pass
         self.ahead.start.ordinal = self.ahead.end = b.mark_end
@@ -62,6 +62,11 @@ cdef class Course(Turns):
             point_follow(&self.at, &self.ahead)
             self._pass_mark()
         note_taken(p, b, k)
+        self._pass_over(p, k)
+
+    cdef void _pass_over(self, Pipe* p, uint64_t k) noexcept nogil:
+        # Ends the use of batch k, whose descriptor is free from here on.
+        self.next_k = k + 1
         window_take(p.window, k)
         # Workers that found the window full are woken once half of it is free: one wake for several batches.
         if (event_has_waiters(&p.runner.work)
@@ -78,12 +83,84 @@ cdef class Course(Turns):
         self.ready[depth] += 1
 
     cdef void _lose(self, const Batch* b) noexcept nogil:
-        # What the other stream makes of the elements from this batch on has no place either, if the batch has none. Comes before the
-        # batch's rows are handed in.
-        if b.cut >= CUT_LOST and self.outer is not None:
-            turn_take(self.outer.pipe.turn)
-            blocks_lose(self.outer.pipe.blocks)
-            turn_give(self.outer.pipe.turn)
+        # The place of what the other stream makes of the elements from this batch on needs to know of the error. If nobody can note it,
+        # there is no such place. Comes before the batch's rows are handed in.
+        if b.cut < CUT_LOST or self.outer is None:
+            return
+        with gil:
+            if self._note_end():
+                return
+        turn_take(self.outer.pipe.turn)
+        blocks_lose(self.outer.pipe.blocks)
+        turn_give(self.outer.pipe.turn)
+
+    cdef list _ends(self):
+        # Returns `ended` of the place; None: it can't be saved, as an error has changed the order that need not come again: one of a read, or
+        # one that changed the order of a stream that works for this one.
+        cdef int64_t pass_ = 0, ordinal = 0
+        cdef const Cut* cut
+        cdef const Fault* f
+        cdef int32_t i
+        cdef list ends = []
+        if self.out.cut_count == 0:
+            return [[pass_, ordinal]] if self._find_end(&pass_, &ordinal) else None
+        for i in range(self.out.cut_count):
+            cut = &self.out.cuts[i]
+            f = &cut.fault
+            if not self.out.comes_again(f, self._feed()):
+                return None
+            if f.what == WHAT_NO_ERROR or f.code == CODE_HANDED:
+                ends.append([cut.pass_, cut.ordinal])
+            else:
+                ends.append([cut.pass_, cut.ordinal, cut.at, cut.breaks, f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b])
+        return ends
+
+    cdef bint _find_end(self, int64_t* pass_, int64_t* ordinal) noexcept:
+        # Finds the record before which an error, which comes again, has ended what a shuffle takes its elements from, if that showed before
+        # anything came in another order.
+        cdef Pipe* p = self.pipe
+        cdef Fault f
+        cdef bint found
+        if self.out.cut_count > 0:
+            pass_[0] = self.out.cuts[0].pass_
+            ordinal[0] = self.out.cuts[0].ordinal
+            return self.out.cut_count == 1 and self.out.cuts[0].fault.what == WHAT_NO_ERROR
+        if p == NULL:
+            return False
+        turn_take(p.turn)
+        found = (p.order.interrupted == PULL_FAULT and not (p.order.stored != NULL and store_failed(p.order))
+                 and not (p.blocks != NULL and blocks_lost(p.blocks)))
+        pass_[0] = p.order.at.pass_
+        ordinal[0] = p.order.at.position
+        f = p.order.fault
+        turn_give(p.turn)
+        return found and self.out.comes_again(&f, self._feed())
+
+    cdef Feed _feed(self):
+        # Returns the feed of the run; None: it has none.
+        return None
+
+    cdef bint _note_end(self) noexcept:
+        cdef int64_t pass_ = 0, ordinal = 0
+        if self.note_end is None or not self._find_end(&pass_, &ordinal):
+            return False
+        try:
+            self.note_end(pass_, ordinal)
+        except BaseException:  # no memory, or a signal
+            return False
+        return True
+
+    def expect_end(self, int64_t pass_, int64_t ordinal):
+        """Expect, before the first call of ``next()``, that an error ends the source before this record of this pass.
+
+        If it doesn't, what comes before it is as if it did, and then comes a `ResumeMismatchError`.
+        """
+        self.out.cuts = <Cut*>calloc(1, sizeof(Cut))
+        if self.out.cuts == NULL:
+            raise MemoryError
+        cut_expect(self.out.cuts, pass_, ordinal)
+        self.out.cut_count = 1
+        self.at.cut = CUT_LOST
 
     cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept:
         # Counts the iterations of shuffles that had begun when batch k was planned.
@@ -157,10 +234,10 @@ cdef class Course(Turns):
 
     def check_place(self):
         """Raise if an error has changed the order of the last element, so that the place behind it can't be saved."""
-        if self.at.cut >= CUT_LOST:
+        if self.at.cut >= CUT_LOST and self._ends() is None:
             raise_from(CODE_PRECONDITION,
                 "no place can be saved here: since an error has ended what a shuffle takes its elements from, they come in another order than "
-                "they would without that error. Go on from a state that was saved before", self.failure)
+                "they would without that error, which need not come again. Go on from a state that was saved before", self.failure)
 
     cdef Saved _place(self):
         cdef Saved saved = Saved.__new__(Saved)
@@ -192,7 +269,9 @@ cdef class Course(Turns):
         saved.lengths = [lengths[i:i + 2] for i in range(0, len(lengths), 2)]
         saved.handed = [list(one) for one in list(self.out.handed)]
         saved.seams = [list(one) for one in self._seams()]
+        saved.told = sorted(list(one) for one in list(self.out.told))
         # A break that isn't delivered yet is saved too: it may have cut a delivered batch short, or have left a shuffle.
+        saved.ended = (self._ends() or []) if self.at.cut >= CUT_LOST else []
         breaks = self.out.breaks  # a list of the keys is made at once; the consumer may be adding some
         saved.breaks = sorted([*one, *(breaks[one] or ())] for one in list(breaks))
         return saved
@@ -246,7 +325,8 @@ cdef class Course(Turns):
             spec.seed_lo, spec.seed_hi = goal.pairs[2 * i], goal.pairs[2 * i + 1]
             spec.iteration = self.base[i] = goal.base[i]
             self.begun[i] = goal.begun[i]
-        self.out.cut_count = 0
+        self.out.cuts, goal.cuts = goal.cuts, self.out.cuts
+        self.out.cut_count = goal.cut_count
         self.delivered = place.elements
         self.expect_files = place.files_known
         self.expect_digest = self.table.entries[place.files_known - 1].digest if place.files_known > 0 else 0
@@ -257,6 +337,7 @@ cdef class Course(Turns):
         # The objects that these assignments release may run Python.
         self.out.handed = goal.handed
         self.out.seams = goal.seams
+        self.out.told = goal.told
         self.out.breaks = goal.breaks
         self.counters = goal.counters
         self.drawn = drawn

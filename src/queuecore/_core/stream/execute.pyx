@@ -13,10 +13,10 @@ from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.stream.limits cimport COLD_UNITS, IOVECS, LOAD_SCATTER_BYTES
 from queuecore._core.stream.meter cimport AT_INPUT, AT_OUTPUT, AT_PLAN, SAMPLED_UNITS, Meter, meter_add, meter_since, meter_unit, meter_until
-from queuecore._core.order.runs cimport Run, RunList
+from queuecore._core.order.runs cimport MissingList, Run, RunList, is_behind, is_missing
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport (
-    ASKED, ASKED_DONE, BATCH_FAILED, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE,
+    ASKED, ASKED_DONE, BATCH_FAILED, BATCH_REFUSED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE,
     UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, pipe_complete, pipe_hold, pipe_memory, pipe_no_memory, room_of)
 from queuecore._core.stream.plan cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, plan_claim, plan_give_back, plan_retire
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash, size_product
@@ -45,7 +45,7 @@ cdef void _known_place(Pipe* p, Unit* u, int64_t ordinal, Fault* fault) noexcept
 cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
     # Marks a batch as failed; its first unreadable row counts. On this slow path the turn guards the comparison.
     turn_take(p.turn)
-    if b.failed.load(kRelaxed) == 0 or row < b.fault_row:  # relaxed: guarded by the turn
+    if b.failed.load(kRelaxed) != BATCH_FAILED or row < b.fault_row:  # relaxed: guarded by the turn
         b.fault_row = row
         b.fault_pass = pass_
         b.fault_ordinal = ordinal
@@ -76,6 +76,22 @@ cdef int32_t _level_of(const Pipe* p, const Fault* f) noexcept nogil:
     return level if level > p.config.shuffle_level else p.config.shuffle_level
 
 
+cdef void _refuse(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
+    # Notes, under the turn, a bad record among those that are owed: the first one that has not been told yet counts.
+    cdef int32_t failed = b.failed.load(kRelaxed)  # relaxed, both: guarded by the turn, and published as in _fail
+    cdef MissingList told
+    told.records = p.told
+    told.count = p.told_count
+    if failed == BATCH_FAILED or is_missing(&told, pass_, ordinal):
+        return
+    if failed == BATCH_REFUSED and is_behind(pass_, ordinal, b.fault_pass, b.fault_ordinal):
+        return
+    b.fault_pass = pass_
+    b.fault_ordinal = ordinal
+    b.fault = fault[0]
+    b.failed.store(BATCH_REFUSED, kRelaxed)
+
+
 cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
     # Notes a bad record, for a new run without it. False: the error ends the stream.
     cdef Bad* grown
@@ -83,6 +99,10 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
     if not (_skippable(fault) if p.config.skip_bad else _of_element(fault)):
         return False
     turn_take(p.turn)
+    if b.subs == OWED_SUBS and p.config.tell_bad:
+        _refuse(p, b, pass_, ordinal, fault)
+        turn_give(p.turn)
+        return True
     if p.bad_count == p.bad_room:
         grown = <Bad*>realloc(p.bad, size_product(2 * p.bad_room + 16, sizeof(Bad)))
         noted = grown != NULL

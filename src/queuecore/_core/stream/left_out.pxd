@@ -23,6 +23,7 @@ cdef class LeftOut:
     cdef list handed          # pass and number of the breaks that were handed in and have been delivered
     cdef int64_t handed_pass, handed_count  # the pass of the last one, and the number of them in this pass
     cdef list seams           # pass, number of the record that follows, and good records before it: where delivered batches were cut short
+    cdef list told            # pass and number of the records that were owed (order.owed), and whose errors were delivered
     cdef dict breaks          # breaks found here, by pass, number and level: the fault's numbers, or None once it is delivered
     cdef object last          # error for a record that could not be left out: one too many, or one that could not be logged
     cdef Fault last_fault     # of that record
@@ -34,6 +35,8 @@ cdef class LeftOut:
     cdef object error(self, const Fault* f, Feed feed)
     # Returns the exception for the fault that ended a run: `last`, if it is the fault of that record.
     cdef object final_error(self, const Fault* f, Feed feed)
+    # Returns whether another run over the same data meets the fault too: it is none of the machine.
+    cdef bint comes_again(self, const Fault* f, Feed feed) noexcept
     # Lets the source of the next run end before this record, after so many elements and breaks.
     cdef int cut(self, int64_t elements, int64_t breaks, int64_t pass_, int64_t ordinal, const Fault* f) except -1
     # Takes over the bad records of a run that has ended: as breaks, or as missing records, each reported to `skips`. False: there were
@@ -51,6 +54,8 @@ cdef class LeftOut:
     # Forgets the handed breaks before the mark's block, where nothing depends on their places or their number. Keeps one of the mark's
     # pass, which shows that the pass had some.
     cdef int forget_handed(self, int64_t pass_, int64_t base) except -1
+    # Raises if the numbers of some faults, or None, are of none that a stream of these files can have.
+    cdef int check_faults(self, faults) except -1
     # Reports the files that were given up before the delivered place to `skips`; all_: all such files. Returns the exception that ends the
     # stream, or None.
     cdef object log_files(self, Pipe* p, FileTable* table, const Point* at, bint all_, Feed feed)

@@ -1,4 +1,5 @@
 """Left out: records that a stream does without, and the errors of elements that come out in their places."""
+import errno
 import os
 from bisect import bisect_left
 
@@ -9,7 +10,7 @@ from libc.string cimport memcmp, memmove
 from queuecore._core.atoms.memory cimport calloc, free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Skipped, blocks_saved
-from queuecore._core.atoms.errors cimport CODE_HANDED, CODE_STEP, fault_error, is_own
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_HANDED, CODE_RESUME, CODE_STEP, CODE_UNAVAILABLE, fault_error, is_own, raise_error
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point, by_missing, last_pass
 from queuecore._core.order.op cimport LEVEL_HANDED, LEVEL_SEAM, Break, Start
@@ -21,12 +22,16 @@ from queuecore._core.io.sources cimport FileTable, file_skippable, name_of, tabl
 
 check_layout(layout_hash())
 
+# The reasons of failed calls that have to do with the files themselves.
+cdef tuple LASTING = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
+
 
 @cython.final
 cdef class LeftOut:
     def __cinit__(self):
         self.handed = []
         self.seams = []
+        self.told = []
         self.breaks = {}
 
     def __dealloc__(self):
@@ -45,6 +50,13 @@ cdef class LeftOut:
         if self.last is not None and memcmp(f, &self.last_fault, sizeof(Fault)) == 0:
             error = self.last
         return error
+
+    cdef bint comes_again(self, const Fault* f, Feed feed) noexcept:
+        cdef object error
+        if f.code == CODE_HANDED:
+            error = feed.errors.get(<object>f.a)
+            return not isinstance(error, MemoryError) and getattr(error, "errno", None) in LASTING
+        return f.code != CODE_EXHAUSTED and f.code != CODE_UNAVAILABLE
 
     cdef object _step_error(self, const Fault* f):
         cdef object error = self.step.explain(f.what, f.a, f.b)
@@ -157,7 +169,9 @@ cdef class LeftOut:
         known.sort()
         free(plan.handed)
         free(plan.breaks)
+        free(plan.told)
         plan.breaks = NULL
+        plan.told = NULL
         plan.handed = <Break*>calloc(len(played) + len(known) + 1, sizeof(Break))
         if plan.handed == NULL:
             raise MemoryError
@@ -180,6 +194,16 @@ cdef class LeftOut:
             plan.breaks[i].pass_ = pass_
             plan.breaks[i].ordinal = ordinal
         plan.break_count = len(made)
+        if plan.config.blocks:  # records before the mark are never owed again
+            self.told = [one for one in self.told if one >= start]
+        told = sorted(self.told)
+        plan.told = <Missing*>calloc(len(told) + 1, sizeof(Missing))
+        if plan.told == NULL:
+            raise MemoryError
+        for i, (pass_, ordinal) in enumerate(told):
+            plan.told[i].pass_ = pass_
+            plan.told[i].ordinal = ordinal
+        plan.told_count = len(told)
         plan.config.skip_breaks = self.broke()
         return 0
 
@@ -197,6 +221,21 @@ cdef class LeftOut:
         self.handed.append((b.fault_pass, b.fault_ordinal))
         feed.errors.pop(<object>b.fault.a)
         return True
+
+    cdef int check_faults(self, faults) except -1:
+        # Each of the numbers goes to the function that makes the error, or is an index there: if it makes one, the numbers are good.
+        cdef Fault f
+        for numbers in faults:
+            if numbers is None:
+                continue
+            f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = numbers
+            try:
+                good = f.code != CODE_HANDED and -1 <= f.file < self.files.names.count and is_own(self.error(&f, None))
+            except Exception:
+                good = False
+            if not good:
+                raise_error(CODE_RESUME, "the state is damaged: it has an error that this dataset's elements can't have")
+        return 0
 
     cdef int count_handed(self, int64_t pass_) except -1:
         self.handed_count = self.handed_count + 1 if self.handed_pass == pass_ else 1

@@ -4,12 +4,13 @@ from queuecore._core.io.blocks cimport Blocks, Place
 from queuecore._core.order.lengths cimport Lengths
 from queuecore._core.order.op cimport Start
 from queuecore._core.order.runs cimport Missing
+from queuecore._core.stream.pipe cimport Cut
 
 # Whether an error has cut the elements before a place short, though it need not come again.
 cdef enum:
     CUT_NONE = 0
     CUT_SEAM = 1           # what follows goes on at `seam`, with a new batch
-    CUT_LOST = 2           # they come in another order than without the error: what follows without it is not known
+    CUT_LOST = 2           # they come in another order than without the error, in which a shuffle's input ends
     CUT_FAULT = 3          # as CUT_LOST, by an error that the next run does not know of
 
 # The place of a stream, between two elements.
@@ -54,7 +55,7 @@ cdef Mark mark_of(const Point* at, int64_t whole, const Blocks* frame)
 cdef class Saved:
     cdef public int64_t elements, files_known
     cdef public uint64_t files_digest
-    cdef public list iterations, begun, missing, lengths, handed, breaks, seams
+    cdef public list iterations, begun, missing, lengths, handed, breaks, seams, told, ended
     cdef public Mark mark
     cdef public uint64_t version
 
@@ -68,14 +69,18 @@ cdef class Goal:
     cdef uint64_t* pairs       # two seeds for each shuffle
     cdef int64_t* base         # for each shuffle: the number of its first pass
     cdef int64_t* begun        # for each shuffle: the number of passes begun since
-    cdef list counters, handed, seams
+    cdef list counters, handed, seams, told
     cdef dict breaks
     cdef int64_t handed_pass, handed_count
+    cdef Cut* cuts
+    cdef int32_t cut_count
 
 # Checks a saved place and makes its goal; raises if it is none for such a stream. blocks: the stream's records have no known places.
 # shuffles: the stream's number of shuffles, which is the length of each list.
 cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame, int64_t files)
 
+# Sets up a cut that stands for an error of the source, before this record, that is to come again.
+cdef void cut_expect(Cut* cut, int64_t pass_, int64_t ordinal) noexcept nogil
 # Compares by pass and number, for qsort: a Missing, or a Bad, which begins with one.
 cdef int by_missing(const void* a, const void* b) noexcept nogil
 # Returns n numbers as they are at the call: making objects may let in other calls, which change them.

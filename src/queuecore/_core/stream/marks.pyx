@@ -3,14 +3,14 @@ from bisect import bisect_left
 
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcpy
-from queuecore._core.atoms.errors cimport CODE_RESUME, raise_error
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.errors cimport CODE_RESUME, STAGE_ORDER, WHAT_NO_ERROR, raise_error
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Blocks, blocks_saved
 from queuecore._core.order.lengths cimport lengths_add
 from queuecore._core.order.runs cimport Missing
-from queuecore._core.atoms.platform cimport layout_hash, size_product
+from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
 
 check_layout(layout_hash())
 
@@ -143,6 +143,12 @@ cdef class Saved:
     seams : list of list of int
         For each place at which an error has cut a delivered batch short and need not come again: the pass, the number of the record that
         follows, and the number of good records before it.
+    told : list of list of int
+        The pass and the number of each record whose error came although its batch was dropped (`drop_remainder`).
+    ended : list of list of int
+        The pass and the number of each record before which an error has ended what a shuffle takes its elements from, so that they come in
+        another order than without the error. If that showed only when the record had left the shuffle, also the number of elements and of
+        breaks that had been delivered by then, and the numbers of the fault; otherwise the error is to come again.
     version : int
         The version of the stream's place, which changes with each change of the place.
     """
@@ -157,6 +163,7 @@ cdef class Goal:
         free(self.pairs)
         free(self.base)
         free(self.begun)
+        free(self.cuts)
 
 
 cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame, int64_t files):
@@ -192,11 +199,19 @@ cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blo
     goal.handed = sorted((pass_, ordinal) for pass_, ordinal in saved.handed)
     goal.handed_pass, goal.handed_count = last_pass(goal.handed)
     goal.seams = sorted(tuple(one) for one in saved.seams)
+    goal.told = sorted(tuple(one) for one in saved.told)
     goal.breaks = {tuple(one[:3]): tuple(one[3:]) or None for one in saved.breaks}
     for i in range(shuffles):
         goal.pairs[2 * i], goal.pairs[2 * i + 1] = seeds[i]
         goal.base[i] = saved.iterations[i]
         goal.begun[i] = saved.begun[i]
+    goal.cuts = <Cut*>calloc(len(saved.ended) + 1, sizeof(Cut))
+    if goal.cuts == NULL:
+        raise MemoryError
+    for one in saved.ended:
+        _cut_of(&goal.cuts[goal.cut_count], one)
+        goal.cut_count += 1
+        goal.at.cut = CUT_LOST
     goal.counters = [<ShuffleCounter?>counter if counter is not None else None for counter in counters]
     return goal
 
@@ -212,6 +227,26 @@ cdef list numbers(const int64_t* some, int64_t n):
         return [own[i] for i in range(n)]
     finally:
         free(own)
+
+
+cdef int _cut_of(Cut* cut, list numbers) except -1:
+    cdef Fault* f = &cut.fault
+    if len(numbers) == 2:
+        cut_expect(cut, numbers[0], numbers[1])
+        return 0
+    cut.pass_, cut.ordinal, cut.at, cut.breaks = numbers[:4]
+    f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = numbers[4:]
+    return 0
+
+
+cdef void cut_expect(Cut* cut, int64_t pass_, int64_t ordinal) noexcept nogil:
+    memset(cut, 0, sizeof(Cut))
+    cut.pass_ = cut.fault.a = pass_
+    cut.ordinal = cut.fault.b = ordinal
+    cut.fault.code = CODE_RESUME
+    cut.fault.what = WHAT_NO_ERROR
+    cut.fault.stage = STAGE_ORDER
+    cut.fault.file = cut.fault.offset = cut.fault.record = -1
 
 
 cdef int by_missing(const void* a, const void* b) noexcept nogil:

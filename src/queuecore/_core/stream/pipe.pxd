@@ -40,6 +40,11 @@ cdef enum:
     # Batch.failed
     BATCH_FAILED = 1       # it has a record that can't be made or read; the next run goes without that record
     BATCH_BREAK = 3        # it is no batch but an element's error
+    BATCH_OWED = 4         # nobody gets it: its records are owed (order.owed), and all could be made
+    BATCH_REFUSED = 5      # the same, but a record could not be made: the error of the first such record comes in the batch's place
+
+cdef enum:
+    OWED_SUBS = -1         # subs of a batch of records that are owed
 
 # The rows of one batch that one unit makes.
 cdef struct Segment:
@@ -180,6 +185,8 @@ cdef struct Pipe:
     int64_t handed_count, known_count
     Break* breaks
     int64_t break_count
+    Missing* told          # records that were owed, and whose errors have been delivered
+    int64_t told_count
     Start start
     const Lengths* lengths # of the passes before `start`; only in a plan
     Place place
@@ -215,6 +222,7 @@ cdef struct Pipe:
     Bad* bad
     int64_t bad_count, bad_room
     bint breaking          # a break waits for a descriptor
+    int32_t owed_status    # PULL_END or PULL_FAULT: follows the records that are owed
     bint begun             # the order is at the start of this run: rows are planned
     bint keeps_files       # open for the next run, which reads some again; set before this run's runner stops
     int32_t end_status     # PULL_END or PULL_FAULT once the order is at its end

@@ -275,8 +275,11 @@ cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_c
     p.known_count = plan.known_count
     p.breaks = plan.breaks
     p.break_count = plan.break_count
+    p.told = plan.told
+    p.told_count = plan.told_count
     plan.handed = NULL
     plan.breaks = NULL
+    plan.told = NULL
     if not (_copy_plan(p, plan, cuts, cut_count) and _order_init(p, plan) and _buffers_init(p)):
         plan.pin_result = p.pin_result
         _pipe_free(p)
@@ -458,6 +461,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     free(p.missing)
     free(p.handed)
     free(p.breaks)
+    free(p.told)
     free(p.whole)
     free(p.bad)
     if p.slab != NULL:

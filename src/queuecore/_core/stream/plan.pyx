@@ -2,6 +2,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
+from queuecore._core.atoms.errors cimport CODE_RESUME, WHAT_FEWER, WHAT_NO_ERROR
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport (
     Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_full, blocks_lost,
@@ -10,16 +11,16 @@ from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.io.pieces cimport blocks_index
 from queuecore._core.stream.limits cimport DISCOVER_AHEAD, DISCOVER_ASKED, SMALL_UNIT_BYTES
 from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM
-from queuecore._core.order.order cimport order_forward, order_pull
+from queuecore._core.order.order cimport order_forward, order_pull, order_pull_owed
 from queuecore._core.order.op cimport (
     LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order, Position,
-    order_cut)
+    op_refuse, order_cut, order_owes)
 from queuecore._core.order.runs cimport Run, RunList
 from queuecore._core.order.store cimport order_begin, order_loaded, order_plan_load, order_release, order_room
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, event_notify_all, turn_give, turn_take
 from queuecore._core.io.engine cimport engine_full
 from queuecore._core.stream.pipe cimport (
-    BATCH_BREAK, NOT_ASKED, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Pipe, Segment, Unit, pipe_complete,
+    BATCH_BREAK, BATCH_OWED, NOT_ASKED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Pipe, Segment, Unit, pipe_complete,
     pipe_memory, pipe_no_memory, pipe_over_budget)
 from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash, size_product, size_sum
 from queuecore._core.stream.rows cimport Output
@@ -255,12 +256,35 @@ cdef void _order_without_memory(Pipe* p) noexcept nogil:
     pipe_no_memory(p)
 
 
+cdef int _pull(Pipe* p, Batch* b, int64_t most, RunList* out) noexcept nogil:
+    # Pulls records for the open batch. Those that are owed come in a batch of their own, before what follows them.
+    out.closed = False
+    if order_owes(p.order) and (b.rows == 0 or b.subs == OWED_SUBS):
+        b.subs = OWED_SUBS
+        b.failed.store(BATCH_OWED, kRelaxed)  # relaxed: published by the turn to workers, and to the consumer by B3 in window.pxd
+        order_pull_owed(p.order, most, out)
+        return PULL_OK
+    return order_pull(p.order, most, out) if p.owed_status == PULL_OK else p.owed_status
+
+
+cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, int status) noexcept nogil:
+    # Returns whether the open batch ends with what was pulled last.
+    if b.subs == OWED_SUBS:
+        return list_.closed or b.rows == p.config.batch_rows
+    if p.config.batched and p.order.top.rows > 1:
+        return list_.closed and b.rows > 0
+    # Elements that are records share a chunk, which closes when it is full, or when its next row is not handed in yet.
+    return b.rows == p.config.batch_rows or (
+        status == PULL_WAIT and framing_handed(p.maker.framing) and b.rows > 0 and not p.config.batched)
+
+
 cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     # Plans rows for a unit. False: none can be planned now, or, unless `anyway`, not enough.
     cdef Segment* s = NULL
     cdef RunList* list_
     cdef Batch* b
     cdef int64_t before, most, used = 0
+    cdef bint is_over
     cdef int status
     if p.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
         return False
@@ -277,7 +301,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             if not _open_batch(p):
                 break
             s = NULL
-        if p.breaking:
+        if p.breaking and not order_owes(p.order):
             _break_batch(p)
             continue
         b = p.open
@@ -293,34 +317,31 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
         if most > p.ramp_rows - u.rows:
             most = p.ramp_rows - u.rows
         before = list_.rows
-        list_.closed = False
-        status = order_pull(p.order, most, list_)
+        status = _pull(p, b, most, list_)
         if list_.rows > before:
             if before == 0:
                 u.segment_count += 1
             b.rows += list_.rows - before
             u.rows += list_.rows - before
             u.nbytes += (list_.rows - before) * _mark_end(p, b, &list_.runs[list_.count - 1])
-        # Elements that are records share a chunk, which closes when it is full, or when its next row is not handed in yet.
-        if (b.rows == p.config.batch_rows or (status == PULL_WAIT and framing_handed(p.maker.framing) and b.rows > 0 and not p.config.batched)
-                if not p.config.batched or p.order.top.rows == 1 else list_.closed and b.rows > 0):
-            b.subs = list_.subs
+        is_over = status == PULL_END or status == PULL_FAULT
+        if status == PULL_BREAK:
+            p.breaking = p.order.broken.level != LEVEL_SEAM
+        elif is_over and order_owes(p.order):
+            p.owed_status = status
+        # Before a break, and before records that are owed, the open batch closes.
+        if _is_whole(p, b, list_, status) or (b.rows > 0 and (status == PULL_BREAK or p.owed_status != PULL_OK)):
+            if b.subs != OWED_SUBS:
+                b.subs = list_.subs
             used += list_.count
             s = NULL
             _close_batch(p)
-        if status == PULL_BREAK:
-            p.breaking = p.order.broken.level != LEVEL_SEAM
-            if p.open != NULL and p.open.rows > 0:  # elements are records: those of the open chunk come before the break
-                b.subs = list_.subs
-                used += list_.count
-                s = NULL
-                _close_batch(p)
-        elif status == PULL_END or status == PULL_FAULT:
+        if is_over and not order_owes(p.order):
             _finish_order(p, status)
         elif status == PULL_NO_MEMORY:
             _order_without_memory(p)
             break
-        elif status != PULL_OK:
+        elif status == PULL_WAIT:
             break
     # The first units are small, so that the first batch doesn't wait for rows of later ones.
     if u.rows > 0 and p.ramp_rows < p.config.unit_rows:
@@ -335,6 +356,8 @@ cdef bint _reordered(const Order* order) noexcept nogil:
     cdef int32_t i
     if not order.faulted or (order.cut_pass >= 0 and memcmp(&order.fault, &order.cut_fault, sizeof(Fault)) == 0):
         return False
+    if order.cut_fault.what == WHAT_NO_ERROR and order.at.pass_ == order.cut_pass and order.at.position == order.cut_ordinal:
+        return False  # it is the error that is to come again
     for i in range(order.count):
         if order.ops[i].shuffle != NULL and order.ops[i].shuffle.cut:
             return True
@@ -353,6 +376,11 @@ cdef void _forward(Pipe* p) noexcept nogil:
             return
     if status == PULL_BREAK:  # an element before the place was none, and is an error now
         order.fault = order.broken.fault
+        p.begun = True
+        _finish_order(p, PULL_FAULT)
+        return
+    if status == PULL_END and order.skip_left > 0:
+        status = op_refuse(order, WHAT_FEWER, order.skip_left, 0, CODE_RESUME)
         p.begun = True
         _finish_order(p, PULL_FAULT)
         return

@@ -23,6 +23,7 @@ cdef class Running(Course):
     cdef Timeline timeline    # or None
     cdef bint traced          # it is being drawn
 
+    cdef Feed _feed(self)
     cdef int _start(self) except -1
     cdef int _begin_run(self) except -1
     cdef int _discard_pipe(self) except -1

@@ -63,6 +63,9 @@ cdef class Running(Course):
             if self.keeper is not None and self.keeper.pipes.load(kAcquire) != 0:  # acquire: pairs with _pipe_free in pipe.pyx
                 keep_until_unused(self.keeper)
 
+    cdef Feed _feed(self):
+        return self.feed
+
     cdef int _start(self) except -1:
         # Begins the first run, at the first next(): no threads exist before.
         self.changing = True

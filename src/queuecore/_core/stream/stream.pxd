@@ -23,6 +23,7 @@ cdef class Stream(Running):
     cdef bint _until_ready(self) except -1
     cdef int _look(self, Pipe* p, uint64_t k) except -1
     cdef int _raise_break(self, Pipe* p, uint64_t k) except -1
+    cdef int _raise_owed(self, Pipe* p, uint64_t k) except -1
     cdef object _deliver(self, Pipe* p, uint64_t k, object make)
     cdef Lease _leased(self, Pipe* p, uint64_t k)
     cdef int _say_held(self, int64_t most) except -1

@@ -15,10 +15,10 @@ from queuecore._core.device.lease cimport DeviceLease, transfer_hand
 from queuecore._core.device.transfer cimport Transfer, transfer_drop, transfer_hold, transfer_stop
 from queuecore._core.stream.left_out cimport LeftOut
 from queuecore._core.stream.limits cimport SPIN_NS
-from queuecore._core.stream.marks cimport Goal, Saved, ShuffleCounter, goal_of, point_follow, point_init
+from queuecore._core.stream.marks cimport CUT_FAULT, Goal, Saved, ShuffleCounter, goal_of, point_follow, point_init
 from queuecore._core.stream.meter cimport Times
 from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_take
-from queuecore._core.stream.pipe cimport BATCH_BREAK, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory
+from queuecore._core.stream.pipe cimport BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory
 from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.stream.running cimport Running
 from queuecore._core.atoms.runtime cimport runner_stop, still_waiting, stop_requested, waited
@@ -79,6 +79,7 @@ cdef class Stream(Running):
         self.feeder = d.feeder
         self.settle_inputs = d.settle_inputs
         self.outer = d.outer
+        self.note_end = d.note_end
         self.scope = d.scope
         self.drawn = d.drawn
         self.counters = d.ops.counters
@@ -178,12 +179,20 @@ cdef class Stream(Running):
     cdef int _look(self, Pipe* p, uint64_t k) except -1:
         # Handles the reason for which batch k can't be delivered: a fault, a break, the end, or that it isn't ready, for which it waits.
         cdef int64_t spin_ns = self.spin_ns
+        cdef int32_t failed
         cdef bint out
         if window_ready(p.window, k):
-            if not window_batch(p.window, k).failed.load(kRelaxed):  # relaxed: as above
+            failed = window_batch(p.window, k).failed.load(kRelaxed)  # relaxed: as above
+            if not failed or (failed == BATCH_OWED and self.there is not None and not self.there.is_ready(k)):
                 return self._send(p, k)
             waited()
-            if window_batch(p.window, k).failed.load(kRelaxed) == BATCH_BREAK:  # relaxed: as above
+            if failed == BATCH_OWED:
+                slots_push(&p.slab.stack, window_batch(p.window, k).slot)
+                self._pass_over(p, k)
+                return 0
+            if failed == BATCH_REFUSED:
+                return self._raise_owed(p, k)
+            if failed == BATCH_BREAK:
                 return self._raise_break(p, k)
             try:
                 if not self._leave_out():
@@ -250,10 +259,30 @@ cdef class Stream(Running):
             self.out.forget_handed(self.at.start.pass_, self.at.place.base)
         if self.there is not None:  # which waits there
             try:
+                if self.at.cut == CUT_FAULT:
+                    self._repeat_fault(p)
                 self._discard_pipe()
             except BaseException as cut:
                 self._fail(cut)
         self.behind = self.state == STATE_RUNNING
+        raise error
+
+    cdef int _raise_owed(self, Pipe* p, uint64_t k) except -1:
+        # Raises the error of a record that nobody gets, of which batch k tells. The next run makes these records again, and tells of the next
+        # one that is bad. Returns without raising as _raise_break does.
+        cdef Batch* b = window_batch(p.window, k)
+        cdef int64_t pass_ = b.fault_pass, ordinal = b.fault_ordinal
+        cdef object error = self.out.error(&b.fault, self.feed)
+        if self.pipe != p or self.next_k != k:
+            return 0
+        if self.at.cut == CUT_FAULT:
+            self._repeat_fault(p)
+        self._discard_pipe()
+        if self.pipe != NULL or self.state != STATE_RUNNING:
+            return 0
+        self.out.told.append((pass_, ordinal))
+        self.version += 1
+        self.behind = True
         raise error
 
     cdef object _deliver(self, Pipe* p, uint64_t k, object make):
@@ -655,6 +684,7 @@ cdef class Stream(Running):
         cdef FileTable* t = NULL
         self._check_made()
         goal = goal_of(place, seeds, counters, self.shuffles, self.plan.config.blocks, &self.frame, self.files.names.count)
+        self.out.check_faults([*goal.breaks.values(), *[one[4:] or None for one in place.ended]])
         for _, _, counter, _ in [] if later is None else later:
             <ShuffleCounter?>counter
         try:

@@ -7,10 +7,10 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport Failure
 from queuecore._core.device.lease cimport DeviceLease, transfer_take
 from queuecore._core.device.transfer cimport (
-    HOST_END, HOST_READY, HOST_WAIT, HostBatch, HostSource, Transfer, Widen, thread_refused, transfer_drop,
+    HOST_END, HOST_READY, HOST_SKIP, HOST_WAIT, HostBatch, HostSource, Transfer, Widen, thread_refused, transfer_drop,
     transfer_hold, transfer_new, transfer_ready, transfer_start, transfer_stop, transfer_wait, transfer_trace)
 from queuecore._core.atoms.parking cimport event_cancel, event_prepare, event_wait
-from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold
+from queuecore._core.stream.pipe cimport BATCH_OWED, Pipe, pipe_drop, pipe_hold
 from queuecore._core.atoms.platform cimport Batch, Window, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_push
@@ -33,7 +33,9 @@ cdef int _host_look(void* context, uint64_t k, HostBatch* batch) noexcept nogil:
     if not window_ready(p.window, k):
         return HOST_END if stop_requested(&p.runner.stop) or window_ended(p.window, k) else HOST_WAIT
     b = window_batch(p.window, k)
-    if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd. The consumer begins another run
+    if b.failed.load(kRelaxed) == BATCH_OWED:  # relaxed, both: published by B3 in window.pxd
+        return HOST_SKIP
+    if b.failed.load(kRelaxed):  # the consumer begins another run
         return HOST_END if stop_requested(&p.runner.stop) else HOST_WAIT
     batch.data = slab_slot(p.slab, b.slot)
     batch.slot = b.slot

@@ -1,0 +1,191 @@
+"""Random pipelines over bad records: behind any element or error, a resumed run gives what the unbroken run gives.
+
+What a place means is in docs/subsystems/stream.md, "Places behind errors". Here nothing is repaired between the runs,
+and no call of the system fails: so each place can be saved, and the threads' number changes nothing.
+"""
+
+import json
+import random
+
+import numpy as np
+import pytest
+from helpers.data.functions import plain
+
+import queuecore as qc
+from queuecore.data import CsvDataset, Dataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.errors import FailedPreconditionError, QueueCoreError
+
+MOST = 120  # events of a run
+OPTIONS = [Options(num_threads=number) for number in (1, 2, 7)]
+ENDS = " that ends it"
+
+
+def _is_bad(k):
+    return k % 7 == 3
+
+
+def _in_python(x):
+    return int(x)
+
+
+def _spoilt(x):
+    if int(x) % 5 == 2:
+        raise ValueError(int(x))
+    return int(x)
+
+
+def _odd(x):
+    return int(x) % 2 == 1
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    """Return makers of datasets of numbers, each with bad records of another kind."""
+    folder = tmp_path_factory.mktemp("bad")
+    texts = ["x" if _is_bad(k) else str(100 + k) for k in range(40)]
+    (folder / "lines").write_text("".join(f"{text}\n" for text in texts))
+    for k, text in enumerate(texts[:12]):
+        (folder / f"one-{k:02}").write_text(text)
+    for name, damaged in (("damaged", 13), ("whole", None)):
+        with qc.TFRecordWriter(folder / name) as writer:
+            for k in range(20):
+                writer.write(b"%03d" % (100 + k))
+        if damaged is not None:
+            data = bytearray((folder / name).read_bytes())
+            data[damaged * 19 + 13] ^= 1  # a record has 16 bytes of frame and three of data
+            (folder / name).write_bytes(bytes(data))
+    (folder / "table").write_text("".join(f"{k},{'y' if k % 9 == 4 else k}\n" for k in range(24)))
+    (folder / "quote").write_text("".join(f"{k},{k}\n" for k in range(11)) + '"11,11\n12,12\n')
+    decode = qc.ops.decode_csv(record_defaults=[np.int64])
+    singles = [folder / f"one-{k:02}" for k in range(12)]
+    return {
+        "lines": lambda: TextLineDataset(folder / "lines").map(decode),
+        "files of a line": lambda: TextLineDataset(singles).map(decode),
+        "records": lambda: TFRecordDataset(folder / "damaged").map(decode),
+        "records of two files": lambda: TFRecordDataset([folder / "whole", folder / "damaged"]).map(decode),
+        "a missing file": lambda: TFRecordDataset([folder / "whole", folder / "missing"]).map(decode),
+        "interleaved": lambda: TextLineDataset(singles).with_options(Options()).map(decode).take(11),
+        "table": lambda: CsvDataset(folder / "table", [np.int64, np.int64]).map(lambda a, b: a + b),
+        "table that ends in a quote": lambda: CsvDataset(folder / "quote", [np.int64, np.int64]).map(lambda a, b: a),
+        "numbers": lambda: Dataset.range(15).map(_spoilt),
+    }
+
+
+def _shuffled(rng, ds):
+    return ds.shuffle(rng.choice([1, 2, 3, 7, 1000]), rng.randrange(5), rng.random() < 0.5)
+
+
+# Of elements that are numbers; True: what comes out are batches.
+STEPS = [
+    (lambda rng, ds: ds.map(lambda x: x + 1), False),
+    (lambda rng, ds: ds.map(_in_python), False),
+    (lambda rng, ds: ds.map(_in_python, 2), False),
+    (lambda rng, ds: ds.map(_spoilt), False),
+    (_shuffled, False),
+    (_shuffled, False),
+    (lambda rng, ds: ds.repeat(2), False),
+    (lambda rng, ds: ds.take(rng.choice([1, 3, 9, 25])), False),
+    (lambda rng, ds: ds.skip(rng.choice([1, 2, 5])), False),
+    (lambda rng, ds: ds.filter(_odd), False),
+    (lambda rng, ds: ds.filter(lambda x: x % 3 > 0), False),
+    (lambda rng, ds: ds.shard(2, rng.randrange(2)), False),
+    (lambda rng, ds: Dataset.zip((ds, Dataset.range(200, 240))).map(lambda x, y: x + 0 * y), False),
+    (lambda rng, ds: Dataset.zip((ds, Dataset.range(200, 240))).map(lambda x, y: int(x)), False),
+    (lambda rng, ds: ds.concatenate(Dataset.range(3)), False),
+    (lambda rng, ds: ds.batch(rng.choice([2, 3, 4])).unbatch(), False),
+    (lambda rng, ds: ds.batch(rng.choice([2, 3, 4]), drop_remainder=True).unbatch(), False),
+    (lambda rng, ds: ds.batch(rng.choice([1, 2, 3, 4]), drop_remainder=rng.random() < 0.5), True),
+    (lambda rng, ds: ds.batch(rng.choice([2, 3, 4]), drop_remainder=rng.random() < 0.5), True),
+    (lambda rng, ds: ds.padded_batch(3, padded_shapes=(), drop_remainder=rng.random() < 0.5), True),
+]
+# Of batches.
+LATER = [
+    lambda rng, ds: ds.map(lambda x: x * 2),
+    lambda rng, ds: ds.map(lambda x: np.array([int(one) for one in np.ravel(x)])),
+    _shuffled,
+    lambda rng, ds: ds.repeat(2),
+    lambda rng, ds: ds.take(3),
+    lambda rng, ds: ds.skip(1),
+    lambda rng, ds: ds.batch(2, drop_remainder=rng.random() < 0.5),
+]
+
+
+def pipeline(rng, source):
+    """Return a random pipeline over a source."""
+    ds, batches = source(), False
+    for _ in range(rng.choice([1, 2, 2, 3, 4])):
+        if batches:
+            ds = rng.choice(LATER)(rng, ds)
+        else:
+            step, batches = rng.choice(STEPS)
+            ds = step(rng, ds)
+    return ds
+
+
+def event(it):
+    """Return the next element, the class of an error, or None where nothing comes any more."""
+    try:
+        return plain(next(it))
+    except StopIteration:
+        return None
+    except QueueCoreError as error:
+        return type(error).__name__ + (ENDS if it.closed else "")
+
+
+def rest(it):
+    """Return what comes until the end."""
+    events = []
+    while len(events) < MOST:
+        one = event(it)
+        if one is None:
+            break
+        events.append(one)
+        if isinstance(one, str) and one.endswith(ENDS):
+            break
+    return events
+
+
+def check(sources, seed):
+    """Save a random pipeline at each of its places, and go on from each."""
+
+    def make(options):
+        rng = random.Random(seed)
+        source = sources[rng.choice(list(sources))]
+        return pipeline(rng, source).with_options(options)
+
+    try:
+        ds = make(OPTIONS[seed % len(OPTIONS)])
+    except QueueCoreError:  # no such pipeline can be made
+        return
+    with iter(ds) as it:
+        whole = rest(it)
+    # An error that ends the run comes again, from a place behind it.
+    last = [one for one in whole[-1:] if isinstance(one, str) and one.endswith(ENDS)]
+    states = []
+    with iter(make(OPTIONS[seed % len(OPTIONS)])) as it:
+        states.append(json.dumps(it.state_dict()))
+        for expected in whole:
+            assert event(it) == expected, (seed, ds.plan(), whole)
+            try:
+                states.append(json.dumps(it.state_dict()))
+            except FailedPreconditionError:
+                # A damaged record has changed the order of a stream that works for this one: said in stream.md.
+                assert ds.plan().count("shuffle(") and "TFRecordDataset" in ds.plan()
+                states.append(None)
+    for at, state in enumerate(states):
+        if state is None:
+            continue
+        with iter(make(OPTIONS[(seed + at) % len(OPTIONS)])) as it:
+            it.load_state_dict(json.loads(state))
+            came = rest(it)[: max(MOST - at, 1)]
+        wanted = whole[at:] or last
+        place = json.loads(state)["position"]
+        assert came == wanted, f"seed {seed}, place {at} of {whole}: {place}\n{ds.plan()}"
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("part", range(40))
+def test_each_place_of_a_random_pipeline(sources, part):
+    for seed in range(25 * part, 25 * part + 25):
+        check(sources, seed)
