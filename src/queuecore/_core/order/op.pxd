@@ -50,6 +50,14 @@ cdef struct Break:
     int64_t pass_, ordinal
     int32_t level        # the number of the plan's operators below the place where it comes out; or LEVEL_*
 
+# A place where the source was cut: after `at` elements, before a record.
+cdef struct Cut:
+    int64_t at
+    int64_t pass_          # of the record
+    int64_t ordinal        # of the record
+    int64_t breaks         # breaks before the place that are to be skipped
+    Fault fault            # of the record
+
 cdef struct BreakList:
     const Break* breaks  # sorted
     int64_t count

@@ -45,7 +45,7 @@ cdef class Course(Turns):
     cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil
     cdef void _pass_over(self, Pipe* p, uint64_t k) noexcept nogil
     cdef void _count_ready(self, Pipe* p, uint64_t k) noexcept nogil
-    cdef void _lose(self, const Batch* b) noexcept nogil
+    cdef void _lose(self, const Batch* b) noexcept
     cdef Feed _feed(self)
     cdef list _ends(self)
     cdef bint _find_end(self, int64_t* pass_, int64_t* ordinal) noexcept

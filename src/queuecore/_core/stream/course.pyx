@@ -12,11 +12,11 @@ from queuecore._core.stream.meter cimport DEPTHS, SAMPLED
 from queuecore._core.stream.marks cimport CUT_LOST, CUT_SEAM, Goal, Saved, ShuffleCounter, cut_expect, mark_of, numbers, point_follow, point_free
 from queuecore._core.order.order cimport OP_PERMUTE, OP_SHUFFLE
 from queuecore._core.order.lengths cimport lengths_add, lengths_at
-from queuecore._core.order.op cimport PULL_FAULT, OpSpec
+from queuecore._core.order.op cimport PULL_FAULT, Cut, OpSpec
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.order.store cimport store_failed
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify_all, turn_give, turn_take
-from queuecore._core.stream.pipe cimport Cut, Pipe
+from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop, table_find
 from queuecore._core.stream.traced cimport note_taken
@@ -54,7 +54,6 @@ cdef class Course(Turns):
         if p.lane_marks != NULL:
             n = blocks_saved(p.blocks.cycle) + 1
             memcpy(self.ahead.lanes, p.lane_marks + <int64_t>(k & p.window.mask) * n, n * sizeof(int64_t))
-        self._lose(b)
         if k % SAMPLED == 0:
             self._count_ready(p, k)
         if whole:
@@ -82,14 +81,11 @@ cdef class Course(Turns):
             n *= 2
         self.ready[depth] += 1
 
-    cdef void _lose(self, const Batch* b) noexcept nogil:
+    cdef void _lose(self, const Batch* b) noexcept:
         # The place of what the other stream makes of the elements from this batch on needs to know of the error. If nobody can note it,
         # there is no such place. Comes before the batch's rows are handed in.
-        if b.cut < CUT_LOST or self.outer is None:
+        if b.cut < CUT_LOST or self.outer is None or self._note_end():
             return
-        with gil:
-            if self._note_end():
-                return
         turn_take(self.outer.pipe.turn)
         blocks_lose(self.outer.pipe.blocks)
         turn_give(self.outer.pipe.turn)

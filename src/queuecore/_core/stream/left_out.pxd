@@ -2,9 +2,9 @@
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point
-from queuecore._core.order.op cimport Start
+from queuecore._core.order.op cimport Cut, Start
 from queuecore._core.order.runs cimport Missing
-from queuecore._core.stream.pipe cimport Cut, Pipe
+from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault
 from queuecore._core.io.sources cimport FileList, FileTable
 from queuecore._core.steps.stages cimport Step

@@ -13,10 +13,10 @@ from queuecore._core.io.blocks cimport Skipped, blocks_saved
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_HANDED, CODE_RESUME, CODE_STEP, CODE_UNAVAILABLE, fault_error, is_own, raise_error
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point, by_missing, last_pass
-from queuecore._core.order.op cimport LEVEL_HANDED, LEVEL_SEAM, Break, Start
+from queuecore._core.order.op cimport LEVEL_HANDED, LEVEL_SEAM, Break, Cut, Start
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.atoms.parking cimport turn_give, turn_take
-from queuecore._core.stream.pipe cimport Bad, Cut, Pipe
+from queuecore._core.stream.pipe cimport Bad, Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, kAcquire, layout_hash, size_product
 from queuecore._core.io.sources cimport FileTable, file_skippable, name_of, table_fault, table_find
 

@@ -6,6 +6,7 @@ from queuecore._core.atoms.memory cimport malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport HANDED, HANDED_FULL, HANDED_NO_MEMORY, Column
 from queuecore._core.stream.feed cimport Feed
+from queuecore._core.stream.marks cimport CUT_LOST
 from queuecore._core.stream.pipe cimport Pipe, SlotOwner, pipe_drop, pipe_hold, slot_release
 from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, size_product, size_sum
 from queuecore._core.stream.rows cimport Output
@@ -53,10 +54,9 @@ cdef class _Link:
             if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd. Also for a break
                 return LINK_LOOK
             # relaxed: only this thread takes leases
-            if (self.child.lease is not None or self.child.plan.config.skip_bad or self.feed.pipe.maker.column_count > LINK_COLUMNS
+            if (b.cut >= CUT_LOST or self.child.lease is not None or self.child.plan.config.skip_bad or self.feed.pipe.maker.column_count > LINK_COLUMNS
                     or up.shared.leases.load(kRelaxed) >= up.config.max_leases):
                 return LINK_COPY
-            self.child._lose(b)
             status = self.hand(up, b)
             if status != HANDED:
                 return status

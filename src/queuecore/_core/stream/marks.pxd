@@ -2,9 +2,8 @@
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.io.blocks cimport Blocks, Place
 from queuecore._core.order.lengths cimport Lengths
-from queuecore._core.order.op cimport Start
+from queuecore._core.order.op cimport Cut, Start
 from queuecore._core.order.runs cimport Missing
-from queuecore._core.stream.pipe cimport Cut
 
 # Whether an error has cut the elements before a place short, though it need not come again.
 cdef enum:

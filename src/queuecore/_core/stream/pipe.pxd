@@ -14,7 +14,7 @@ from queuecore._core.steps.decode cimport Layout
 from queuecore._core.steps.stages cimport StepTimes
 from queuecore._core.device.driver cimport DeviceCore
 from queuecore._core.order.lengths cimport Lengths
-from queuecore._core.order.op cimport Break, OpSpec, Order, Start
+from queuecore._core.order.op cimport Break, Cut, OpSpec, Order, Start
 from queuecore._core.order.runs cimport Missing, RunList
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.atoms.timeline cimport Lines
@@ -79,14 +79,6 @@ cdef struct Unit:
     int64_t file_hint      # number of the file that was found last
     int32_t asked          # NOT_ASKED ...
     Job job                # that the engine has, or had
-
-# A place where the source was cut: after `at` elements, before a record.
-cdef struct Cut:
-    int64_t at
-    int64_t pass_          # of the record
-    int64_t ordinal        # of the record
-    int64_t breaks         # breaks before the place that are to be skipped
-    Fault fault            # of the record
 
 # A record that can't be made, and its fault.
 cdef struct Bad:

@@ -357,6 +357,7 @@ cdef class Stream(Running):
     cdef void _taken(self, Pipe* p, uint64_t k, list arrays) noexcept:
         # Gives the batch to the consumer: as an element, or as the chunk `arrays`.
         cdef Batch* b = window_batch(p.window, k)
+        self._lose(b)
         self._count_all_iterations(p, k)
         self.records[0] += b.rows
         self.stall.since = 0
