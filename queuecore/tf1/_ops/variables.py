@@ -177,7 +177,7 @@ class Variable(Operators):
     # ---- its tensors
 
     def _as_graph_element(self) -> Tensor:
-        return self._reading("read") if self.graph._control and not self.graph.finalized else self._snapshot
+        return self._reading("read") if self.graph._scopes.control and not self.graph.finalized else self._snapshot
 
     def value(self) -> Tensor:
         """Return the tensor of its value."""
@@ -306,7 +306,10 @@ def count_up_to(ref: Any, limit: Any, name: str | None = None) -> Tensor:
     """
     counter, most = _variable(ref), int(limit)
     if counter.dtype.name not in ("int32", "int64"):
-        raise TypeError(f"count_up_to needs a variable of int32 or int64, not {counter!r}")
+        raise TypeError(
+            f"Value passed to parameter 'ref' has DataType {counter.dtype.name} not in list of allowed values: int32, "
+            "int64"
+        )
     counter.shape.assert_is_compatible_with([])
 
     def kernel(run: Any) -> Any:
