@@ -95,7 +95,8 @@ class Operation:
     ----------
     graph : Graph
     name, type : str
-    inputs : list of Tensor
+    operands : list of Tensor
+        Those of its inputs that its kernel takes.
     control_inputs : list of Operation
         The operations that must have run before it.
     outputs : list of Tensor
@@ -123,7 +124,7 @@ class Operation:
         self.graph = graph
         self.name = name
         self.type = type_
-        self.inputs = list(inputs)
+        self.operands = list(inputs)
         self.control_inputs = list(control_inputs)
         self.kernel = kernel
         self.pure = pure
@@ -136,6 +137,11 @@ class Operation:
     def run(self, feed_dict: Any = None, session: Any = None) -> None:
         """Run it in a session, the default one unless another is given."""
         session_of(self.graph, session).run(self, feed_dict)
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """The tensors that it reads; of an operation of a queue the queue's own first."""
+        return [*self.attributes.get("handle", ()), *self.operands]
 
     def values(self) -> tuple[Tensor, ...]:
         """Return its outputs."""
@@ -211,6 +217,11 @@ class Tensor(Operators):
     def __repr__(self) -> str:
         """Return name, shape and type."""
         return f"<tf.Tensor {self.name!r} shape={self._shape} dtype={name_of(self.dtype)}>"
+
+    def __str__(self) -> str:
+        """Return name, shape, if something is known of it, and type."""
+        shape = "" if self._shape.sides is None else f", shape={self._shape}"
+        return f'Tensor("{self.name}"{shape}, dtype={name_of(self.dtype)})'
 
     def __hash__(self) -> int:
         """Return a hash by identity: a tensor is equal only to itself."""
@@ -322,7 +333,7 @@ class Graph:
             raise RuntimeError("Graph is finalized and cannot be modified.")
         for one in inputs:
             if one.op.graph is not self:
-                raise ValueError(f"{one!r} must be from the same graph as the operation that reads it")
+                raise ValueError(f"{one} must be from the same graph as the operation that reads it")
         with self._lock:
             scopes = self._scopes
             control = [op for each in scopes.control for op in each]
@@ -716,8 +727,19 @@ def register_packing(stack: Callable[..., Tensor]) -> None:
     _packing[:] = [stack]
 
 
-def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+def convert_to_tensor(
+    value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, dtype_hint: Any = None
+) -> Tensor:
     """Return the tensor that a value is, or a constant of it.
+
+    Parameters
+    ----------
+    value : Tensor, or what can be one
+    dtype : dtype, optional
+        Default: a tensor's own; of other values TensorFlow's.
+    name : str, optional
+    preferred_dtype, dtype_hint : dtype, optional
+        The type of a value that isn't a tensor, where the value can have it.
 
     Raises
     ------
@@ -726,6 +748,10 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     TypeError
         If it can be no such tensor.
     """
+    wished = preferred_dtype if dtype_hint is None else dtype_hint
+    if dtype is None and wished is not None:
+        with contextlib.suppress(TypeError, ValueError):
+            return tensor_in(get_default_graph(), value, wished, name)
     return tensor_in(get_default_graph(), value, dtype, name)
 
 

@@ -154,7 +154,7 @@ class Variable(Operators):
 
     def _assigning(self, type_: str, value: Any, compute: Callable[[Any, Any], Any], name: str | None = None) -> Tensor:
         given = convert_to_tensor(value, self.dtype)
-        self._shape.assert_is_compatible_with(given.shape)
+        self._shape.equal_to(given.shape)
 
         def kernel(run: Any, new: Any) -> Any:
             cell = self._cell(run)
@@ -310,7 +310,7 @@ def count_up_to(ref: Any, limit: Any, name: str | None = None) -> Tensor:
             f"Value passed to parameter 'ref' has DataType {counter.dtype.name} not in list of allowed values: int32, "
             "int64"
         )
-    counter.shape.assert_is_compatible_with([])
+    counter.shape.ranked(0)
 
     def kernel(run: Any) -> Any:
         cell = counter._cell(run)
@@ -491,7 +491,8 @@ def variable_scope(
     outer = get_variable_scope()
     if isinstance(name_or_scope, VariableScope):
         full = name_or_scope.name
-        scope = VariableScope(full, reuse or name_or_scope.reuse, initializer or name_or_scope.initializer)
+        given = name_or_scope.initializer if initializer is None else initializer
+        scope = VariableScope(full, reuse or name_or_scope.reuse, given)
         context = graph.name_scope(scope.original_name_scope)
     else:
         name = name_or_scope
@@ -505,7 +506,7 @@ def variable_scope(
                 name = f"{default_name}_{number}"
                 number += 1
         full = f"{outer.original_name_scope}{name}"
-        scope = VariableScope(full, reuse or outer.reuse, initializer or outer.initializer)
+        scope = VariableScope(full, reuse or outer.reuse, outer.initializer if initializer is None else initializer)
         context = graph.name_scope(name)
     graph.variable_scope = scope
     try:
@@ -564,7 +565,9 @@ def get_variable(
             "reuse=tf.AUTO_REUSE in VarScope?"
         )
     wanted = as_dtype(dtype or "float32")
-    initializer = initializer or scope.initializer
+    initializer = scope.initializer if initializer is None else initializer
+    if initializer is not None and not callable(initializer) and shape is not None:
+        raise ValueError("If initializer is a constant, do not specify shape.")
     if initializer is None:
         initializer = random_uniform_initializer(-0.05, 0.05) if wanted.kind == "f" else zeros_initializer()
     if isinstance(initializer, type):

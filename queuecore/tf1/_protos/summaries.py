@@ -9,7 +9,16 @@ import numpy as np
 from queuecore.tf1._graph.values import as_dtype, string
 from queuecore.tf1._protos.messages import Field, FieldsMessage
 
-__all__ = ["Event", "HistogramProto", "SessionLog", "Summary", "SummaryMetadata", "TensorProto", "histogram"]
+__all__ = [
+    "Event",
+    "HistogramProto",
+    "SessionLog",
+    "Summary",
+    "SummaryMetadata",
+    "TensorProto",
+    "TensorShapeProto",
+    "histogram",
+]
 
 
 class HistogramProto(FieldsMessage):
@@ -61,7 +70,17 @@ class _Dim(FieldsMessage):
     name = Field(2, "string")
 
 
-class _Shape(FieldsMessage):
+class TensorShapeProto(FieldsMessage):
+    """The shape of a tensor.
+
+    Attributes
+    ----------
+    dim : list of messages
+        ``dim[i].size`` is the length of a side; -1: unknown.
+    unknown_rank : bool
+        Whether not even the number of sides is known.
+    """
+
     __slots__ = ()
     dim = Field(2, _Dim, repeated=True)
     unknown_rank = Field(3, "bool")
@@ -87,7 +106,7 @@ class TensorProto(FieldsMessage):
 
     __slots__ = ()
     dtype = Field(1, "int64")
-    tensor_shape = Field(2, _Shape)
+    tensor_shape = Field(2, TensorShapeProto)
     version_number = Field(3, "int64")
     tensor_content = Field(4, "bytes")
     float_val = Field(5, "floats")
