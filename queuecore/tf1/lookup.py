@@ -7,6 +7,7 @@ from queuecore.tf1._ops.lookup import (
     TextFileIndex,
     TextFileInitializer,
 )
+from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "KeyValueTensorInitializer",
@@ -15,3 +16,5 @@ __all__ = [
     "TextFileIndex",
     "TextFileInitializer",
 ]
+
+__getattr__ = _refusing("tf.lookup")

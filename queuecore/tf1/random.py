@@ -7,5 +7,8 @@ from queuecore.tf1._ops.random import (
     random_uniform as uniform,
     truncated_normal,
 )
+from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = ["normal", "set_random_seed", "shuffle", "truncated_normal", "uniform"]
+
+__getattr__ = _refusing("tf.random")

@@ -20,6 +20,7 @@ from queuecore.tf1._ops.strings import (
     strings_split as split,
     substr,
 )
+from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "as_string",
@@ -39,3 +40,5 @@ __all__ = [
     "to_number",
     "upper",
 ]
+
+__getattr__ = _refusing("tf.strings")

@@ -11,6 +11,7 @@ from queuecore.tf1._ops.summaries import (
     text,
 )
 from queuecore.tf1._protos.event_files import FileWriter, FileWriterCache
+from queuecore.tf1._protos.refused import refusing as _refusing
 from queuecore.tf1._protos.summaries import Event, SessionLog, Summary
 
 __all__ = [
@@ -28,3 +29,5 @@ __all__ = [
     "tensor_summary",
     "text",
 ]
+
+__getattr__ = _refusing("tf.summary")

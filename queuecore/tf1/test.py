@@ -31,6 +31,7 @@ from queuecore.tf1._graph.graph import (
 )
 from queuecore.tf1._graph.session import ConfigProto, Session
 from queuecore.tf1._graph.values import as_dtype, as_shape
+from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "TestCase",
@@ -595,3 +596,6 @@ def _as_bytes(array: Any) -> Any:
     for at, one in zip(np.ndindex(array.shape), flat, strict=True):
         made[at] = one
     return made
+
+
+__getattr__ = _refusing("tf.test")

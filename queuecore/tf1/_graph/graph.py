@@ -13,6 +13,7 @@ import numpy as np
 from queuecore._checks.seeds import Pair, draw_pair, paired
 from queuecore.tf1._graph.operators import Operators
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, as_value, facts_of, name_of
+from queuecore.tf1._protos.refused import refusing_members
 
 __all__ = [
     "Drawn",
@@ -147,6 +148,10 @@ class Operation:
         """Return its outputs."""
         return tuple(self.outputs)
 
+    __getattr__ = refusing_members(
+        "tf.Operation", "experimental_set_type from_node_def get_attr node_def op_def traceback"
+    )
+
     def colocation_groups(self) -> list[bytes]:
         """Return the names of the groups that are to be at one place: its own."""
         return [f"loc:@{self.name}".encode()]
@@ -169,6 +174,7 @@ class Tensor(Operators):
         The facts known before the graph runs.
     """
 
+    __getattr__ = refusing_members("tf.Tensor", "experimental_ref ref")
     __array_priority__ = 100  # NumPy's arrays leave operators to it
     __array_ufunc__ = None
 
@@ -290,6 +296,10 @@ class Graph:
         self.seed: int | None = None
         self.variable_store: dict[str, Any] = {}
         self._lock = threading.RLock()
+
+    __getattr__ = refusing_members(
+        "tf.Graph", "Dismantle as_graph_def gradient_override_map graph_def_versions op_def_for_type version"
+    )
 
     # ---- what scopes have set
 

@@ -33,6 +33,7 @@ from queuecore.tf1._graph.graph import (
 )
 from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
 from queuecore.tf1._graph.values import as_value
+from queuecore.tf1._protos.refused import refusing_members
 
 __all__ = [
     "ConfigProto",
@@ -217,6 +218,8 @@ class Session:
         self._contexts: list[Any] = []
         self._started: set[Any] = set()
         self._warned: set[str] = set()
+
+    __getattr__ = refusing_members("tf.Session", "graph_def list_devices partial_run partial_run_setup sess_str")
 
     @property
     def graph(self) -> Graph:

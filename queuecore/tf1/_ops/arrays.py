@@ -157,7 +157,7 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
     return apply_op("PlaceholderWithDefault", [given], given.dtype, shape, lambda x: x, name)
 
 
-def _structural(kernel: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
+def structural(kernel: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
     """Return a kernel that moves items, also of strings, where a single string is bytes and no array."""
     if dtype != string:
         return kernel
@@ -206,7 +206,7 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
         if not -rank <= axis < rank:
             raise ValueError(f"Argument `axis` = {axis} not in range [{-rank}, {rank})")
         made = [*shape.sides[: axis % rank], len(given), *shape.sides[axis % rank :]]
-    kernel = _structural(lambda *parts: np.stack(parts, axis), given[0].dtype)
+    kernel = structural(lambda *parts: np.stack(parts, axis), given[0].dtype)
     return apply_op("Pack", given, given[0].dtype, made, kernel, name)
 
 
@@ -224,7 +224,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
             [given, wanted],
             given.dtype,
             shape_within(wanted),
-            _structural(lambda x, to: np.reshape(x, [int(one) for one in to]), given.dtype),
+            structural(lambda x, to: np.reshape(x, [int(one) for one in to]), given.dtype),
             name,
         )
     numbers = tuple(int(one) for one in np.ravel(known))
@@ -246,7 +246,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
         [given],
         given.dtype,
         made,
-        _structural(lambda x: np.reshape(x, numbers), string)
+        structural(lambda x: np.reshape(x, numbers), string)
         if given.dtype == string
         else (lambda x: ops.reshape(x, numbers)),
         name,
@@ -311,12 +311,12 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     at = _at(dim if axis is None else axis, None if sides is None else len(sides) + 1, "expand_dims")
     if sides is None:
         kernel: Callable[..., Any] = lambda x: np.expand_dims(x, at)  # noqa: E731
-        return apply_op("ExpandDims", [given], given.dtype, None, _structural(kernel, given.dtype), name)
+        return apply_op("ExpandDims", [given], given.dtype, None, structural(kernel, given.dtype), name)
     # As an index, which expressions take in.
     key = (*(np.s_[:],) * at, None, Ellipsis)
     made = (*sides[:at], 1, *sides[at:])
     kernel = (lambda x: np.reshape(x, 1)) if not sides and given.dtype != string else (lambda x: x[key])
-    return apply_op("ExpandDims", [given], given.dtype, made, _structural(kernel, given.dtype), name)
+    return apply_op("ExpandDims", [given], given.dtype, made, structural(kernel, given.dtype), name)
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
@@ -335,7 +335,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     if sides is None or asked is None and None in sides:
         places = None if asked is None else axes_of(asked, None)
         kernel: Callable[..., Any] = lambda x: np.squeeze(x, places)  # noqa: E731
-        return apply_op("Squeeze", [given], given.dtype, None, _structural(kernel, given.dtype), name)
+        return apply_op("Squeeze", [given], given.dtype, None, structural(kernel, given.dtype), name)
     if asked is None:
         gone: tuple[int, ...] = tuple(at for at, side in enumerate(sides) if side == 1)
     else:
@@ -349,7 +349,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
         key = tuple([0 if at in gone else np.s_[:] for at in range_of(sides)])
         kernel = (lambda x: x[key]) if gone else (lambda x: x)
     made = [side for at, side in enumerate(sides) if at not in gone]
-    return apply_op("Squeeze", [given], given.dtype, made, _structural(kernel, given.dtype), name)
+    return apply_op("Squeeze", [given], given.dtype, made, structural(kernel, given.dtype), name)
 
 
 def range_of(sides: Sequence[Any]) -> range:
@@ -709,7 +709,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
             raise InvalidArgumentError(f"tile: multiples {list(times)} of shape {list(np.shape(x))}")
         return np.tile(x, times)
 
-    return apply_op("Tile", [given, wanted], given.dtype, made, _structural(kernel, given.dtype), name)
+    return apply_op("Tile", [given, wanted], given.dtype, made, structural(kernel, given.dtype), name)
 
 
 _PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
@@ -774,7 +774,7 @@ def pad(
         if sides is not None and None not in sides:  # else each value shows whether there is enough to mirror
             return apply_op("Pad", [given], given.dtype, shape, lambda x: ops.pad(x, around, mode=how), name)
     numbers = np.asarray(around, np.int64).reshape(-1, 2)
-    return apply_op("Pad", [given], given.dtype, shape, _structural(lambda x: kernel(x, numbers), given.dtype), name)
+    return apply_op("Pad", [given], given.dtype, shape, structural(lambda x: kernel(x, numbers), given.dtype), name)
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
@@ -799,7 +799,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     def kernel(x: Any, to: Any) -> Any:
         return np.broadcast_to(x, [int(one) for one in to]).copy()
 
-    return apply_op("BroadcastTo", [given, wanted], given.dtype, made, _structural(kernel, given.dtype), name)
+    return apply_op("BroadcastTo", [given, wanted], given.dtype, made, structural(kernel, given.dtype), name)
 
 
 # Tensors of one value
@@ -1038,7 +1038,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         if rank_ is not None and rank_ == shape_.ndims:
             shape_ = shape_.merge_with(holds.shape)
         kernel = lambda c, x, y: np.where(c, x, y)  # noqa: E731
-    return apply_op("Select", [holds, a, b], a.dtype, shape_, _structural(kernel, a.dtype), name)
+    return apply_op("Select", [holds, a, b], a.dtype, shape_, structural(kernel, a.dtype), name)
 
 
 def one_hot(

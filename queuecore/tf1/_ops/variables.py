@@ -35,8 +35,10 @@ __all__ = [
     "count_up_to",
     "get_variable",
     "initialize_all_tables",
+    "get_local_variable",
     "initialize_variables",
     "model_variables",
+    "moving_average_variables",
     "report_uninitialized_variables",
     "tables_initializer",
     "get_variable_scope",
@@ -584,3 +586,18 @@ def get_variable(
                             dtype=wanted if callable(initializer) or dtype is not None else None)  # fmt: skip
     graph.variable_store[full] = variable
     return variable
+
+
+def get_local_variable(
+    name: str, shape: Any = None, dtype: Any = None, initializer: Any = None, regularizer: Any = None,
+    trainable: bool = False, collections: Any = None, **unused: Any,
+) -> Variable:  # fmt: skip
+    """As `get_variable`, of a variable that `local_variables_initializer` initialises, and that isn't trained."""
+    del trainable
+    held = [*(collections or []), GraphKeys.LOCAL_VARIABLES]
+    return get_variable(name, shape, dtype, initializer, regularizer, False, held, **unused)
+
+
+def moving_average_variables() -> list[Variable]:
+    """Return the default graph's variables that are marked as having moving averages."""
+    return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES)

@@ -7,6 +7,7 @@ from queuecore.tf1._ops.steps import (
     get_global_step,
     get_or_create_global_step,
 )
+from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "assert_global_step",
@@ -15,3 +16,6 @@ __all__ = [
     "get_global_step",
     "get_or_create_global_step",
 ]
+
+
+__getattr__ = _refusing("tf.contrib.framework")

@@ -17,6 +17,7 @@ from queuecore.tf1._ops.lookup import (
     index_to_string_table_from_file,
     index_to_string_table_from_tensor,
 )
+from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "FastHashSpec",
@@ -35,3 +36,6 @@ __all__ = [
     "index_to_string_table_from_file",
     "index_to_string_table_from_tensor",
 ]
+
+
+__getattr__ = _refusing("tf.contrib.lookup")
