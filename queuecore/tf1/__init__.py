@@ -56,6 +56,7 @@ from queuecore.tf1._graph.graph import (
     set_random_seed as set_random_seed,
 )
 from queuecore.tf1._graph.modes import *
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.session import (
     ConfigProto as ConfigProto,
     GPUOptions as GPUOptions,
@@ -152,7 +153,6 @@ from queuecore.tf1._ops.strings import (
     write_file as write_file,
 )
 from queuecore.tf1._ops.variables import *
-from queuecore.tf1._protos.refused import refusing as _refusing
 from queuecore.tf1._protos.summaries import (
     Event as Event,
     HistogramProto as HistogramProto,

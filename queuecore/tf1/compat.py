@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import dimension_at_index, dimension_value
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "as_bytes",

@@ -17,7 +17,7 @@ from queuecore.tf1._data.iterators import (
     make_initializable_iterator,
     make_one_shot_iterator,
 )
-from queuecore.tf1._protos.refused import refusing as _refusing
+from queuecore.tf1._graph.refused import refusing as _refusing
 
 __all__ = [
     "AUTOTUNE",

@@ -1,5 +1,6 @@
 """``tf.dtypes``: types of tensors, and tensors of another type."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import (
     QUANTIZED_DTYPES,
     DType,
@@ -33,6 +34,5 @@ from queuecore.tf1._graph.values import (
 from queuecore.tf1._ops.math import cast, saturate_cast
 from queuecore.tf1._ops.numbers import complex
 from queuecore.tf1._ops.strings import as_string
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __getattr__ = _refusing("tf.dtypes")

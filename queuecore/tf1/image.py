@@ -11,6 +11,7 @@ import numpy as np
 from queuecore import ops
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import Sides, as_dtype, float32, name_of, string
 from queuecore.tf1._ops.boxes import draw_bounding_boxes, sample_distorted_bounding_box
 from queuecore.tf1._ops.colours import hsv_to_rgb, rgb_to_hsv
@@ -19,7 +20,6 @@ from queuecore.tf1._ops.encoders import encode_jpeg, encode_png
 from queuecore.tf1._ops.jpegs import decode_and_crop_jpeg, extract_jpeg_shape
 from queuecore.tf1._ops.math import cast, identity, saturate_cast
 from queuecore.tf1._ops.random import counted, random_crop
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "ResizeMethod",

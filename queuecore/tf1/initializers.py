@@ -1,5 +1,6 @@
 """``tf.initializers``: what makes a variable's first value, and operations that initialise."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.initializers import (
     constant_initializer as constant,
     ones_initializer as ones,
@@ -13,7 +14,6 @@ from queuecore.tf1._ops.variables import (
     tables_initializer,
     variables_initializer as variables,
 )
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "constant",

@@ -1,5 +1,6 @@
 """``tf.lookup``: tables that operations look keys up in."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.lookup import (
     KeyValueTensorInitializer,
     StaticHashTable,
@@ -7,7 +8,6 @@ from queuecore.tf1._ops.lookup import (
     TextFileIndex,
     TextFileInitializer,
 )
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "KeyValueTensorInitializer",

@@ -1,8 +1,8 @@
 """``tf.manip``: tensors of another shape."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.arrays import reshape, reverse, tile
 from queuecore.tf1._ops.picking import gather_nd, roll, scatter_nd
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = ["gather_nd", "reshape", "reverse", "roll", "scatter_nd", "tile"]
 

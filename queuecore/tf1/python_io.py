@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, ClassVar
 
 import queuecore.data as eager
 import queuecore.writers as writers
 from queuecore._io.compression import compression_of
-from queuecore.errors import FailedPreconditionError, InvalidArgumentError
+from queuecore.errors import FailedPreconditionError, InvalidArgumentError, os_error
 from queuecore.tf1._graph.texts import before
-from queuecore.tf1._protos.files import stat
 
 __all__ = ["TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter", "tf_record_iterator"]
 
@@ -89,7 +89,10 @@ class RecordIterator:
     """
 
     def __init__(self, path: Any, options: Any = None) -> None:
-        stat(path)  # raises if there is none
+        try:
+            os.stat(path)
+        except OSError as error:
+            raise os_error(error.errno, f"{os.fsdecode(path)}; ", path=path) from error
         self._dataset = eager.TFRecordDataset([path], compression_of(options) or None)
         self._records: Any = iter(self._dataset)
         self._count = 0

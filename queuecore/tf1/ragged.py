@@ -9,10 +9,10 @@ import numpy as np
 
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value as constant_value_of, convert_to_tensor
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import as_dtype, as_value, int64
 from queuecore.tf1._ops.arrays import placeholder as _placeholder
 from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue, rows_of
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "constant",

@@ -1,13 +1,13 @@
 """``tf.random``: random numbers of TensorFlow's generator."""
 
 from queuecore.tf1._graph.graph import set_random_seed
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.random import (
     random_normal as normal,
     random_shuffle as shuffle,
     random_uniform as uniform,
     truncated_normal,
 )
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = ["normal", "set_random_seed", "shuffle", "truncated_normal", "uniform"]
 

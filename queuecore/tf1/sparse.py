@@ -1,5 +1,6 @@
 """``tf.sparse``: tensors of which only some values are stored."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.sparse import (
     SparseTensor,
     sparse_placeholder as placeholder,
@@ -19,7 +20,6 @@ from queuecore.tf1._ops.sparse_parts import (
     sparse_to_indicator as to_indicator,
     sparse_transpose as transpose,
 )
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "SparseTensor",

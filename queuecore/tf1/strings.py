@@ -1,5 +1,6 @@
 """``tf.strings``: joined, split, cut."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.hashes import (
     string_to_hash_bucket as to_hash_bucket,
     string_to_hash_bucket_fast as to_hash_bucket_fast,
@@ -20,7 +21,6 @@ from queuecore.tf1._ops.strings import (
     strings_split as split,
     substr,
 )
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "as_string",

@@ -1,5 +1,6 @@
 """``tf.summary``: operations that tell of a run, and files of what they tell."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.summaries import (
     audio,
     histogram,
@@ -11,7 +12,6 @@ from queuecore.tf1._ops.summaries import (
     text,
 )
 from queuecore.tf1._protos.event_files import FileWriter, FileWriterCache
-from queuecore.tf1._protos.refused import refusing as _refusing
 from queuecore.tf1._protos.summaries import Event, SessionLog, Summary
 
 __all__ = [

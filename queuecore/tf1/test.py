@@ -29,9 +29,9 @@ from queuecore.tf1._graph.graph import (
     reset_default_graph,
     set_random_seed,
 )
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.session import ConfigProto, Session
 from queuecore.tf1._graph.values import as_dtype, as_shape
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "TestCase",

@@ -23,8 +23,8 @@ from queuecore.tf1._data.datasets import (
 from queuecore.tf1._data.iterators import Optional, get_next_as_optional
 from queuecore.tf1._data.nests import Leaf, leaves, mapped, stacked
 from queuecore.tf1._graph.graph import Tensor, apply_op, convert_to_tensor
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import int64
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "AUTOTUNE",

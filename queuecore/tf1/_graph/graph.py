@@ -12,8 +12,8 @@ import numpy as np
 
 from queuecore._checks.seeds import Pair, draw_pair, paired
 from queuecore.tf1._graph.operators import Operators
+from queuecore.tf1._graph.refused import refusing_members
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, as_value, facts_of, name_of
-from queuecore.tf1._protos.refused import refusing_members
 
 __all__ = [
     "Drawn",

@@ -32,8 +32,8 @@ from queuecore.tf1._graph.graph import (
     stack_of,
 )
 from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
+from queuecore.tf1._graph.refused import refusing_members
 from queuecore.tf1._graph.values import as_value
-from queuecore.tf1._protos.refused import refusing_members
 
 __all__ = [
     "ConfigProto",

@@ -47,6 +47,7 @@ __all__ = [
     "qint8",
     "quint16",
     "quint8",
+    "register_shape_message",
     "resource",
     "string",
     "uint16",
@@ -703,9 +704,7 @@ class TensorShape:
 
     def as_proto(self) -> Any:
         """Return it as a message of TensorFlow's, whose unknown sides are -1."""
-        from queuecore.tf1._protos.summaries import TensorShapeProto
-
-        made = TensorShapeProto(unknown_rank=self.sides is None)
+        made = _message[0](unknown_rank=self.sides is None)
         for side in self.sides or ():
             made.dim.add(size=-1 if side is None else side)
         return made
@@ -770,6 +769,15 @@ class TensorShape:
         return f"({inside},)" if len(self.sides) == 1 else f"({inside})"
 
 
+# The class of messages of shapes; its module imports this one, and so registers it.
+_message: list[Any] = []
+
+
+def register_shape_message(message: Any) -> None:
+    """Say which class of messages `TensorShape.as_proto` makes."""
+    _message[:] = [message]
+
+
 def bracketed(sides: Sequence[Any] | None) -> str:
     """Return a shape as TensorFlow's kernels write it: ``[2,?]``."""
     return "?" if sides is None else f"[{','.join('?' if side is None else str(side) for side in sides)}]"
@@ -800,8 +808,8 @@ def joined(shapes: Sequence[TensorShape], general: bool) -> TensorShape:
     """
     found = shapes[0]
     for shape in shapes:
-        merged = found.merge_with(shape)
-        found = found.most_general_with(shape) if general else merged
+        found.assert_is_compatible_with(shape)
+        found = found.most_general_with(shape) if general else found.merge_with(shape)
     return found
 
 

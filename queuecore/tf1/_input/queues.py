@@ -312,7 +312,8 @@ class QueueBase:
 
     def _several(self, type_: str, n: Any, name: str, up_to: bool) -> Any:
         count = tensor_in(self.graph, n, np.int32, "n")
-        count.shape.ranked(0)
+        if count.shape.sides:
+            raise ValueError(f"Shape must be rank 0 but is rank {len(count.shape.sides)}: {count.shape}")
         known = count.op.attributes.get("value")
         if known is not None and known < 0:
             raise ValueError(f"Input 'n' must be >= 0, but is {known}: the number of elements must not be negative")

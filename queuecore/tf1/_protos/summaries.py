@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore.tf1._graph.values import as_dtype, string
+from queuecore.tf1._graph.values import as_dtype, register_shape_message, string
 from queuecore.tf1._protos.messages import Field, FieldsMessage
 
 __all__ = [
@@ -84,6 +84,9 @@ class TensorShapeProto(FieldsMessage):
     __slots__ = ()
     dim = Field(2, _Dim, repeated=True)
     unknown_rank = Field(3, "bool")
+
+
+register_shape_message(TensorShapeProto)
 
 
 class TensorProto(FieldsMessage):

@@ -25,7 +25,7 @@ from queuecore.tf1._data.experimental import (
     unbatch,
 )
 from queuecore.tf1._data.iterators import Iterator
-from queuecore.tf1._protos.refused import refusing as _refusing
+from queuecore.tf1._graph.refused import refusing as _refusing
 
 __all__ = [
     "AUTOTUNE",

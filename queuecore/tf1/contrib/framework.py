@@ -1,5 +1,6 @@
 """``tf.contrib.framework``: the global step, and checks."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.checks import assert_same_float_dtype
 from queuecore.tf1._ops.steps import (
     assert_global_step,
@@ -7,7 +8,6 @@ from queuecore.tf1._ops.steps import (
     get_global_step,
     get_or_create_global_step,
 )
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "assert_global_step",

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from queuecore.tf1._graph.graph import Tensor, convert_to_tensor
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import int32, int64
 from queuecore.tf1._ops.arrays import one_hot
 from queuecore.tf1._ops.math import cast
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = ["one_hot_encoding"]
 

@@ -1,5 +1,6 @@
 """``tf.contrib.lookup``: tables that operations look keys up in."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.lookup import (
     FastHashSpec,
     HasherSpec,
@@ -17,7 +18,6 @@ from queuecore.tf1._ops.lookup import (
     index_to_string_table_from_file,
     index_to_string_table_from_tensor,
 )
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "FastHashSpec",

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from queuecore.tf1._protos.refused import refusing as _refusing
+from queuecore.tf1._graph.refused import refusing as _refusing
 
 __all__ = ["HParams"]
 

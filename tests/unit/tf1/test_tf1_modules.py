@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import queuecore.tf1 as tf
-from queuecore.tf1._protos import refused
+from queuecore.tf1._graph import refused
 
 NAMED = [(module, name) for module, names in refused._KNOWN.items() for name in sorted(names)]
 

@@ -225,7 +225,7 @@ STEPS = [
     ({"a": tf.FixedLenFeature([], tf.float32)}, {}, "Context feature: a.  Data types don't match. Expected type: floa"),
     ({"q": tf.FixedLenFeature([], tf.float32)}, {}, "Context feature 'q' is required but could not be found."),
     ({}, {"b": tf.FixedLenSequenceFeature([1], tf.int64)}, "Feature list: b.  Data types don't match. Expected type:"),
-    ({}, {"b": tf.FixedLenSequenceFeature([1], tf.float32)}, "Key: b, Number of float values != expected.  values siz"),
+    ({}, {"b": tf.FixedLenSequenceFeature([1], tf.float32)}, "Key: b, Number of float values != expected.  values"),
     ({}, {"q": tf.FixedLenSequenceFeature([1], tf.float32)},
      "Feature list 'q' is required but could not be found.  Did "
      "you mean to include it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"),
