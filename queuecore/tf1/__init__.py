@@ -9,22 +9,31 @@ import sys as _sys
 from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 from queuecore.tf1 import (
+    bitwise as bitwise,
     compat as compat,
     contrib as contrib,
     data as data,
+    debugging as debugging,
+    dtypes as dtypes,
     errors as errors,
     gfile as gfile,
     image as image,
+    initializers as initializers,
     io as io,
     logging as logging,
     lookup as lookup,
+    manip as manip,
     math as math,
+    nest as nest,
     python_io as python_io,
+    queue as queue,
     ragged as ragged,
     random as random,
+    sparse as sparse,
     strings as strings,
     summary as summary,
     train as train,
+    version as version,
 )
 from queuecore.tf1._graph import values as _values
 from queuecore.tf1._graph.graph import (
@@ -46,6 +55,8 @@ from queuecore.tf1._graph.graph import (
     reset_default_graph as reset_default_graph,
     set_random_seed as set_random_seed,
 )
+from queuecore.tf1._graph.modes import *
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.session import (
     ConfigProto as ConfigProto,
     GPUOptions as GPUOptions,
@@ -116,11 +127,16 @@ from queuecore.tf1._ops.hashes import (
     string_to_hash_bucket_strong as string_to_hash_bucket_strong,
 )
 from queuecore.tf1._ops.initializers import *
+from queuecore.tf1._ops.json_examples import decode_json_example as decode_json_example
 from queuecore.tf1._ops.loops import *
 from queuecore.tf1._ops.math import *
+from queuecore.tf1._ops.numbers import *
+from queuecore.tf1._ops.picking import *
 from queuecore.tf1._ops.ragged import RaggedTensor as RaggedTensor, RaggedTensorValue as RaggedTensorValue
 from queuecore.tf1._ops.random import *
+from queuecore.tf1._ops.segments import *
 from queuecore.tf1._ops.sparse import *
+from queuecore.tf1._ops.sparse_parts import *
 from queuecore.tf1._ops.strings import (
     as_string as as_string,
     decode_base64 as decode_base64,
@@ -137,7 +153,6 @@ from queuecore.tf1._ops.strings import (
     write_file as write_file,
 )
 from queuecore.tf1._ops.variables import *
-from queuecore.tf1._protos.refused import refusing as _refusing
 from queuecore.tf1._protos.summaries import (
     Event as Event,
     HistogramProto as HistogramProto,
@@ -148,6 +163,10 @@ from queuecore.tf1._protos.summaries import (
 
 compat.v1 = _sys.modules[__name__]
 newaxis = None
+OpError = errors.OpError
+VERSION = __version__ = version.VERSION
+GIT_VERSION, COMPILER_VERSION = version.GIT_VERSION, version.COMPILER_VERSION
+GRAPH_DEF_VERSION = version.GRAPH_DEF_VERSION
 abs = _math.abs_
 pow = _math.pow_
 round = _math.round_

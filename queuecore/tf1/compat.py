@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import numbers
 import os
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-__all__ = ["as_bytes", "as_str", "as_str_any", "as_text", "path_to_bytes", "path_to_str", "v1"]
+import numpy as np
+
+from queuecore.tf1._graph.refused import refusing as _refusing
+from queuecore.tf1._graph.values import dimension_at_index, dimension_value
+
+__all__ = [
+    "as_bytes",
+    "as_str",
+    "as_str_any",
+    "as_text",
+    "bytes_or_text_types",
+    "complex_types",
+    "dimension_at_index",
+    "dimension_value",
+    "forward_compatibility_horizon",
+    "forward_compatible",
+    "integral_types",
+    "path_to_bytes",
+    "path_to_str",
+    "real_types",
+    "v1",
+]
 
 v1: ModuleType  # the package itself, which sets it
+
+bytes_or_text_types = (bytes, str)
+integral_types = (numbers.Integral, np.integer)
+real_types = (numbers.Real, np.integer, np.floating)
+complex_types = (numbers.Complex, np.number)
 
 
 def as_bytes(bytes_or_text: Any, encoding: str = "utf-8") -> bytes:
@@ -45,3 +74,18 @@ def path_to_str(path: Any) -> Any:
 def path_to_bytes(path: Any) -> bytes:
     """Return a path as bytes."""
     return as_bytes(os.fspath(path))
+
+
+def forward_compatible(year: int, month: int, day: int) -> bool:
+    """Return whether a day lies before the release of the version whose names these are."""
+    return (year, month, day) < (2019, 10, 14)
+
+
+@contextlib.contextmanager
+def forward_compatibility_horizon(year: int, month: int, day: int) -> Iterator[None]:
+    """Accept another day for `forward_compatible`, which doesn't use it."""
+    del year, month, day
+    yield
+
+
+__getattr__ = _refusing("tf.compat")

@@ -17,15 +17,18 @@ from queuecore.tf1._data.iterators import (
     make_initializable_iterator,
     make_one_shot_iterator,
 )
+from queuecore.tf1._graph.refused import refusing as _refusing
 
 __all__ = [
     "AUTOTUNE",
     "Dataset",
     "FixedLengthRecordDataset",
+    "INFINITE_CARDINALITY",
     "Iterator",
     "Options",
     "TFRecordDataset",
     "TextLineDataset",
+    "UNKNOWN_CARDINALITY",
     "experimental",
     "get_output_classes",
     "get_output_shapes",
@@ -33,3 +36,6 @@ __all__ = [
     "make_initializable_iterator",
     "make_one_shot_iterator",
 ]
+
+INFINITE_CARDINALITY, UNKNOWN_CARDINALITY = -1, -2
+__getattr__ = _refusing("tf.data")

@@ -6,6 +6,13 @@ from queuecore.errors import QueueCoreError
 
 OpError = QueueCoreError
 
+
+class UnauthenticatedError(QueueCoreError):
+    """The caller is not known. Nothing here raises it; programs catch it."""
+
+    error_code = 16
+
+
 OK = 0
 CANCELLED = 1
 UNKNOWN = 2
@@ -22,6 +29,7 @@ UNIMPLEMENTED = 12
 INTERNAL = 13
 UNAVAILABLE = 14
 DATA_LOSS = 15
+UNAUTHENTICATED = 16
 
 _CLASSES: dict[int, type[QueueCoreError]] = {
     one.error_code: one
@@ -41,6 +49,7 @@ _CLASSES: dict[int, type[QueueCoreError]] = {
         _errors.InternalError,
         _errors.UnavailableError,
         _errors.DataLossError,
+        UnauthenticatedError,
     )
 }
 

@@ -11,12 +11,15 @@ import numpy as np
 from queuecore import ops
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import Sides, as_dtype, float32, name_of, string
+from queuecore.tf1._ops.boxes import draw_bounding_boxes, sample_distorted_bounding_box
+from queuecore.tf1._ops.colours import hsv_to_rgb, rgb_to_hsv
 from queuecore.tf1._ops.decoders import decode_bmp, decode_gif, decode_image, decode_jpeg, decode_png
 from queuecore.tf1._ops.encoders import encode_jpeg, encode_png
+from queuecore.tf1._ops.jpegs import decode_and_crop_jpeg, extract_jpeg_shape
 from queuecore.tf1._ops.math import cast, identity, saturate_cast
 from queuecore.tf1._ops.random import counted, random_crop
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "ResizeMethod",
@@ -28,16 +31,20 @@ __all__ = [
     "central_crop",
     "convert_image_dtype",
     "crop_to_bounding_box",
+    "decode_and_crop_jpeg",
     "decode_bmp",
     "decode_gif",
     "decode_image",
     "decode_jpeg",
     "decode_png",
+    "draw_bounding_boxes",
     "encode_jpeg",
     "encode_png",
+    "extract_jpeg_shape",
     "flip_left_right",
     "flip_up_down",
     "grayscale_to_rgb",
+    "hsv_to_rgb",
     "is_jpeg",
     "pad_to_bounding_box",
     "per_image_standardization",
@@ -57,7 +64,9 @@ __all__ = [
     "resize_nearest_neighbor",
     "resize_with_crop_or_pad",
     "rgb_to_grayscale",
+    "rgb_to_hsv",
     "rot90",
+    "sample_distorted_bounding_box",
     "transpose",
     "transpose_image",
 ]

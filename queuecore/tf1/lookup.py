@@ -1,5 +1,6 @@
 """``tf.lookup``: tables that operations look keys up in."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.lookup import (
     KeyValueTensorInitializer,
     StaticHashTable,
@@ -15,3 +16,5 @@ __all__ = [
     "TextFileIndex",
     "TextFileInitializer",
 ]
+
+__getattr__ = _refusing("tf.lookup")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
 from typing import Any, ClassVar
 
 import queuecore.data as eager
 import queuecore.writers as writers
 from queuecore._io.compression import compression_of
+from queuecore.errors import FailedPreconditionError, InvalidArgumentError, os_error
+from queuecore.tf1._graph.texts import before
 
 __all__ = ["TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter", "tf_record_iterator"]
 
@@ -49,7 +51,11 @@ class TFRecordOptions:
     @classmethod
     def get_compression_type_string(cls, options: Any) -> str:
         """Return the compression that options, a word or a number ask for: ``""``, ``"ZLIB"`` or ``"GZIP"``."""
-        return compression_of(options)
+        try:
+            return compression_of(options)
+        except InvalidArgumentError as error:
+            before(error, f'Not a valid compression_type: "{options}"')
+            raise
 
 
 class TFRecordWriter(writers.TFRecordWriter):
@@ -66,8 +72,8 @@ class TFRecordWriter(writers.TFRecordWriter):
         super().write(record.encode() if isinstance(record, str) else record)
 
 
-def tf_record_iterator(path: Any, options: Any = None) -> Iterator[bytes]:
-    """Yield the records of a TFRecord file.
+class RecordIterator:
+    """The records of a TFRecord file, one after the other.
 
     Parameters
     ----------
@@ -77,9 +83,44 @@ def tf_record_iterator(path: Any, options: Any = None) -> Iterator[bytes]:
     Raises
     ------
     NotFoundError
-        With the first record, if there is no such file.
+        If there is no such file.
     DataLossError
-        At a damaged record.
+        Of `next`, at a damaged record.
     """
-    with iter(eager.TFRecordDataset([path], compression_of(options) or None)) as records:
-        yield from records
+
+    def __init__(self, path: Any, options: Any = None) -> None:
+        try:
+            os.stat(path)
+        except OSError as error:
+            raise os_error(error.errno, f"{os.fsdecode(path)}; ", path=path) from error
+        self._dataset = eager.TFRecordDataset([path], compression_of(options) or None)
+        self._records: Any = iter(self._dataset)
+        self._count = 0
+
+    def __iter__(self) -> RecordIterator:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> bytes:
+        """Return the next record."""
+        if self._records is None:
+            raise FailedPreconditionError("Reader is closed.")
+        found: bytes = next(self._records)
+        self._count += 1
+        return found
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._records is not None:
+            self._records.close()
+            self._records = None
+
+    def reopen(self) -> None:
+        """Open the file anew, behind the records that were read: it may have become longer."""
+        self.close()
+        self._records = iter(self._dataset.skip(self._count))
+
+
+def tf_record_iterator(path: Any, options: Any = None) -> RecordIterator:
+    """Return an iterator over the records of a TFRecord file: see `RecordIterator`."""
+    return RecordIterator(path, options)

@@ -9,6 +9,7 @@ import numpy as np
 
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value as constant_value_of, convert_to_tensor
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import as_dtype, as_value, int64
 from queuecore.tf1._ops.arrays import placeholder as _placeholder
 from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue, rows_of
@@ -238,3 +239,6 @@ def segment_ids_to_row_splits(
     known = constant_value_of(given)
     count = num_segments if num_segments is not None or known is None else len(kernel(known)) - 1
     return apply_op("RaggedRowSplits", [given], kind, [None if count is None else count + 1], kernel, name)
+
+
+__getattr__ = _refusing("tf.ragged")

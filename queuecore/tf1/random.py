@@ -1,6 +1,7 @@
 """``tf.random``: random numbers of TensorFlow's generator."""
 
 from queuecore.tf1._graph.graph import set_random_seed
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.random import (
     random_normal as normal,
     random_shuffle as shuffle,
@@ -9,3 +10,5 @@ from queuecore.tf1._ops.random import (
 )
 
 __all__ = ["normal", "set_random_seed", "shuffle", "truncated_normal", "uniform"]
+
+__getattr__ = _refusing("tf.random")

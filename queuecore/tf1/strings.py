@@ -1,5 +1,6 @@
 """``tf.strings``: joined, split, cut."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.hashes import (
     string_to_hash_bucket as to_hash_bucket,
     string_to_hash_bucket_fast as to_hash_bucket_fast,
@@ -39,3 +40,5 @@ __all__ = [
     "to_number",
     "upper",
 ]
+
+__getattr__ = _refusing("tf.strings")

@@ -1,5 +1,6 @@
 """``tf.summary``: operations that tell of a run, and files of what they tell."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.summaries import (
     audio,
     histogram,
@@ -28,3 +29,5 @@ __all__ = [
     "tensor_summary",
     "text",
 ]
+
+__getattr__ = _refusing("tf.summary")

@@ -29,6 +29,7 @@ from queuecore.tf1._graph.graph import (
     reset_default_graph,
     set_random_seed,
 )
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.session import ConfigProto, Session
 from queuecore.tf1._graph.values import as_dtype, as_shape
 
@@ -595,3 +596,6 @@ def _as_bytes(array: Any) -> Any:
     for at, one in zip(np.ndindex(array.shape), flat, strict=True):
         made[at] = one
     return made
+
+
+__getattr__ = _refusing("tf.test")

@@ -1,6 +1,7 @@
 """``tf.train``: coordinators, queue runners, and what they feed."""
 
 from queuecore.runtime import Coordinator, LooperThread
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._input.batches import (
     batch,
     batch_join,
@@ -39,7 +40,6 @@ from queuecore.tf1._protos.messages import (
     Int64List,
     SequenceExample,
 )
-from queuecore.tf1._protos.refused import refusing as _refusing
 
 __all__ = [
     "BytesList",

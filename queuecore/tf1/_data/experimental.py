@@ -23,6 +23,7 @@ from queuecore.tf1._data.datasets import (
 from queuecore.tf1._data.iterators import Optional, get_next_as_optional
 from queuecore.tf1._data.nests import Leaf, leaves, mapped, stacked
 from queuecore.tf1._graph.graph import Tensor, apply_op, convert_to_tensor
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import int64
 
 __all__ = [
@@ -314,3 +315,6 @@ def cardinality(dataset: Dataset) -> Tensor:
 def get_single_element(dataset: Dataset) -> Any:
     """Return the element of a dataset that has only one, as tensors."""
     return dataset.get_single_element()
+
+
+__getattr__ = _refusing("tf.data.experimental")

@@ -167,7 +167,7 @@ def _outside(wanted: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
         if op in seen:
             continue
         seen.add(op)
-        for tensor in op.inputs:
+        for tensor in op.operands:
             read(tensor)
         for other in op.control_inputs:
             if other in own:

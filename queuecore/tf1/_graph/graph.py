@@ -12,6 +12,7 @@ import numpy as np
 
 from queuecore._checks.seeds import Pair, draw_pair, paired
 from queuecore.tf1._graph.operators import Operators
+from queuecore.tf1._graph.refused import refusing_members
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, as_value, facts_of, name_of
 
 __all__ = [
@@ -95,7 +96,8 @@ class Operation:
     ----------
     graph : Graph
     name, type : str
-    inputs : list of Tensor
+    operands : list of Tensor
+        Those of its inputs that its kernel takes.
     control_inputs : list of Operation
         The operations that must have run before it.
     outputs : list of Tensor
@@ -123,7 +125,7 @@ class Operation:
         self.graph = graph
         self.name = name
         self.type = type_
-        self.inputs = list(inputs)
+        self.operands = list(inputs)
         self.control_inputs = list(control_inputs)
         self.kernel = kernel
         self.pure = pure
@@ -136,6 +138,23 @@ class Operation:
     def run(self, feed_dict: Any = None, session: Any = None) -> None:
         """Run it in a session, the default one unless another is given."""
         session_of(self.graph, session).run(self, feed_dict)
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """The tensors that it reads; of an operation of a queue the queue's own first."""
+        return [*self.attributes.get("handle", ()), *self.operands]
+
+    def values(self) -> tuple[Tensor, ...]:
+        """Return its outputs."""
+        return tuple(self.outputs)
+
+    __getattr__ = refusing_members(
+        "tf.Operation", "experimental_set_type from_node_def get_attr node_def op_def traceback"
+    )
+
+    def colocation_groups(self) -> list[bytes]:
+        """Return the names of the groups that are to be at one place: its own."""
+        return [f"loc:@{self.name}".encode()]
 
     def __repr__(self) -> str:
         """Return name and type."""
@@ -155,6 +174,7 @@ class Tensor(Operators):
         The facts known before the graph runs.
     """
 
+    __getattr__ = refusing_members("tf.Tensor", "experimental_ref ref")
     __array_priority__ = 100  # NumPy's arrays leave operators to it
     __array_ufunc__ = None
 
@@ -204,6 +224,11 @@ class Tensor(Operators):
         """Return name, shape and type."""
         return f"<tf.Tensor {self.name!r} shape={self._shape} dtype={name_of(self.dtype)}>"
 
+    def __str__(self) -> str:
+        """Return name, shape, if something is known of it, and type."""
+        shape = "" if self._shape.sides is None else f", shape={self._shape}"
+        return f'Tensor("{self.name}"{shape}, dtype={name_of(self.dtype)})'
+
     def __hash__(self) -> int:
         """Return a hash by identity: a tensor is equal only to itself."""
         return id(self)
@@ -236,12 +261,27 @@ class Tensor(Operators):
         raise NotImplementedError(f"{self.name} has no value before the graph runs: run it in a session")
 
 
+class _Names(threading.local):
+    # The scopes of names and variables of one thread.
+    scope = ""
+    variable_scope: Any = None
+
+
+class _Scopes:
+    # The dependencies and devices that operations get; the lists are replaced, never changed.
+    __slots__ = ("control", "devices")
+
+    def __init__(self, control: list[list[Operation]], devices: list[Any]) -> None:
+        self.control = control
+        self.devices = devices
+
+
 class Graph:
     """Operations, their names, and collections of them.
 
     Notes
     -----
-    Build it in one thread; sessions may run it from many.
+    Build it in one thread, or call `switch_to_thread_local` first; sessions may run it from many.
     """
 
     def __init__(self) -> None:
@@ -249,14 +289,41 @@ class Graph:
         self._named: dict[str, Operation] = {}
         self._used: dict[str, int] = {}
         self._collections: dict[Any, list[Any]] = {}
-        self._scope = ""
-        self._control: list[list[Operation]] = []
-        self._device = ""
+        self._names = _Names()
+        self._shared = _Scopes([], [])
+        self._own: threading.local | None = None
         self._finalized = False
         self.seed: int | None = None
         self.variable_store: dict[str, Any] = {}
-        self.variable_scope: Any = None
         self._lock = threading.RLock()
+
+    __getattr__ = refusing_members(
+        "tf.Graph", "Dismantle as_graph_def gradient_override_map graph_def_versions op_def_for_type version"
+    )
+
+    # ---- what scopes have set
+
+    @property
+    def _scopes(self) -> _Scopes:
+        if self._own is None:
+            return self._shared
+        found: _Scopes | None = getattr(self._own, "scopes", None)
+        if found is None:
+            found = self._own.scopes = _Scopes(self._shared.control, self._shared.devices)
+        return found
+
+    @property
+    def variable_scope(self) -> Any:
+        """The innermost scope of variables of this thread; `None`: there was none."""
+        return self._names.variable_scope
+
+    @variable_scope.setter
+    def variable_scope(self, scope: Any) -> None:
+        self._names.variable_scope = scope
+
+    def get_name_scope(self) -> str:
+        """Return the name that stands before those of operations, without a slash at its end."""
+        return self._names.scope
 
     # ---- operations
 
@@ -276,13 +343,15 @@ class Graph:
             raise RuntimeError("Graph is finalized and cannot be modified.")
         for one in inputs:
             if one.op.graph is not self:
-                raise ValueError(f"{one!r} must be from the same graph as the operation that reads it")
+                raise ValueError(f"{one} must be from the same graph as the operation that reads it")
         with self._lock:
-            control = [op for each in self._control for op in each]
+            scopes = self._scopes
+            control = [op for each in scopes.control for op in each]
             op = Operation(
                 self, self.unique_name(name or type_), type_, inputs, outputs, kernel, pure, blocking, control
             )
-            op.device = self._device
+            for device in scopes.devices:
+                op.device = (device(op) if callable(device) else device) or ""
             self._ops.append(op)
             self._named[op.name] = op
         return op
@@ -296,7 +365,8 @@ class Graph:
             return name[:-1] if name[:-1] not in self._named else self._unique(name[:-1])
         if not _NAME.match(name):
             raise ValueError(f"'{name}' is not a valid scope name")
-        return self._unique(f"{self._scope}/{name}" if self._scope else name)
+        scope = self._names.scope
+        return self._unique(f"{scope}/{name}" if scope else name)
 
     def _unique(self, full: str) -> str:
         key = full.lower()
@@ -315,12 +385,16 @@ class Graph:
 
     def get_operation_by_name(self, name: str) -> Operation:
         """Return the operation of a name. `KeyError`: there is none."""
+        if not isinstance(name, str):
+            raise TypeError(f"Operation names are strings (or similar), not {type(name).__name__}.")
         found = self.as_graph_element(name, allow_tensor=False)
         assert isinstance(found, Operation)
         return found
 
     def get_tensor_by_name(self, name: str) -> Tensor:
         """Return the tensor of a name like ``"x:0"``. `KeyError`: there is none."""
+        if not isinstance(name, str):
+            raise TypeError(f"Tensor names are strings (or similar), not {type(name).__name__}.")
         found = self.as_graph_element(name, allow_operation=False)
         assert isinstance(found, Tensor)
         return found
@@ -335,30 +409,48 @@ class Graph:
         TypeError, ValueError
             If it is neither, or belongs to another graph.
         """
+        if not allow_tensor and not allow_operation:
+            raise ValueError("allow_tensor and allow_operation can't both be False.")
+        wanted = " or ".join(["Tensor"] * allow_tensor + ["Operation"] * allow_operation)
         if hasattr(obj, "_as_graph_element"):
             obj = obj._as_graph_element()
-        if isinstance(obj, (Tensor, Operation)):
-            if not (allow_tensor if isinstance(obj, Tensor) else allow_operation):
-                raise TypeError(f"{obj!r} is not what is wanted here")
+        if isinstance(obj, Tensor) and allow_tensor or isinstance(obj, Operation) and allow_operation:
             if obj.graph is not self:
-                raise ValueError(f"{obj!r} is not an element of this graph.")
+                raise ValueError(f"{type(obj).__name__} {obj!r} is not an element of this graph.")
             return obj
         if isinstance(obj, bytes):
             obj = obj.decode()
         if not isinstance(obj, str):
-            raise TypeError(f"Can not convert a {type(obj).__name__} into a Tensor or Operation.")
-        name, colon, index = obj.partition(":")
+            raise TypeError(f"Can not convert a {type(obj).__name__} into a {wanted}.")
+        return self._tensor_named(obj, wanted) if ":" in obj else self._operation_named(obj, wanted)
+
+    def _tensor_named(self, full: str, wanted: str) -> Tensor:
+        if "Tensor" not in wanted:
+            raise ValueError(f"Name {full!r} appears to refer to a Tensor, not a {wanted}.")
+        name, _, index = full.partition(":")
+        if not index.isdigit():
+            raise ValueError(
+                f"The name {full!r} looks a like a Tensor name, but is not a valid one. Tensor names must be of the "
+                'form "<op_name>:<output_index>".'
+            )
         op = self._named.get(name)
-        if colon:
-            if not index.isdigit() or not allow_tensor:
-                raise ValueError(f"{obj!r} looks like an (invalid) Tensor name")
-            if op is None or int(index) >= len(op.outputs):
-                raise KeyError(f"The name {obj!r} refers to a Tensor which does not exist.")
-            return op.outputs[int(index)]
-        if not allow_operation:
-            raise ValueError(f"The name {obj!r} looks like that of an Operation; a Tensor's is like '{obj}:0'.")
+        if op is None or int(index) >= len(op.outputs):
+            there = f"exists but only has {len(op.outputs)} outputs." if op else "does not exist in the graph."
+            raise KeyError(
+                f"The name {full!r} refers to a Tensor which does not exist. The operation, {name!r}, {there}"
+            )
+        return op.outputs[int(index)]
+
+    def _operation_named(self, name: str, wanted: str) -> Operation:
+        op = self._named.get(name)
+        if "Operation" not in wanted:
+            told = "refers to an Operation" if op else "looks like an (invalid) Operation name"
+            raise ValueError(
+                f"The name {name!r} {told}, not a {wanted}. Tensor names must be of the form "
+                '"<op_name>:<output_index>".'
+            )
         if op is None:
-            raise KeyError(f"The name {obj!r} refers to an Operation not in the graph.")
+            raise KeyError(f"The name {name!r} refers to an Operation not in the graph.")
         return op
 
     # ---- scopes
@@ -369,42 +461,60 @@ class Graph:
 
     @contextlib.contextmanager
     def name_scope(self, name: str | None) -> Iterator[str]:
-        """Put a name and a slash before the names of operations that are added meanwhile."""
-        before = self._scope
+        """Put a name and a slash before the names of operations that this thread adds meanwhile."""
+        names = self._names
+        before = names.scope
         if not name:
-            self._scope = ""
+            names.scope = ""
         elif name.endswith("/"):
-            self._scope = name[:-1]
+            names.scope = name[:-1]
         else:
-            self._scope = self.unique_name(name)
+            with self._lock:
+                names.scope = self.unique_name(name)
         try:
-            yield f"{self._scope}/" if self._scope else ""
+            yield f"{names.scope}/" if names.scope else ""
         finally:
-            self._scope = before
+            names.scope = before
 
     @contextlib.contextmanager
     def control_dependencies(self, control_inputs: Any) -> Iterator[None]:
         """Let operations that are added meanwhile run after these; `None`: drop also the outer dependencies."""
-        before = self._control
+        scopes = self._scopes
+        before = scopes.control
         if control_inputs is None:
-            self._control = []
+            scopes.control = []
         else:
             given = [self.as_graph_element(one) for one in control_inputs]
-            self._control = [*before, [one.op if isinstance(one, Tensor) else one for one in given]]
+            scopes.control = [*before, [one.op if isinstance(one, Tensor) else one for one in given]]
         try:
             yield
         finally:
-            self._control = before
+            self._scopes.control = before  # not those of before, if meanwhile each thread got its own
 
     @contextlib.contextmanager
     def device(self, device_name_or_function: Any) -> Iterator[None]:
-        """Record where operations should be. All of them run on the host, next to their queue."""
-        before = self._device
-        self._device = device_name_or_function if isinstance(device_name_or_function, str) else ""
+        """Record where operations should be. All of them run on the host, next to their queue.
+
+        Parameters
+        ----------
+        device_name_or_function : str, callable or None
+            A function is called with each operation that is added meanwhile, and returns the name. `None`: drop also
+            the outer ones.
+        """
+        scopes = self._scopes
+        before = scopes.devices
+        scopes.devices = [] if device_name_or_function is None else [*before, device_name_or_function]
         try:
             yield
         finally:
-            self._device = before
+            self._scopes.devices = before
+
+    @contextlib.contextmanager
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> Iterator[None]:
+        """Accept that operations are to be where another one is: all of them run on the host."""
+        del ignore_existing
+        self.as_graph_element(op)
+        yield
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[list[Operation]]:
@@ -418,15 +528,16 @@ class Graph:
         made: list[Operation] = []
         with self._lock:
             count, named, used = len(self._ops), dict(self._named), dict(self._used)
-            outside = self._control, self._device
-            self._control, self._device = [], ""
+            scopes = self._scopes
+            outside = scopes.control, scopes.devices
+            scopes.control, scopes.devices = [], []
             try:
                 yield made
             finally:
                 made += self._ops[count:]
                 del self._ops[count:]
                 self._named, self._used = named, used
-                self._control, self._device = outside
+                scopes.control, scopes.devices = outside
 
     @contextlib.contextmanager
     def container(self, container_name: str) -> Iterator[str]:
@@ -434,7 +545,13 @@ class Graph:
         yield container_name
 
     def switch_to_thread_local(self) -> None:
-        """Accept that scopes are to be each thread's own. Build a graph in one thread, or hold a lock around scopes."""
+        """Give each thread its own `control_dependencies` and `device`; those of now are what each begins with.
+
+        Before that they hold for operations that any thread adds. Scopes of names and variables are each thread's own
+        in any case.
+        """
+        if self._own is None:
+            self._own = threading.local()
 
     def finalize(self) -> None:
         """Forbid changes from now on."""
@@ -620,8 +737,19 @@ def register_packing(stack: Callable[..., Tensor]) -> None:
     _packing[:] = [stack]
 
 
-def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) -> Tensor:
+def convert_to_tensor(
+    value: Any, dtype: Any = None, name: str | None = None, preferred_dtype: Any = None, dtype_hint: Any = None
+) -> Tensor:
     """Return the tensor that a value is, or a constant of it.
+
+    Parameters
+    ----------
+    value : Tensor, or what can be one
+    dtype : dtype, optional
+        Default: a tensor's own; of other values TensorFlow's.
+    name : str, optional
+    preferred_dtype, dtype_hint : dtype, optional
+        The type of a value that isn't a tensor, where the value can have it.
 
     Raises
     ------
@@ -630,6 +758,10 @@ def convert_to_tensor(value: Any, dtype: Any = None, name: str | None = None) ->
     TypeError
         If it can be no such tensor.
     """
+    wished = preferred_dtype if dtype_hint is None else dtype_hint
+    if dtype is None and wished is not None:
+        with contextlib.suppress(TypeError, ValueError):
+            return tensor_in(get_default_graph(), value, wished, name)
     return tensor_in(get_default_graph(), value, dtype, name)
 
 

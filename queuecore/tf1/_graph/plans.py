@@ -74,7 +74,7 @@ def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> Plan:
     given = {(tensor.op, tensor.value_index) for tensor in fed}
 
     def needs(op: Operation) -> list[Operation]:
-        found = [one.op for one in op.inputs if (one.op, one.value_index) not in given]
+        found = [one.op for one in op.operands if (one.op, one.value_index) not in given]
         return list(dict.fromkeys([*found, *op.control_inputs]))
 
     wanted = [
@@ -86,7 +86,7 @@ def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> Plan:
     count = len(feeds)
     steps = []
     for op in order:
-        inputs = tuple(slots[one.op, one.value_index] for one in op.inputs)
+        inputs = tuple(slots[one.op, one.value_index] for one in op.operands)
         first = count
         for index in range(len(op.outputs)):
             slots.setdefault((op, index), count)
@@ -189,7 +189,7 @@ def run_beside(plan: Plan, run: Any, values: list[Any]) -> None:
         done.put((step, error))
 
     def is_ready(step: Step) -> bool:
-        needed = [*(one.op for one in step.op.inputs), *step.op.control_inputs]
+        needed = [*(one.op for one in step.op.operands), *step.op.control_inputs]
         return all(op in finished or op not in known for op in needed)
 
     try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,7 @@ from queuecore.tf1._graph.graph import (
     stack_of,
 )
 from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
+from queuecore.tf1._graph.refused import refusing_members
 from queuecore.tf1._graph.values import as_value
 
 __all__ = [
@@ -203,6 +205,10 @@ class Session:
     def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
         if target:
             raise InvalidArgumentError(f"there is no session at {target!r}: everything runs in this process")
+        if graph is not None and not isinstance(graph, Graph):
+            raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
+        if config is not None and not isinstance(config, ConfigProto):
+            raise TypeError(f"config must be a tf.ConfigProto, but got {type(config)}")
         self._graph = get_default_graph() if graph is None else graph
         self._config = config or ConfigProto()
         self._resources: dict[Any, Any] = {}
@@ -212,6 +218,8 @@ class Session:
         self._contexts: list[Any] = []
         self._started: set[Any] = set()
         self._warned: set[str] = set()
+
+    __getattr__ = refusing_members("tf.Session", "graph_def list_devices partial_run partial_run_setup sess_str")
 
     @property
     def graph(self) -> Graph:
@@ -297,6 +305,8 @@ class Session:
 
     def _feeds(self, feed_dict: Mapping[Any, Any]) -> dict[Any, Any]:
         feeds: dict[Any, Any] = {}
+        if not isinstance(feed_dict, Mapping):
+            raise TypeError(f"'feed_dict' must be a dictionary, instead of {type(feed_dict).__name__!r}.")
         for key, value in feed_dict.items():
             if hasattr(key, "_fetch"):  # one that is of several tensors
                 parts = [(one, part) for one, part in zip(_flat_parts(key), _flat_values(value), strict=True)]
@@ -311,8 +321,8 @@ class Session:
     def _feedable(self, key: Any) -> Tensor:
         try:
             found = self._graph.as_graph_element(key, allow_operation=False)
-        except (TypeError, KeyError) as error:
-            raise TypeError(f"Cannot interpret feed_dict key as Tensor: {error}") from error
+        except (TypeError, KeyError, ValueError) as error:
+            raise TypeError(f"Cannot interpret feed_dict key as Tensor: {error.args[0]}") from error
         assert isinstance(found, Tensor)
         return found
 
@@ -413,7 +423,8 @@ def _fed(tensor: Any, value: Any) -> Any:
     if isinstance(value, (Tensor, Operation)):
         raise TypeError(
             "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include Python scalars, strings, "
-            "lists and numpy ndarrays"
+            f"lists, numpy ndarrays, or TensorHandles. For reference, the tensor object was {value!r} which was passed "
+            f"to the feed with key {tensor!r}."
         )
     if isinstance(value, (np.ndarray, np.generic)) and tensor.dtype.kind != "S" and value.dtype.kind not in "SUO":
         found = np.asarray(value)
@@ -424,6 +435,14 @@ def _fed(tensor: Any, value: Any) -> Any:
             found = as_value(value, tensor.dtype)
         except TypeError as error:
             raise ValueError(f"{error} (fed to {tensor.name!r})") from None
+        except ValueError as error:
+            if not isinstance(value, (int, np.integer)):
+                raise
+            raise TypeError(
+                f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type "
+                f"{tensor.dtype.as_numpy_dtype}. Try explicitly setting the type of the feed tensor to a larger type "
+                "(e.g. int64)."
+            ) from error
     if not tensor.shape.is_compatible_with(np.shape(found)):
         raise ValueError(
             f"Cannot feed value of shape {np.shape(found)} for Tensor {tensor.name!r}, which has shape '{tensor.shape}'"
@@ -445,6 +464,8 @@ def _flat_values(value: Any) -> list[Any]:
 
 
 def _key(fetches: Any) -> Any:
+    if hasattr(type(fetches), "__attrs_attrs__"):
+        return (type(fetches), *(_key(getattr(fetches, one.name)) for one in type(fetches).__attrs_attrs__))
     if isinstance(fetches, (list, tuple)):
         return (type(fetches), *map(_key, fetches))
     if isinstance(fetches, Mapping):
@@ -466,7 +487,12 @@ def _structured(fetches: Any, graph: Graph, flat: list[Any]) -> Callable[[list[A
     if isinstance(fetches, Mapping):
         named = {name: _structured(one, graph, flat) for name, one in fetches.items()}
         like: Any = type(fetches) if isinstance(fetches, OrderedDict) else dict
+        if isinstance(fetches, defaultdict):
+            like = functools.partial(defaultdict, fetches.default_factory)
         return lambda values: like([(name, part(values)) for name, part in named.items()])
+    if (fields := getattr(type(fetches), "__attrs_attrs__", None)) is not None:
+        rows = [_structured(getattr(fetches, one.name), graph, flat) for one in fields]
+        return lambda values: type(fetches)(*[part(values) for part in rows])
     if hasattr(fetches, "_fetch"):  # one that is of several tensors
         components, build = fetches._fetch()
         several = [_structured(one, graph, flat) for one in components]

@@ -24,6 +24,7 @@ __all__ = [
     "as_value",
     "bfloat16",
     "bool_",
+    "bracketed",
     "broadcast",
     "complex128",
     "complex64",
@@ -46,6 +47,7 @@ __all__ = [
     "qint8",
     "quint16",
     "quint8",
+    "register_shape_message",
     "resource",
     "string",
     "uint16",
@@ -53,6 +55,7 @@ __all__ = [
     "uint64",
     "uint8",
     "variant",
+    "word_of",
 ]
 
 # Types
@@ -353,6 +356,12 @@ def name_of(dtype: Any) -> str:
     return as_dtype(dtype).name
 
 
+def word_of(dtype: Any) -> str:
+    """Return the name of a type in errors of TensorFlow's kernels, which say float and double."""
+    name = name_of(dtype)
+    return {"float32": "float", "float64": "double", "float16": "half"}.get(name, name)
+
+
 # Shapes
 
 Sides = tuple[Union[int, None], ...]  # noqa: UP007  evaluated when the module is loaded
@@ -412,7 +421,15 @@ class Dimension:
         """Compare; `None` if either is unknown."""
         if isinstance(other, Dimension):
             other = other.value
-        elif not isinstance(other, int) and other is not None:
+        elif isinstance(other, (str, float)):
+            try:
+                number = int(other)
+            except (ValueError, OverflowError):
+                return False
+            if isinstance(other, float) and number != other:
+                return False
+            other = number
+        elif not isinstance(other, (int, np.integer)) and other is not None:
             return NotImplemented
         return None if self.value is None or other is None else self.value == other
 
@@ -421,27 +438,30 @@ class Dimension:
         same = self.__eq__(other)
         return same if same is None or same is NotImplemented else not same
 
-    def _computed(self, compute: Any, other: Any) -> Dimension:
-        theirs = Dimension(other).value
+    def _computed(self, compute: Any, other: Any) -> Any:
+        try:
+            theirs = Dimension(other).value
+        except (TypeError, ValueError):
+            return NotImplemented
         return Dimension(None if self.value is None or theirs is None else compute(self.value, theirs))
 
-    def __add__(self, other: Any) -> Dimension:
+    def __add__(self, other: Any) -> Any:
         """Add; unknown if either is."""
         return self._computed(operator.add, other)
 
-    def __sub__(self, other: Any) -> Dimension:
+    def __sub__(self, other: Any) -> Any:
         """Subtract; unknown if either is."""
         return self._computed(operator.sub, other)
 
-    def __mul__(self, other: Any) -> Dimension:
+    def __mul__(self, other: Any) -> Any:
         """Multiply; unknown if either is."""
         return self._computed(operator.mul, other)
 
-    def __floordiv__(self, other: Any) -> Dimension:
+    def __floordiv__(self, other: Any) -> Any:
         """Divide; unknown if either is."""
         return self._computed(operator.floordiv, other)
 
-    def __mod__(self, other: Any) -> Dimension:
+    def __mod__(self, other: Any) -> Any:
         """Return the remainder; unknown if either is."""
         return self._computed(operator.mod, other)
 
@@ -449,17 +469,17 @@ class Dimension:
     __rmul__ = __mul__
     __div__ = __floordiv__
 
-    def __rsub__(self, other: Any) -> Dimension:
+    def __rsub__(self, other: Any) -> Any:
         """Subtract; unknown if either is."""
-        return Dimension(other) - self
+        return self._computed(lambda a, b: b - a, other)
 
-    def __rfloordiv__(self, other: Any) -> Dimension:
+    def __rfloordiv__(self, other: Any) -> Any:
         """Divide; unknown if either is."""
-        return Dimension(other) // self
+        return self._computed(lambda a, b: b // a, other)
 
-    def __rmod__(self, other: Any) -> Dimension:
+    def __rmod__(self, other: Any) -> Any:
         """Return the remainder; unknown if either is."""
-        return Dimension(other) % self
+        return self._computed(lambda a, b: b % a, other)
 
     def __truediv__(self, other: Any) -> Any:
         """Raise: dimensions are whole numbers."""
@@ -519,7 +539,7 @@ class TensorShape:
 
     Parameters
     ----------
-    dims : TensorShape, sequence of (int, Dimension or None), int, or None
+    dims : TensorShape, sequence of (int, Dimension or None), int, message of `as_proto`, or None
         `None`: not even the number of dimensions is known.
     """
 
@@ -527,10 +547,12 @@ class TensorShape:
 
     def __init__(self, dims: Any) -> None:
         self.sides: Sides | None
-        if dims is None:
+        if dims is None or getattr(dims, "unknown_rank", False):
             self.sides = None
         elif isinstance(dims, TensorShape):
             self.sides = dims.sides
+        elif hasattr(dims, "unknown_rank"):  # a message
+            self.sides = tuple(None if one.size == -1 else int(one.size) for one in dims.dim)
         elif isinstance(dims, (Dimension, SupportsIndex)):
             self.sides = (Dimension(dims).value,)
         else:
@@ -554,7 +576,7 @@ class TensorShape:
 
     def _known(self) -> Sides:
         if self.sides is None:
-            raise ValueError("as_list() is not defined on an unknown TensorShape")
+            raise ValueError("as_list() is not defined on an unknown TensorShape.")
         return self.sides
 
     def is_fully_defined(self) -> bool:
@@ -600,7 +622,8 @@ class TensorShape:
             If they contradict each other.
         """
         theirs = as_shape(other)
-        self.assert_is_compatible_with(theirs)
+        if not self.is_compatible_with(theirs):
+            raise ValueError(f"Shapes {self} and {theirs} are not compatible")
         if self.sides is None or theirs.sides is None:
             return theirs if self.sides is None else self
         return TensorShape([b if a is None else a for a, b in zip(self.sides, theirs.sides, strict=True)])
@@ -637,6 +660,33 @@ class TensorShape:
             raise ValueError(f"Shape {self} must have rank at most {rank}")
         return self
 
+    def ranked(self, rank: int, least: bool = False) -> TensorShape:
+        """As `with_rank`, with the error that TensorFlow's operations raise; `least`: or more dimensions."""
+        if self.sides is None:
+            return self if least else TensorShape([None] * rank)
+        if len(self.sides) < rank or len(self.sides) > rank and not least:
+            more = "at least " if least else ""
+            raise ValueError(f"Shape must be {more}rank {rank} but is rank {len(self.sides)}: {self}")
+        return self
+
+    def equal_to(self, other: Any) -> TensorShape:
+        """As `merge_with`, with the error that TensorFlow's operations raise."""
+        theirs = as_shape(other)
+        if self.sides is not None and theirs.sides is not None:
+            shown = [bracketed(self.sides), bracketed(theirs.sides)]
+            if len(self.sides) != len(theirs.sides):
+                raise ValueError(
+                    f"Shapes must be equal rank, but are {len(self.sides)} and {len(theirs.sides)}: {shown[0]} and "
+                    f"{shown[1]}"
+                )
+            for at, (a, b) in enumerate(zip(self.sides, theirs.sides, strict=True)):
+                if None not in (a, b) and a != b:
+                    raise ValueError(
+                        f"Dimension {at} in both shapes must be equal, but are {a} and {b}. Shapes are {shown[0]} and "
+                        f"{shown[1]}."
+                    )
+        return self.merge_with(theirs)
+
     def assert_has_rank(self, rank: int) -> None:
         """Raise `ValueError` if it is known to have another number of dimensions."""
         if self.ndims not in (None, rank):
@@ -652,6 +702,13 @@ class TensorShape:
         """As `most_general_with`."""
         return self.most_general_with(other)
 
+    def as_proto(self) -> Any:
+        """Return it as a message of TensorFlow's, whose unknown sides are -1."""
+        made = _message[0](unknown_rank=self.sides is None)
+        for side in self.sides or ():
+            made.dim.add(size=-1 if side is None else side)
+        return made
+
     def __add__(self, other: Any) -> TensorShape:
         """As `concatenate`."""
         return self.concatenate(other)
@@ -666,16 +723,23 @@ class TensorShape:
 
     def __len__(self) -> int:
         """Return how many dimensions it has."""
-        return len(self._known())
+        if self.sides is None:
+            raise ValueError("Cannot take the length of shape with unknown rank.")
+        return len(self.sides)
 
     def __iter__(self) -> Iterator[Dimension]:
         """Iterate over its sides."""
-        return iter([Dimension(one) for one in self._known()])
+        if self.sides is None:
+            raise ValueError("Cannot iterate over a shape with unknown rank.")
+        return iter([Dimension(one) for one in self.sides])
 
     def __getitem__(self, key: Any) -> Any:
         """Return a side, or a part of it as a shape."""
         if isinstance(key, slice):
-            return TensorShape(None if self.sides is None else self.sides[key])
+            if self.sides is None and (key.stop is None or key.step not in (None, 1) or (key.stop or 0) < 0):
+                return TensorShape(None)
+            unknown = (None,) * max((key.stop or 0) - (key.start or 0), 0) if (key.start or 0) >= 0 else None
+            return TensorShape(unknown if self.sides is None else self.sides[key])
         return Dimension(None if self.sides is None else self.sides[key])
 
     def __bool__(self) -> bool:
@@ -695,7 +759,7 @@ class TensorShape:
 
     def __repr__(self) -> str:
         """Return it as an expression."""
-        return f"TensorShape({None if self.sides is None else list(self.sides)})"
+        return f"TensorShape({self.dims})"
 
     def __str__(self) -> str:
         """Return it as TensorFlow writes it: ``(2, ?)``."""
@@ -703,6 +767,20 @@ class TensorShape:
             return "<unknown>"
         inside = ", ".join("?" if side is None else str(side) for side in self.sides)
         return f"({inside},)" if len(self.sides) == 1 else f"({inside})"
+
+
+# The class of messages of shapes; its module imports this one, and so registers it.
+_message: list[Any] = []
+
+
+def register_shape_message(message: Any) -> None:
+    """Say which class of messages `TensorShape.as_proto` makes."""
+    _message[:] = [message]
+
+
+def bracketed(sides: Sequence[Any] | None) -> str:
+    """Return a shape as TensorFlow's kernels write it: ``[2,?]``."""
+    return "?" if sides is None else f"[{','.join('?' if side is None else str(side) for side in sides)}]"
 
 
 def dimension_value(dimension: Any) -> Any:
@@ -806,21 +884,40 @@ def as_value(value: Any, dtype: Any = None) -> Any:
 
 
 def _listed(value: Any, wanted: DType | None) -> Any:
+    if isinstance(value, TensorShape):
+        if not value.is_fully_defined():
+            raise ValueError(f"Cannot convert a partially known TensorShape to a Tensor: {value}")
+        value = value.as_list()
     try:
         array = np.asarray(value)
         if not isinstance(value, (list, tuple)):
             array = own(array)  # it may lie in the user's memory
     except ValueError as error:
-        raise ValueError(f"{value!r} is no tensor: {error}") from error
-    if array.dtype.kind == "O" and not all(isinstance(one, (str, bytes)) for one in array.flat):
-        raise TypeError(f"Failed to convert {value!r} (of type {type(value).__name__}) to a tensor")
-    if array.dtype.kind in "SU":  # which would cut zeros off their ends
+        raise ValueError(f"Argument must be a dense tensor: {value!r} ({error})") from error
+    if array.dtype.kind in "SU":  # which cuts zeros off their ends, and takes numbers for strings
         array = np.array(value, object)
+    if (
+        array.dtype.kind == "O"
+        and array.size
+        and all(isinstance(one, (int, np.integer, Dimension)) for one in array.flat)
+    ):
+        array = np.array([_side_of(one) for one in array.flat]).reshape(array.shape)
+    if array.dtype.kind == "O" and not all(isinstance(one, (str, bytes)) for one in array.flat):
+        raise TypeError(
+            f"Failed to convert object of type {type(value)} to Tensor. Contents: {value}. Consider casting elements "
+            "to a supported type."
+        )
     if array.size == 0 and array.dtype == np.float64 and not isinstance(value, np.ndarray):
         array = array.astype(np.float32 if wanted is None or wanted.kind == "S" else wanted)
         if wanted is not None and wanted.kind == "S":
             array = array.astype(object)
     return array
+
+
+def _side_of(value: Any) -> int:
+    if isinstance(value, Dimension) and value.value is None:
+        raise ValueError(f"Cannot convert an unknown Dimension to a Tensor: {value}")
+    return operator.index(value)
 
 
 def _fits(array: Any) -> bool:
@@ -829,7 +926,18 @@ def _fits(array: Any) -> bool:
 
 def _check_kind(value: Any, kind: str, wanted: DType | None) -> None:
     if wanted is not None and wanted.kind != kind:
-        raise TypeError(f"Expected {name_of(wanted)}, got {value!r} of type '{type(value).__name__}' instead.")
+        raise _unexpected(wanted, value)
+
+
+def _unexpected(wanted: DType, value: Any) -> TypeError:
+    # The error names the first item that isn't of the type.
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            try:
+                as_value(one, wanted)
+            except TypeError as error:
+                return error
+    return TypeError(f"Expected {name_of(wanted)}, got {value!r} of type '{type(value).__name__}' instead.")
 
 
 def _strings(array: Any) -> Any:
@@ -846,10 +954,12 @@ def _cast(array: Any, wanted: DType, value: Any) -> Any:
         return array
     source, target = array.dtype.kind, wanted.kind
     if target == "S":
-        raise TypeError(f"Expected string, got {value!r} of type '{type(value).__name__}' instead.")
+        raise _unexpected(wanted, value)
     exact = source == target or (source in "iu" and target in "iufc") or (source == "f" and target in "fc")
+    if source == "b" and not isinstance(value, (np.ndarray, np.generic)):
+        exact = target in "iuf"  # Python's booleans are numbers
     if array.size and not exact and not (target == "V" and source in "iuf"):
-        raise TypeError(f"Expected {name_of(wanted)}, got {value!r} of type '{type(value).__name__}' instead.")
+        raise _unexpected(wanted, value)
     if source in "iu" and target in "iu" and array.size:
         info = np.iinfo(wanted)
         if int(array.min()) < info.min or int(array.max()) > info.max:

@@ -183,7 +183,7 @@ def _batched(
             # A queue that pads takes the facts that hold for all lists; others need every side, known from any list.
             for one in itertools.chain(*lists):
                 if one.shape.sides is None:
-                    raise ValueError(f"Cannot infer Tensor's rank: {one!r}")
+                    raise ValueError(f"Cannot infer Tensor's rank: {one}")
             examples = [[row_shape(one) if enqueue_many else one.shape for one in tensors] for tensors in lists]
             shapes = [joined(each, dynamic_pad) for each in zip(*examples, strict=True)]
         made = queue(dtypes, shapes)

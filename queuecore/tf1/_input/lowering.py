@@ -61,9 +61,9 @@ def _lowered(op: Operation) -> Lowered | str:
     if read.attributes["many"] != op.attributes["many"]:
         return f"{_shown(read)} and {_shown(op)}: one is of single records, the other one of several"
     keys = read.outputs[0]
-    if op.inputs == [keys, read.outputs[1]]:
+    if op.operands == [keys, read.outputs[1]]:
         return _checked(op, queue, Lowered(read.attributes["reader"], read.attributes["work"], []))
-    if any(one is keys for each in order for one in each.inputs):
+    if any(one is keys for each in order for one in each.operands):
         return f"the key of {_shown(read)} is used"
     steps = [one for one in order if one is not read and one is not op]
 
@@ -74,7 +74,7 @@ def _lowered(op: Operation) -> Lowered | str:
             made = kernel(*[values[one.op, one.value_index] for one in step.inputs])
             for index in range(len(step.outputs)):
                 values[step, index] = made if len(step.outputs) == 1 else made[index]
-        return tuple([values[one.op, one.value_index] for one in op.inputs])
+        return tuple([values[one.op, one.value_index] for one in op.operands])
 
     component = read.attributes["reader"].component()
     batch = (None,) if op.attributes["many"] else ()
@@ -108,7 +108,7 @@ def _way(op: Operation, order: list[Operation], seen: set[Operation]) -> str:
     if "enqueue" not in op.attributes and "reader" not in op.attributes and not (op.pure or "native" in op.attributes):
         return f"{_shown(op)} needs Python"
     if "reader" not in op.attributes:
-        for one in op.inputs:
+        for one in op.operands:
             reason = _way(one.op, order, seen)
             if reason:
                 return reason

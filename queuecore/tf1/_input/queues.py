@@ -111,8 +111,8 @@ class QueueBase:
         labels = None if names is None else _as_list(names)
         if labels is not None and len(labels) != len(dtypes):
             raise ValueError(
-                f"List of queue names must have the same length as the list of dtypes, received {len(labels)} and "
-                f"{len(dtypes)}"
+                f"List of queue names must have the same length as the list of dtypes, received {len(labels)} names, "
+                f"{len(dtypes)} dtypes"
             )
         self.dtypes = dtypes
         self.names = labels
@@ -184,6 +184,7 @@ class QueueBase:
             type_, inputs, outputs, lambda run, *values: kernel(self.of(run.session), run, *values), name,
             blocking=blocking,
         )  # fmt: skip
+        op.attributes["handle"] = [self.queue_ref]
         return op
 
     # ---- putting
@@ -234,9 +235,9 @@ class QueueBase:
         rows = TensorShape([None])
         for one, shape in zip(given, self.shapes, strict=True):
             if one.shape.ndims == 0:
-                raise ValueError(f"Shape must be at least rank 1 but is rank 0 for {one!r}: rows go in along the first")
+                raise ValueError(f"Shape {one.shape} must have rank at least 1: rows of {one!r} go in along the first")
             if one.shape.sides is not None:
-                rows = rows.merge_with([one.shape.sides[0]])
+                rows = TensorShape([rows[0].merge_with(one.shape[0])])
                 one.shape[1:].assert_is_compatible_with(shape)
 
         def kernel(queue: Any, run: Any, *values: Any) -> None:
@@ -263,8 +264,8 @@ class QueueBase:
                 raise ValueError("Queue must have names to enqueue a dictionary")
             if sorted(map(str, vals)) != sorted(self.names):
                 raise ValueError(
-                    f"Keys in dictionary to enqueue do not match names of Queue. Dictionary: {sorted(vals)}, Queue: "
-                    f"{sorted(self.names)}"
+                    f"Keys in dictionary to enqueue do not match names of Queue.  Dictionary: ({sorted(vals)}), Queue: "
+                    f"({sorted(self.names)})"
                 )
             parts = [vals[one] for one in self.names]
         else:
@@ -312,10 +313,10 @@ class QueueBase:
     def _several(self, type_: str, n: Any, name: str, up_to: bool) -> Any:
         count = tensor_in(self.graph, n, np.int32, "n")
         if count.shape.sides:
-            raise ValueError(f"Shape {count.shape} must have rank 0")
+            raise ValueError(f"Shape must be rank 0 but is rank {len(count.shape.sides)}: {count.shape}")
         known = count.op.attributes.get("value")
         if known is not None and known < 0:
-            raise ValueError(f"the number of elements must not be negative: {known}")
+            raise ValueError(f"Input 'n' must be >= 0, but is {known}: the number of elements must not be negative")
         rows = None if up_to or known is None else int(known)
         shapes = [one if one.sides is None else TensorShape((rows, *one.sides)) for one in self.shapes]
 
@@ -589,7 +590,10 @@ class PaddingFIFOQueue(QueueBase):
             )
         sides = [as_shape(one) for one in shapes]
         if any(one.sides is None for one in sides):
-            raise ValueError(f"the number of dimensions must be known: {shapes!r}")
+            raise ValueError(
+                "When providing partial shapes, a list of shapes must be provided: the number of dimensions must be "
+                f"known, and {shapes!r} doesn't say it"
+            )
 
         def make(own: str) -> base.QueueBase:
             return eager.PaddingFIFOQueue(size, _eager_dtypes(types), _sides(sides), names, name=base.Settled(own))

@@ -157,6 +157,7 @@ class ReaderBase:
     def restore_state(self, state: Any, name: str | None = None) -> Operation:
         """Return an operation that gives it a state."""
         given = convert_to_tensor(state, string)
+        given.shape.ranked(0)
         op: Operation = self.reader_ref.graph.create_op(
             "ReaderRestoreStateV2", [given], [], self._restored,
             name or "ReaderRestoreState",

@@ -28,10 +28,12 @@ from queuecore.tf1._graph.values import (
     as_dtype,
     as_shape,
     as_value,
+    bracketed,
     broadcast,
     float32,
     name_of,
     string,
+    word_of,
 )
 from queuecore.tf1._ops.math import axes_of, cast, identity, tensors
 
@@ -122,10 +124,12 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     name : str, optional
     """
     wanted = as_dtype(dtype)
+    known = as_shape(shape).sides
+    sides = "" if known is None else f" and shape {bracketed(known)}"
 
     def kernel(run: Any) -> Any:
         raise InvalidArgumentError(
-            f"You must feed a value for placeholder tensor '{made.op.name}' with dtype {name_of(wanted)}: "
+            f"You must feed a value for placeholder tensor '{made.op.name}' with dtype {word_of(wanted)}{sides}: "
             "run(..., feed_dict={placeholder: value})"
         )
 
@@ -149,11 +153,11 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
         If `input` has another shape.
     """
     given = convert_to_tensor(input)
-    as_shape(shape).assert_is_compatible_with(given.shape)
+    given.shape.equal_to(shape)
     return apply_op("PlaceholderWithDefault", [given], given.dtype, shape, lambda x: x, name)
 
 
-def _structural(kernel: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
+def structural(kernel: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
     """Return a kernel that moves items, also of strings, where a single string is bytes and no array."""
     if dtype != string:
         return kernel
@@ -195,14 +199,14 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     given = tensors(*values)
     shape = given[0].shape
     for one in given[1:]:
-        shape = shape.merge_with(one.shape)
+        shape = shape.equal_to(one.shape)
     made: Any = None
     if shape.sides is not None:
         rank = len(shape.sides) + 1
         if not -rank <= axis < rank:
             raise ValueError(f"Argument `axis` = {axis} not in range [{-rank}, {rank})")
         made = [*shape.sides[: axis % rank], len(given), *shape.sides[axis % rank :]]
-    kernel = _structural(lambda *parts: np.stack(parts, axis), given[0].dtype)
+    kernel = structural(lambda *parts: np.stack(parts, axis), given[0].dtype)
     return apply_op("Pack", given, given[0].dtype, made, kernel, name)
 
 
@@ -220,7 +224,7 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
             [given, wanted],
             given.dtype,
             shape_within(wanted),
-            _structural(lambda x, to: np.reshape(x, [int(one) for one in to]), given.dtype),
+            structural(lambda x, to: np.reshape(x, [int(one) for one in to]), given.dtype),
             name,
         )
     numbers = tuple(int(one) for one in np.ravel(known))
@@ -233,13 +237,16 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
         if -1 in numbers and rest > 0 and items % rest == 0:
             made[numbers.index(-1)] = items // rest
         elif items != rest or -1 in numbers:
-            raise ValueError(f"Cannot reshape a tensor with {items} elements to shape {list(numbers)}")
+            told = f"({rest} elements)"
+            if -1 in numbers and rest > 0:
+                told = f"Dimension size must be evenly divisible by {rest} but is {items}"
+            raise ValueError(f"Cannot reshape a tensor with {items} elements to shape {list(numbers)} {told}")
     return apply_op(
         "Reshape",
         [given],
         given.dtype,
         made,
-        _structural(lambda x: np.reshape(x, numbers), string)
+        structural(lambda x: np.reshape(x, numbers), string)
         if given.dtype == string
         else (lambda x: ops.reshape(x, numbers)),
         name,
@@ -304,12 +311,12 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     at = _at(dim if axis is None else axis, None if sides is None else len(sides) + 1, "expand_dims")
     if sides is None:
         kernel: Callable[..., Any] = lambda x: np.expand_dims(x, at)  # noqa: E731
-        return apply_op("ExpandDims", [given], given.dtype, None, _structural(kernel, given.dtype), name)
+        return apply_op("ExpandDims", [given], given.dtype, None, structural(kernel, given.dtype), name)
     # As an index, which expressions take in.
     key = (*(np.s_[:],) * at, None, Ellipsis)
     made = (*sides[:at], 1, *sides[at:])
     kernel = (lambda x: np.reshape(x, 1)) if not sides and given.dtype != string else (lambda x: x[key])
-    return apply_op("ExpandDims", [given], given.dtype, made, _structural(kernel, given.dtype), name)
+    return apply_op("ExpandDims", [given], given.dtype, made, structural(kernel, given.dtype), name)
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
@@ -328,7 +335,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     if sides is None or asked is None and None in sides:
         places = None if asked is None else axes_of(asked, None)
         kernel: Callable[..., Any] = lambda x: np.squeeze(x, places)  # noqa: E731
-        return apply_op("Squeeze", [given], given.dtype, None, _structural(kernel, given.dtype), name)
+        return apply_op("Squeeze", [given], given.dtype, None, structural(kernel, given.dtype), name)
     if asked is None:
         gone: tuple[int, ...] = tuple(at for at, side in enumerate(sides) if side == 1)
     else:
@@ -342,7 +349,7 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
         key = tuple([0 if at in gone else np.s_[:] for at in range_of(sides)])
         kernel = (lambda x: x[key]) if gone else (lambda x: x)
     made = [side for at, side in enumerate(sides) if at not in gone]
-    return apply_op("Squeeze", [given], given.dtype, made, _structural(kernel, given.dtype), name)
+    return apply_op("Squeeze", [given], given.dtype, made, structural(kernel, given.dtype), name)
 
 
 def range_of(sides: Sequence[Any]) -> range:
@@ -378,7 +385,7 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
         total: int | None = 0
         others = TensorShape([None] * known.ndims)
         for one in given:
-            sides = list(one.shape.with_rank(known.ndims).sides or ())
+            sides = list(one.shape.ranked(known.ndims).sides or ())
             total = None if total is None or sides[at] is None else total + int(sides[at] or 0)
             sides[at] = None
             others = others.merge_with(sides)
@@ -702,7 +709,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
             raise InvalidArgumentError(f"tile: multiples {list(times)} of shape {list(np.shape(x))}")
         return np.tile(x, times)
 
-    return apply_op("Tile", [given, wanted], given.dtype, made, _structural(kernel, given.dtype), name)
+    return apply_op("Tile", [given, wanted], given.dtype, made, structural(kernel, given.dtype), name)
 
 
 _PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
@@ -767,7 +774,7 @@ def pad(
         if sides is not None and None not in sides:  # else each value shows whether there is enough to mirror
             return apply_op("Pad", [given], given.dtype, shape, lambda x: ops.pad(x, around, mode=how), name)
     numbers = np.asarray(around, np.int64).reshape(-1, 2)
-    return apply_op("Pad", [given], given.dtype, shape, _structural(lambda x: kernel(x, numbers), given.dtype), name)
+    return apply_op("Pad", [given], given.dtype, shape, structural(lambda x: kernel(x, numbers), given.dtype), name)
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
@@ -792,7 +799,7 @@ def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     def kernel(x: Any, to: Any) -> Any:
         return np.broadcast_to(x, [int(one) for one in to]).copy()
 
-    return apply_op("BroadcastTo", [given, wanted], given.dtype, made, _structural(kernel, given.dtype), name)
+    return apply_op("BroadcastTo", [given, wanted], given.dtype, made, structural(kernel, given.dtype), name)
 
 
 # Tensors of one value
@@ -805,13 +812,13 @@ def shape_within(tensor: Tensor) -> Sides | None:
     if known is not None:
         return tuple(None if one < 0 else int(one) for one in np.ravel(known))
     if op.type == "Shape":
-        return op.inputs[0].shape.sides
+        return op.operands[0].shape.sides
     if op.type == "Pack" and tensor.shape.ndims == 1:
-        parts = [_number_within(one) for one in op.inputs]
+        parts = [_number_within(one) for one in op.operands]
         return tuple(None if one is None or one < 0 else one for one in parts)
     if op.type == "ConcatV2":
         found: Sides = ()
-        for one in op.inputs:
+        for one in op.operands:
             inner = shape_within(one)
             if inner is None:
                 return None
@@ -826,7 +833,7 @@ def _number_within(tensor: Tensor) -> int | None:
     if known is not None:
         return int(known)
     if tensor.op.type == "StridedSlice" and "index" in tensor.op.attributes:
-        sides = shape_within(tensor.op.inputs[0])
+        sides = shape_within(tensor.op.operands[0])
         return None if sides is None else sides[tensor.op.attributes["index"]]
     return None
 
@@ -844,7 +851,7 @@ def shape_tensor(shape: Any) -> Tensor:
     made = convert_to_tensor(shape)
     if made.dtype.kind not in "iu":
         raise TypeError(f"a shape must be of integers, not {name_of(made.dtype)}")
-    made.shape.with_rank(1)
+    made.shape.ranked(1)
     return made
 
 
@@ -857,7 +864,7 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
         If the value is no scalar, or a side is negative.
     """
     wanted, one = shape_tensor(dims), convert_to_tensor(value)
-    one.shape.with_rank(0)
+    one.shape.ranked(0)
     known = constant_value(wanted)
     made: Any = None
     if known is not None:
@@ -942,7 +949,7 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
         wanted = as_dtype(dtype)
     parts = [cast(one, wanted) for one in parts]
     for one in parts:
-        one.shape.with_rank(0)
+        one.shape.ranked(0)
     values = [constant_value(one) for one in parts]
     if any(one is None for one in values):  # a cast of a constant is no constant of its own
         values = [_constant_cast(one) for one in parts]
@@ -968,7 +975,7 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
 
 def _constant_cast(tensor: Tensor) -> Any:
     if tensor.op.type == "Cast":
-        inner = constant_value(tensor.op.inputs[0])
+        inner = constant_value(tensor.op.operands[0])
         return None if inner is None else np.asarray(inner).astype(tensor.dtype)
     return constant_value(tensor)
 
@@ -1031,7 +1038,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
         if rank_ is not None and rank_ == shape_.ndims:
             shape_ = shape_.merge_with(holds.shape)
         kernel = lambda c, x, y: np.where(c, x, y)  # noqa: E731
-    return apply_op("Select", [holds, a, b], a.dtype, shape_, _structural(kernel, a.dtype), name)
+    return apply_op("Select", [holds, a, b], a.dtype, shape_, structural(kernel, a.dtype), name)
 
 
 def one_hot(

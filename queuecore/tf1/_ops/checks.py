@@ -9,7 +9,7 @@ import numpy as np
 
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, constant_value, convert_to_tensor
-from queuecore.tf1._graph.values import as_dtype, as_shape, float32, name_of
+from queuecore.tf1._graph.values import as_dtype, as_shape, bracketed, float32, name_of
 from queuecore.tf1._ops.control import Assert, summarized
 from queuecore.tf1._ops.math import tensors
 from queuecore.tf1._ops.sparse import SparseTensor
@@ -246,16 +246,17 @@ def assert_proper_iterable(values: Any) -> None:
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return the same tensor with this shape known; a run in which it has another raises `InvalidArgumentError`."""
     given, wanted = convert_to_tensor(x), as_shape(shape)
+    merged = wanted.equal_to(given.shape)
+    told = bracketed(wanted.sides)
 
     def kernel(value: Any) -> Any:
         if not wanted.is_compatible_with(np.shape(value)):
             raise InvalidArgumentError(
-                f"Shape of tensor {given.op.name} {list(np.shape(value))} is not compatible with expected shape "
-                f"{wanted}."
+                f"Shape of tensor {given.op.name} {list(np.shape(value))} is not compatible with expected shape {told}."
             )
         return value
 
-    return apply_op("EnsureShape", [given], given.dtype, given.shape.merge_with(wanted), kernel, name)
+    return apply_op("EnsureShape", [given], given.dtype, merged, kernel, name)
 
 
 def is_numeric_tensor(tensor: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,14 @@ from queuecore.errors import (
     UnimplementedError,
     UnknownError,
 )
-from queuecore.tf1._graph.graph import Graph, Operation, Tensor, convert_to_tensor, get_default_graph
+from queuecore.tf1._graph.graph import (
+    Graph,
+    Operation,
+    Tensor,
+    constant_value,
+    convert_to_tensor,
+    get_default_graph,
+)
 from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
 from queuecore.tf1._graph.values import DType, as_dtype, as_shape, as_value, bool_, name_of, string
 from queuecore.tf1._ops.variables import Variable, no_op
@@ -173,7 +181,8 @@ def py_func(
     inp : list of Tensor
     Tout : dtype, or list of dtypes
     stateful : bool, default True
-        Taken; it is called once in each run that needs it in any case.
+        Whether it is called once in each run that needs it. A function that isn't, and whose arguments are constants,
+        is called once for each session.
     name : str, optional
 
     Returns
@@ -196,7 +205,6 @@ def py_func(
     each other, each in a thread, as they may wait for one another; a single function runs in the thread that runs the
     session. Nothing can end a function that waits: if another part of the run fails meanwhile, it is left behind.
     """
-    del stateful
     if not callable(func):
         raise ValueError(f"Expected func to be callable. Received func={func} of type {type(func)}.")
     if not isinstance(inp, (list, tuple)):
@@ -214,7 +222,8 @@ def py_func(
             raise
         except Exception as error:
             wanted = next((made for types, made in _MEANT if isinstance(error, types)), UnknownError)
-            raise wanted(f"{type(error).__name__}: {error}") from error
+            trace = "".join(traceback.format_exception(error))
+            raise wanted(f"{type(error).__name__}: {error}\n{trace}") from error
         parts = [] if made is None else list(made) if isinstance(made, (list, tuple)) else [made]
         if len(parts) != len(dtypes):
             raise InvalidArgumentError(
@@ -226,13 +235,23 @@ def py_func(
 
     graph = given[0].graph if given else get_default_graph()
     outputs = [(dtype, None) for dtype in dtypes]
-    op = graph.create_op("PyFunc", given, outputs, kernel, name or "PyFunc", blocking=True)
-    if not dtypes:
+    whole = kernel
+    if not stateful and dtypes and all(constant_value(one) is not None for one in given):
+        whole = lambda run, *values: run.session.resource(op, lambda: (kernel(run, *values),))[0]  # noqa: E731
+    op = graph.create_op(
+        "PyFunc" if stateful else "PyFuncStateless", given, outputs, whole, name or "PyFunc", blocking=True
+    )
+    if not dtypes and stateful:
         return op
     return list(op.outputs) if several else op.outputs[0]
 
 
 def _returned(name: str, index: int, value: Any, wanted: DType) -> Any:
+    found = np.asarray(value) if not isinstance(value, (list, tuple)) else np.empty(0)
+    if found.dtype.names or found.dtype.kind in "mM":
+        raise UnimplementedError(f"Unsupported numpy type {found.dtype.num}: {index}-th value returned by {name}")
+    if found.dtype.kind == "O" and not all(isinstance(one, (str, bytes)) for one in found.flat):
+        raise UnimplementedError(f"Unsupported object type {type(value).__name__}: {index}-th value returned by {name}")
     try:
         array = as_value(value, None if isinstance(value, (np.ndarray, np.generic)) else wanted)
     except (TypeError, ValueError) as error:
@@ -291,7 +310,7 @@ class Branch:
         self.captured = [
             one
             for op in own
-            for one in op.inputs
+            for one in op.operands
             if one.op not in own
         ]  # fmt: skip
         self.captured += [one for one in self.results if isinstance(one, Tensor) and one.op not in own]
@@ -374,10 +393,11 @@ def cond(
     true_fn, false_fn = fn1 if true_fn is None else true_fn, fn2 if false_fn is None else false_fn
     if isinstance(pred, (bool, np.bool_)):
         raise TypeError("pred must not be a Python bool")
-    if not callable(true_fn) or not callable(false_fn):
-        raise TypeError("true_fn and false_fn must be callable")
+    for called, function in (("true_fn", true_fn), ("false_fn", false_fn)):
+        if not callable(function):
+            raise TypeError(f"{called} must be callable.")
     chosen = convert_to_tensor(pred, np.bool_)
-    chosen.shape.with_rank(0)
+    chosen.shape.ranked(0)
     graph = chosen.graph
     with graph.name_scope(name or "cond"):
         first, second = Branch(graph, true_fn), Branch(graph, false_fn)

@@ -179,7 +179,16 @@ def decode_csv(
             raise ValueError("select_cols is not strictly increasing.")
     given = _strings(records, "decode_csv")
     defaults = [_default(one) for one in record_defaults]
-    ops.decode_csv(None, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
+    with retold(
+        ("must be one value, or an empty list; its shape is .\\d+,.$",
+         "Shape of a default must be a length-0 or length-1 vector, or a scalar"),
+        ("must be one value, or an empty list; its shape is .*", "Shape must be at most rank 1"),
+        ("must be a float32, float64, int32, int64 or bytes, not (.*)",
+         r"Value passed to parameter 'record_defaults' has DataType \1 not in list of allowed values: float32, "
+         "float64, int32, int64, string"),
+        ("field_delim must be one byte", "field_delim should be only 1 char"),
+    ):  # fmt: skip
+        ops.decode_csv(None, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
     dtypes = [as_dtype(dtype) for dtype, _ in csv_columns(defaults)]
     one = len(dtypes) == 1
 
@@ -222,8 +231,13 @@ def _picture(
     type_: str, contents: Any, dtype: Any, shape: Sides | None, kernel: Callable[[Any], Any], name: str | None
 ) -> Tensor:
     given = _strings(contents, type_)
-    given.shape.with_rank(0)
-    return apply_op(type_, [given], dtype, shape, kernel, name)
+    given.shape.ranked(0)
+
+    def told(value: Any) -> Any:
+        with retold(("is neither JPEG", "Unknown image file format. One of JPEG, PNG, GIF, BMP required.")):
+            return kernel(value)
+
+    return apply_op(type_, [given], dtype, shape, told, name)
 
 
 def decode_jpeg(
@@ -253,7 +267,8 @@ def decode_jpeg(
     Tensor of uint8, shape (height, width, channels)
     """
     options = (channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method)
-    ops.decode_jpeg(None, *options)
+    with retold((r"(channels|ratio) must be (.*), not (.*)", r"\1 must be \2, got \3")):
+        ops.decode_jpeg(None, *options)
     return _picture(
         "DecodeJpeg", contents, np.uint8, (None, None, channels or None), lambda x: ops.decode_jpeg(x, *options), name
     )
@@ -275,7 +290,8 @@ def decode_png(contents: Any, channels: int = 0, dtype: Any = np.uint8, name: st
     Tensor, shape (height, width, channels)
     """
     wanted = as_dtype(dtype)
-    ops.decode_png(None, channels, wanted)
+    with retold((r"channels must be (.*), not (.*)", r"channels must be \1, got \2")):
+        ops.decode_png(None, channels, wanted)
     shape = (None, None, channels or None)
     return _picture("DecodePng", contents, wanted, shape, lambda x: ops.decode_png(x, channels, wanted), name)
 
@@ -445,17 +461,21 @@ def _parsed(
     call: Callable[..., Any],
     name: str | None,
     extra: Sequence[Any] = (),
+    told: Sequence[Any] = (),
 ) -> list[dict[Any, Any]]:
-    """Add an operation that parses messages, and return the tensors of each section."""
+    """Add an operation that parses messages, and return the tensors of each section; `told`: texts of its errors."""
     given = _strings(serialized, type_)
+    if rank == 0 and given.shape.sides:
+        raise ValueError(f"Input serialized must be a scalar: {given!r}")
     if rank is not None:
-        given.shape.with_rank(rank)
+        given.shape.ranked(rank)
     elif given.shape.sides is None or len(given.shape.sides) > 1:
         raise ValueError(f"{type_}: expected one string, or a batch of them, got shape {given.shape}")
     outer: Sides = given.shape.sides or () if rank is None else (None,) * rank
     if rank and given.shape.sides is not None:
         outer = given.shape.sides
-    call(None)  # raises for descriptions that are no features
+    with retold(*_FEATURES):
+        call(None)  # raises for descriptions that are no features
     parts = [
         {key: _part(feature, outer, number == 1) for key, feature in (section or {}).items()}
         for number, section in enumerate(sections)
@@ -464,7 +484,7 @@ def _parsed(
     lone = len(outputs) + len(extra) == 1
 
     def kernel(x: Any) -> Any:
-        with retold(("Could not parse the message", lambda _: _unparsed(x))):
+        with retold(("Could not parse the message", lambda _: _unparsed(x)), *told, *_VALUES):
             made = call(x)
         made = made if isinstance(made, tuple) else (made,)
         flat = [
@@ -492,6 +512,34 @@ def _parsed(
     return found
 
 
+# TensorFlow's texts for what is wrong with features, and with values of messages
+_FEATURES = [
+    ("features must be a dict that is not empty, not (.*)", r"Missing: features was \1."),
+    ("one of context_features and sequence_features must name", "Missing features."),
+    ("feature (.*): all dimensions of the shape must be known, not None", "Missing shape for feature \\1."),
+    (r"feature '?(.*?)'?: all dimensions of the shape must be known, not [\[(]None",
+     r"First dimension of shape for feature \1 unknown. Consider using FixedLenSequenceFeature."),
+    (r"feature '?(.*?)'?: all dimensions of the shape must be known, not ([\[(].*)",
+     r"All dimensions of shape for feature \1 need to be known but received \2."),
+    ("FixedLenSequenceFeature requires allow_missing",
+     "Unsupported: FixedLenSequenceFeature requires allow_missing to be True."),
+    (r"default_value has (\d+) values, but (\d+) are",
+     r"Cannot reshape a tensor with \1 elements to shape [\2] (\2 elements)"),
+    (r"feature '?(.*?)'?: (\w+) does not go into (?:features|context_features): (.*)", r"Invalid feature \1:\3."),
+    (r"(\w+) does not go into feature lists: (.*)", r"Unsupported \1 \2."),
+    ("index_key and size must be one each", "index_key and size must have equal lengths."),
+]  # fmt: skip
+_VALUES = [
+    (r"(Name: .*, Key: .*, Index: \d+.  Data types don't match.) Expected type: (\w+), Actual type: (\w+)",
+     r"\1 Data type: \3 but expected type: \2"),
+    (r"(Key: .*Data types don't match.) Expected type: (\w+), Actual type: (\w+)",
+     r"\1 Data type: \3 but expected type: \2"),
+    (r"(Name: .*Saw \d+ values but output shape is:) \['\?'(?:, )?(.*)\]", r"\1 [?,\2]"),
+    (r"(Name: .*)", r"\1"),
+    (r"(\d+) example_names for (\d+) messages", r"Expected len(names) == len(serialized), but got: \1 vs. \2"),
+]  # fmt: skip
+
+
 def _unparsed(given: Any) -> str:
     # TensorFlow shows a single message, and of several none.
     shown = f", value: '{given.decode(errors='backslashreplace')}'" if isinstance(given, bytes) else ""
@@ -501,7 +549,11 @@ def _unparsed(given: Any) -> str:
 def _names(example_names: Any) -> Any:
     # Used in messages alone; names that a run computes are ignored.
     known = None if example_names is None else constant_value(convert_to_tensor(example_names))
-    return None if known is None or isinstance(known, bytes) else [one.decode(errors="replace") for one in known]
+    return (
+        None
+        if known is None or isinstance(known, bytes) or not len(known)
+        else [one.decode(errors="replace") for one in known]
+    )
 
 
 def parse_example(
@@ -622,9 +674,27 @@ def parse_single_sequence_example(
     TypeError, ValueError, InvalidArgumentError
         As `parse_example`.
     """
-    del example_name
+    called = None if example_name is None else constant_value(convert_to_tensor(example_name))
+    shown = called.decode(errors="replace") if isinstance(called, bytes) else "<unknown>"
+    steps = sequence_features or {}
+    told = [
+        (r"Feature: (.*) \(data type: .*is required",
+         rf"Name: {shown}, Context feature '\1' is required but could not be found."),
+        ("(Feature list '.*' is required but could not be found.)",
+         rf"Name: {shown}, \1  Did you mean to include it in feature_list_dense_missing_assumed_empty or "
+         "feature_list_dense_defaults?"),
+        (r"Key: (.*)\.  (Data types don't match. Expected type: \w+)",
+         lambda found: f"Name: {shown}, {_owner(found[1], steps)}.  {found[2]}"),
+        (r"Key: (.*)\.  Number of (\w+) values != expected.  Values size: (\d+) but output shape: (.*)",
+         rf"Name: {shown}, Key: \1, Number of \2 values != expected.  values size: \3 but output shape: \4"),
+    ]  # fmt: skip
     found = _parsed(
         "ParseSingleSequenceExample", serialized, [context_features, sequence_features], 0,
-        lambda x: ops.parse_single_sequence_example(x, context_features, sequence_features), name,
+        lambda x: ops.parse_single_sequence_example(x, context_features, sequence_features), name, (), told,
     )  # fmt: skip
     return found[0], found[1]
+
+
+def _owner(key: str, steps: Mapping[Any, Any]) -> str:
+    listed = any(key in (one, one.decode(errors="replace") if isinstance(one, bytes) else one) for one in steps)
+    return f"{'Feature list' if listed else 'Context feature'}: {key}"

@@ -63,7 +63,8 @@ def _picture(type_: str, value: Any, channels: tuple[int, ...]) -> Any:
     if np.ndim(value) != 3:
         raise InvalidArgumentError(f"image must be 3-dimensional, not {list(np.shape(value))}")
     if value.shape[2] not in channels:
-        raise InvalidArgumentError(f"image must have {channels} channels, and has {value.shape[2]}: {type_}")
+        told = f"{', '.join(map(str, channels[:-1]))}{',' * (len(channels) > 2)} or {channels[-1]}"
+        raise InvalidArgumentError(f"image must have {told} channels, got {list(value.shape)}: {type_}")
     if 0 in value.shape:
         raise InvalidArgumentError(f"image must have pixels: {list(value.shape)}")
     return value
@@ -95,7 +96,7 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Te
     given = convert_to_tensor(image)
     if given.dtype not in (uint8, uint16):
         raise TypeError(f"encode_png: a picture is of uint8 or uint16, not of {name_of(given.dtype)}")
-    given.shape.with_rank(3)
+    given.shape.ranked(3)
     if not -1 <= compression <= 9:
         raise ValueError(f"compression should be in [-1,9], got {compression}")
     return apply_op("EncodePng", [given], string, (),
@@ -149,7 +150,7 @@ def encode_jpeg(
     if density_unit not in ("in", "cm"):
         raise ValueError(f"encode_jpeg: density_unit must be 'in' or 'cm', not {density_unit!r}")
     given = convert_to_tensor(image, uint8)
-    given.shape.with_rank(3)
+    given.shape.ranked(3)
     channels = {"grayscale": (1,), "rgb": (3,)}.get(format, (1, 3))
     dots = [x_density, y_density] if density_unit == "in" else [round(one * 2.54) for one in (x_density, y_density)]
 

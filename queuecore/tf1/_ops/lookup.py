@@ -80,7 +80,7 @@ class _Table:
         self.key_dtype = as_dtype(key_dtype)
         self.value_dtype = as_dtype(value_dtype)
         self.default_value = convert_to_tensor(default_value, self.value_dtype)
-        self.default_value.shape.with_rank(0)
+        self.default_value.shape.ranked(0)
         self.name = name
 
     def _held(self, run: Any) -> _Held:

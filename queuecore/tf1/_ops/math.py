@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from queuecore import ops
+from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor
 from queuecore.tf1._graph.operators import Operators, register_operators
 from queuecore.tf1._graph.values import DType, Sides, TensorShape, as_dtype, broadcast, name_of, string
@@ -140,6 +141,25 @@ def _named(name: str, function: Any, doc: str) -> Any:
     return function
 
 
+def _dividing(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
+    # A division: of integers by 0 it is an error, where NumPy gives 0.
+    def apply(x: Any, y: Any, name: str | None = None) -> Tensor:
+        a, b = tensors(x, y)
+        known = constant_value(b)
+        used = kernel
+        if a.dtype.kind in "iu" and (known is None or not np.all(known)):
+            used = lambda x, y: kernel(x, _divisor(y))  # noqa: E731
+        return apply_op(type_, [a, b], a.dtype, broadcast([a.shape, b.shape]), used, name)
+
+    return apply
+
+
+def _divisor(value: Any) -> Any:
+    if not np.all(value):
+        raise InvalidArgumentError("Integer division by zero")
+    return value
+
+
 def _truncated(x: Any, y: Any) -> Any:
     # As in C: towards zero.
     return (
@@ -150,8 +170,8 @@ def _truncated(x: Any, y: Any) -> Any:
 add = _named("add", elementwise("Add", lambda x, y: x + y), "Return ``x + y``.")
 subtract = _named("subtract", elementwise("Sub", lambda x, y: x - y), "Return ``x - y``.")
 multiply = _named("multiply", elementwise("Mul", lambda x, y: x * y), "Return ``x * y``.")
-floordiv = _named("floordiv", elementwise("FloorDiv", lambda x, y: x // y), "Return ``x // y``, rounded down.")
-mod = _named("mod", elementwise("FloorMod", lambda x, y: x % y), "Return the remainder of ``x // y``.")
+floordiv = _named("floordiv", _dividing("FloorDiv", lambda x, y: x // y), "Return ``x // y``, rounded down.")
+mod = _named("mod", _dividing("FloorMod", lambda x, y: x % y), "Return the remainder of ``x // y``.")
 pow_ = _named("pow", elementwise("Pow", lambda x, y: x**y), "Return ``x ** y``.")
 maximum = _named("maximum", elementwise("Maximum", np.maximum), "Return the larger one.")
 minimum = _named("minimum", elementwise("Minimum", np.minimum), "Return the smaller one.")
@@ -261,8 +281,8 @@ is_inf = _named("is_inf", _floating("IsInf", np.isinf, bool), "Return whether it
 is_finite = _named("is_finite", _floating("IsFinite", np.isfinite, bool), "Return whether it is a finite number.")
 reciprocal = _named("reciprocal", _floating("Reciprocal", lambda x: 1 / x), "Return ``1 / x``.")
 sign = _named("sign", unary("Sign", np.sign), "Return -1, 0 or 1.")
-floormod = _named("floormod", elementwise("FloorMod", lambda x, y: x % y), "Return the remainder of ``x // y``.")
-truncatediv = _named("truncatediv", elementwise("TruncateDiv", _truncated), "Return ``x / y``, rounded to zero.")
+floormod = mod
+truncatediv = _named("truncatediv", _dividing("TruncateDiv", _truncated), "Return ``x / y``, rounded to zero.")
 squared_difference = _named(
     "squared_difference", elementwise("SquaredDifference", lambda x, y: (x - y) * (x - y)), "Return ``(x - y) ** 2``."
 )

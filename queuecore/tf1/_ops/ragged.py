@@ -264,7 +264,7 @@ class RaggedTensor:
     @property
     def shape(self) -> TensorShape:
         """The shape, as far as it is known; rows of different lengths have none."""
-        count = self.row_splits.shape.with_rank(1)[0].value
+        count = self.row_splits.shape.ranked(1)[0].value
         inner = self.values.shape
         if inner.ndims is None:
             return TensorShape(None)
@@ -521,7 +521,7 @@ def _divided(
     vector = convert_to_tensor(given)
     if vector.dtype not in (int32, int64) or isinstance(given, (list, tuple)):
         vector = convert_to_tensor(given, int64)
-    side = vector.shape.with_rank(1)[0].value
+    side = vector.shape.ranked(1)[0].value
     counted = parts.row_splits if isinstance(parts, RaggedTensor) else parts
     less = int(isinstance(parts, RaggedTensor))
     kind = vector.dtype

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from queuecore.errors import InvalidArgumentError
 from queuecore.ragged import Sparse
 from queuecore.tf1._graph.graph import (
     Graph,
@@ -63,8 +64,8 @@ class SparseTensor:
         self.values = convert_to_tensor(values, name="values")
         self.dense_shape = convert_to_tensor(dense_shape, np.int64, "dense_shape")
         places = self.indices.shape.with_rank(2)
-        TensorShape(places[0]).assert_is_compatible_with(self.values.shape.with_rank(1)[:1])
-        TensorShape(places[1]).assert_is_compatible_with(self.dense_shape.shape.with_rank(1)[:1])
+        places[0].assert_is_compatible_with(self.values.shape.with_rank(1)[0])
+        places[1].assert_is_compatible_with(self.dense_shape.shape.with_rank(1)[0])
 
     @property
     def dtype(self) -> DType:
@@ -107,6 +108,24 @@ class SparseTensor:
         return f"SparseTensor(indices={self.indices!r}, values={self.values!r}, dense_shape={self.dense_shape!r})"
 
 
+def _check_places(places: Any, shape: Any, ordered: bool) -> None:
+    sides = np.asarray(shape)
+    outside = ((places < 0) | (places >= sides)).any(axis=1)
+    if outside.any():
+        at = int(outside.argmax())
+        told = ",".join(map(str, places[at]))
+        raise InvalidArgumentError(
+            f"indices[{at}] = [{told}] is out of bounds: need 0 <= index < [{','.join(map(str, sides))}]"
+        )
+    if ordered and len(places) > 1:
+        flat = np.ravel_multi_index(tuple(places.T), tuple(sides))
+        steps = np.diff(flat)
+        if (steps <= 0).any():
+            at = int((steps <= 0).argmax()) + 1
+            told = "is repeated" if steps[at - 1] == 0 else "is out of order. Many sparse ops require sorted indices"
+            raise InvalidArgumentError(f"indices[{at}] = [{','.join(map(str, places[at]))}] {told}")
+
+
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
     """Return a sparse tensor whose three parts are fed to each run: its parts are the keys of `feed_dict`.
 
@@ -140,16 +159,21 @@ def sparse_tensor_to_dense(
     default_value : optional
         The value of all other places; 0 or an empty string by default.
     validate_indices : bool, default True
-        Accepted; indices are always checked to lie inside.
+        Whether indices must be in order, and none twice. They are always checked to lie inside.
     name : str, optional
+
+    Raises
+    ------
+    InvalidArgumentError
+        In a run, if the indices are not as they must be.
     """
-    del validate_indices
     if not isinstance(sp_input, SparseTensor):
         raise TypeError("Input must be a SparseTensor.")
     dtype = sp_input.dtype
     blank = as_value((b"" if dtype.kind == "S" else 0) if default_value is None else default_value, dtype)
 
     def kernel(indices: Any, values: Any, shape: Any) -> Any:
+        _check_places(indices, shape, validate_indices)
         if dtype.kind != "S":
             return Sparse(indices, values, shape).to_dense(blank)
         # Strings as numbers, and back.
@@ -181,10 +205,14 @@ def sparse_to_dense(
         One for each place, or one for all.
     default_value : optional
     validate_indices : bool, default True
-        Accepted; indices are always checked to lie inside.
+        Whether indices must be in order, and none twice. They are always checked to lie inside.
     name : str, optional
+
+    Raises
+    ------
+    InvalidArgumentError
+        In a run, if the indices are not as they must be.
     """
-    del validate_indices
     places, sides = convert_to_tensor(sparse_indices), convert_to_tensor(output_shape)
     values = convert_to_tensor(sparse_values)
     blank = as_value(default_value, values.dtype)
@@ -193,8 +221,7 @@ def sparse_to_dense(
         where = np.atleast_1d(where)
         where = where.reshape(len(where), -1)
         whole = np.full([int(one) for one in shape], blank, object if values.dtype.kind == "S" else values.dtype)
-        if ((where < 0) | (where >= np.asarray(shape))).any():
-            raise ValueError(f"an index lies outside the shape {list(shape)}")
+        _check_places(where, shape, validate_indices)
         whole[tuple(where.T)] = given
         return whole
 

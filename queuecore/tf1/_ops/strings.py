@@ -74,12 +74,14 @@ def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = N
     separator : str, default ""
     name : str, optional
     """
-    given = [_given(one) for one in inputs]
+    if not isinstance(inputs, (list, tuple)):
+        raise TypeError(f"Expected list for 'inputs' argument to 'string_join' Op, not {inputs!r}.")
+    given = [_given(one) for one in inputs] or [convert_to_tensor("")]
     between = as_value(separator, string)
     shape = TensorShape([])
     for one in given:  # scalars join every item
         if one.shape.ndims != 0:
-            shape = one.shape if shape.ndims == 0 else shape.merge_with(one.shape)
+            shape = one.shape if shape.ndims == 0 else shape.equal_to(one.shape)
     return apply_op("StringJoin", given, string, shape, _each(lambda *one: between.join(one), string), name)
 
 
@@ -182,8 +184,8 @@ def _pieces(
 ) -> SparseTensor | RaggedTensor:  # fmt: skip
     if kind not in ("SparseTensor", "RaggedTensor"):
         raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
-    given.shape.with_rank(1)
-    sep.shape.assert_has_rank(0)
+    given.shape.ranked(1)
+    sep.shape.ranked(0)
 
     def sparse(values: Any, mark: bytes) -> Any:
         rows = list(map(cut(mark), values))
@@ -375,11 +377,31 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
     InvalidArgumentError
         In a run, if a part begins outside its string.
     """
-    if unit not in ("BYTE", "UTF8_CHAR"):
-        raise ValueError(f"substr: unit must be 'BYTE' or 'UTF8_CHAR', not {unit!r}")
+    _check_unit("Substr", unit)
     given, first, count = _given(input), convert_to_tensor(pos), convert_to_tensor(len)
-    return apply_op("Substr", [given, first, count], string, broadcast([given.shape, first.shape, count.shape]),
-                    _each(functools.partial(_part, unit == "BYTE"), string), name)  # fmt: skip
+    for one in (first, count):
+        if one.dtype.name not in ("int32", "int64"):
+            what = "pos" if one is first else "len"
+            raise TypeError(
+                f"Value passed to parameter '{what}' has DataType {one.dtype.name} not in list of allowed values: "
+                "int32, int64"
+            )
+    shape = broadcast([given.shape, first.shape.equal_to(count.shape)])
+    part = _each(functools.partial(_part, unit == "BYTE"), string)
+
+    def kernel(value: Any, at: Any, number: Any) -> Any:
+        if np.shape(at) != np.shape(number):
+            raise InvalidArgumentError(
+                f"pos and len should have the same shape, got: {list(np.shape(at))} vs. {list(np.shape(number))}"
+            )
+        return part(value, at, number)
+
+    return apply_op("Substr", [given, first, count], string, shape, kernel, name)
+
+
+def _check_unit(type_: str, unit: str) -> None:
+    if unit not in ("BYTE", "UTF8_CHAR"):
+        raise ValueError(f"Attr 'unit' of '{type_}' Op passed string '{unit}' not in: \"BYTE\", \"UTF8_CHAR\".")
 
 
 def _part(in_bytes: bool, one: bytes, at: Any, count: Any) -> bytes:
@@ -394,8 +416,7 @@ def _part(in_bytes: bool, one: bytes, at: Any, count: Any) -> bytes:
 
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """Return how long strings are, int32: in bytes, or in characters of UTF-8."""
-    if unit not in ("BYTE", "UTF8_CHAR"):
-        raise ValueError(f"length: unit must be 'BYTE' or 'UTF8_CHAR', not {unit!r}")
+    _check_unit("StringLength", unit)
     given = _given(input)
     count = (lambda one: len(one)) if unit == "BYTE" else (lambda one: len(one.decode(errors="replace")))
     return apply_op("StringLength", [given], np.int32, given.shape, _each(count, np.int32), name)
@@ -426,7 +447,7 @@ def _cased(type_: str, value: Any, encoding: str, raw: Any, text: Any, name: str
 
 
 def _known_pattern(pattern: Tensor) -> None:
-    pattern.shape.assert_has_rank(0)
+    pattern.shape.ranked(0)
     known = constant_value(pattern)
     if known is not None:
         compiled(known)
@@ -517,7 +538,7 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
         In a run, if it can't be read.
     """
     given = _given(filename)
-    given.shape.with_rank(0)
+    given.shape.ranked(0)
 
     def kernel(run: Any, path: bytes) -> bytes:
         del run
@@ -531,8 +552,8 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
 def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
     """Return an operation that writes a file, and the directories that it needs."""
     given, text = _given(filename), _given(contents)
-    given.shape.with_rank(0)
-    text.shape.with_rank(0)
+    given.shape.ranked(0)
+    text.shape.ranked(0)
 
     def kernel(run: Any, path: bytes, data: bytes) -> None:
         del run

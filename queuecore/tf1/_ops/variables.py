@@ -35,8 +35,10 @@ __all__ = [
     "count_up_to",
     "get_variable",
     "initialize_all_tables",
+    "get_local_variable",
     "initialize_variables",
     "model_variables",
+    "moving_average_variables",
     "report_uninitialized_variables",
     "tables_initializer",
     "get_variable_scope",
@@ -154,7 +156,7 @@ class Variable(Operators):
 
     def _assigning(self, type_: str, value: Any, compute: Callable[[Any, Any], Any], name: str | None = None) -> Tensor:
         given = convert_to_tensor(value, self.dtype)
-        self._shape.assert_is_compatible_with(given.shape)
+        self._shape.equal_to(given.shape)
 
         def kernel(run: Any, new: Any) -> Any:
             cell = self._cell(run)
@@ -177,7 +179,7 @@ class Variable(Operators):
     # ---- its tensors
 
     def _as_graph_element(self) -> Tensor:
-        return self._reading("read") if self.graph._control and not self.graph.finalized else self._snapshot
+        return self._reading("read") if self.graph._scopes.control and not self.graph.finalized else self._snapshot
 
     def value(self) -> Tensor:
         """Return the tensor of its value."""
@@ -306,8 +308,11 @@ def count_up_to(ref: Any, limit: Any, name: str | None = None) -> Tensor:
     """
     counter, most = _variable(ref), int(limit)
     if counter.dtype.name not in ("int32", "int64"):
-        raise TypeError(f"count_up_to needs a variable of int32 or int64, not {counter!r}")
-    counter.shape.assert_is_compatible_with([])
+        raise TypeError(
+            f"Value passed to parameter 'ref' has DataType {counter.dtype.name} not in list of allowed values: int32, "
+            "int64"
+        )
+    counter.shape.ranked(0)
 
     def kernel(run: Any) -> Any:
         cell = counter._cell(run)
@@ -488,7 +493,8 @@ def variable_scope(
     outer = get_variable_scope()
     if isinstance(name_or_scope, VariableScope):
         full = name_or_scope.name
-        scope = VariableScope(full, reuse or name_or_scope.reuse, initializer or name_or_scope.initializer)
+        given = name_or_scope.initializer if initializer is None else initializer
+        scope = VariableScope(full, reuse or name_or_scope.reuse, given)
         context = graph.name_scope(scope.original_name_scope)
     else:
         name = name_or_scope
@@ -502,7 +508,7 @@ def variable_scope(
                 name = f"{default_name}_{number}"
                 number += 1
         full = f"{outer.original_name_scope}{name}"
-        scope = VariableScope(full, reuse or outer.reuse, initializer or outer.initializer)
+        scope = VariableScope(full, reuse or outer.reuse, outer.initializer if initializer is None else initializer)
         context = graph.name_scope(name)
     graph.variable_scope = scope
     try:
@@ -561,7 +567,9 @@ def get_variable(
             "reuse=tf.AUTO_REUSE in VarScope?"
         )
     wanted = as_dtype(dtype or "float32")
-    initializer = initializer or scope.initializer
+    initializer = scope.initializer if initializer is None else initializer
+    if initializer is not None and not callable(initializer) and shape is not None:
+        raise ValueError("If initializer is a constant, do not specify shape.")
     if initializer is None:
         initializer = random_uniform_initializer(-0.05, 0.05) if wanted.kind == "f" else zeros_initializer()
     if isinstance(initializer, type):
@@ -578,3 +586,18 @@ def get_variable(
                             dtype=wanted if callable(initializer) or dtype is not None else None)  # fmt: skip
     graph.variable_store[full] = variable
     return variable
+
+
+def get_local_variable(
+    name: str, shape: Any = None, dtype: Any = None, initializer: Any = None, regularizer: Any = None,
+    trainable: bool = False, collections: Any = None, **unused: Any,
+) -> Variable:  # fmt: skip
+    """As `get_variable`, of a variable that `local_variables_initializer` initialises, and that isn't trained."""
+    del trainable
+    held = [*(collections or []), GraphKeys.LOCAL_VARIABLES]
+    return get_variable(name, shape, dtype, initializer, regularizer, False, held, **unused)
+
+
+def moving_average_variables() -> list[Variable]:
+    """Return the default graph's variables that are marked as having moving averages."""
+    return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES)

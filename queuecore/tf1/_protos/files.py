@@ -84,7 +84,7 @@ class GFile:
         self._file: IO[bytes] | None = None
         plain = mode.replace("b", "")
         if plain not in _MODES:
-            raise InvalidArgumentError(f"Mode {mode!r} is not 'r', 'w', 'a', 'r+', 'w+' or 'a+'")
+            raise InvalidArgumentError(f"mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+': {mode!r}")
         self._open_as = _MODES[plain]
 
     def _file_to(self, read: bool) -> IO[bytes]:

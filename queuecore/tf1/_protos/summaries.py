@@ -6,10 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from queuecore.tf1._graph.values import as_dtype, string
+from queuecore.tf1._graph.values import as_dtype, register_shape_message, string
 from queuecore.tf1._protos.messages import Field, FieldsMessage
 
-__all__ = ["Event", "HistogramProto", "SessionLog", "Summary", "SummaryMetadata", "TensorProto", "histogram"]
+__all__ = [
+    "Event",
+    "HistogramProto",
+    "SessionLog",
+    "Summary",
+    "SummaryMetadata",
+    "TensorProto",
+    "TensorShapeProto",
+    "histogram",
+]
 
 
 class HistogramProto(FieldsMessage):
@@ -61,10 +70,23 @@ class _Dim(FieldsMessage):
     name = Field(2, "string")
 
 
-class _Shape(FieldsMessage):
+class TensorShapeProto(FieldsMessage):
+    """The shape of a tensor.
+
+    Attributes
+    ----------
+    dim : list of messages
+        ``dim[i].size`` is the length of a side; -1: unknown.
+    unknown_rank : bool
+        Whether not even the number of sides is known.
+    """
+
     __slots__ = ()
     dim = Field(2, _Dim, repeated=True)
     unknown_rank = Field(3, "bool")
+
+
+register_shape_message(TensorShapeProto)
 
 
 class TensorProto(FieldsMessage):
@@ -87,7 +109,7 @@ class TensorProto(FieldsMessage):
 
     __slots__ = ()
     dtype = Field(1, "int64")
-    tensor_shape = Field(2, _Shape)
+    tensor_shape = Field(2, TensorShapeProto)
     version_number = Field(3, "int64")
     tensor_content = Field(4, "bytes")
     float_val = Field(5, "floats")

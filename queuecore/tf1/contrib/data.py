@@ -25,6 +25,7 @@ from queuecore.tf1._data.experimental import (
     unbatch,
 )
 from queuecore.tf1._data.iterators import Iterator
+from queuecore.tf1._graph.refused import refusing as _refusing
 
 __all__ = [
     "AUTOTUNE",
@@ -92,3 +93,6 @@ def sloppy_interleave(map_func: Any, cycle_length: Any, block_length: Any = 1) -
         The number of elements that a dataset gives in its turn.
     """
     return parallel_interleave(map_func, cycle_length, block_length, sloppy=True)
+
+
+__getattr__ = _refusing("tf.contrib.data")

@@ -1,5 +1,6 @@
 """``tf.contrib.framework``: the global step, and checks."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.checks import assert_same_float_dtype
 from queuecore.tf1._ops.steps import (
     assert_global_step,
@@ -15,3 +16,6 @@ __all__ = [
     "get_global_step",
     "get_or_create_global_step",
 ]
+
+
+__getattr__ = _refusing("tf.contrib.framework")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from queuecore.tf1._graph.graph import Tensor, convert_to_tensor
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import int32, int64
 from queuecore.tf1._ops.arrays import one_hot
 from queuecore.tf1._ops.math import cast
@@ -39,3 +40,6 @@ def one_hot_encoding(
     if outputs_collections is not None:
         made.graph.add_to_collections(outputs_collections, made)
     return made
+
+
+__getattr__ = _refusing("tf.contrib.layers")

@@ -1,5 +1,6 @@
 """``tf.contrib.lookup``: tables that operations look keys up in."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.lookup import (
     FastHashSpec,
     HasherSpec,
@@ -35,3 +36,6 @@ __all__ = [
     "index_to_string_table_from_file",
     "index_to_string_table_from_tensor",
 ]
+
+
+__getattr__ = _refusing("tf.contrib.lookup")

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from queuecore.tf1._graph.refused import refusing as _refusing
+
 __all__ = ["HParams"]
 
 _ASSIGNMENT = re.compile(r"\s*(\w+)(?:\[(\d+)\])?\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")
@@ -156,3 +158,6 @@ def _cast(name: str, kind: type, value: Any) -> Any:
     if kind is int and hasattr(value, "__index__") and not isinstance(value, bool):
         return int(value)
     raise ValueError(f"Could not cast hparam {name!r} of type {kind.__name__!r} from value {value!r}")
+
+
+__getattr__ = _refusing("tf.contrib.training")

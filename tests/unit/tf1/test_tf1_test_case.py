@@ -84,7 +84,7 @@ def test_errors_of_operations(case):
     with case.assertRaisesRegexp(ValueError, "ab+"):
         raise ValueError("abb")
     with case.assertRaisesIncompatibleShapesError(ValueError):
-        tf.TensorShape([2]).merge_with([3])
+        tf.TensorShape([2]).assert_is_compatible_with([3])
 
 
 def fails(what, *args, **named):

@@ -162,3 +162,237 @@ def test_a_text_is_put_before_once():
     before(error, "theirs")
     before(error, "theirs")
     assert str(error) == "theirs: ours"
+
+
+def feature(**values):
+    kinds = {float: "float_list", int: "int64_list", bytes: "bytes_list"}
+    return {name: {kinds[type(one[0])]: {"value": one}} for name, one in values.items()}
+
+
+def example(**values):
+    return tf.train.Example(features=tf.train.Features(feature=feature(**values))).SerializeToString()
+
+
+def sequence(context, steps):
+    rows = {name: [tf.train.Feature(**feature(x=row)["x"]) for row in rows] for name, rows in steps.items()}
+    lists = {name: tf.train.FeatureList(feature=one) for name, one in rows.items()}
+    made = tf.train.SequenceExample(
+        context=tf.train.Features(feature=feature(**context)), feature_lists=tf.train.FeatureLists(feature_list=lists)
+    )
+    return made.SerializeToString()
+
+
+def fixed(*arguments):
+    return {"a": tf.FixedLenFeature(*arguments)}
+
+
+# What TensorFlow says of features, of one message, and of a batch with names
+FEATURES = [
+    ({}, "Missing: features was {}."),
+    (fixed(None, tf.float32), "Missing shape for feature 'a'."),
+    (fixed([None, 2], tf.float32), "First dimension of shape for feature a unknown. Consider using FixedLenSequence"),
+    (fixed([2, None], tf.float32), "All dimensions of shape for feature a need to be known but received [2, None]."),
+    (fixed([2], tf.float32, [1.0]), "Cannot reshape a tensor with 1 elements to shape [2] (2 elements)"),
+    ({"a": tf.FixedLenSequenceFeature([], tf.float32)}, "Unsupported: FixedLenSequenceFeature requires allow_missing"),
+]
+
+
+@pytest.mark.parametrize(("features", "text"), FEATURES)
+def test_features(features, text):
+    for parse, given in ((tf.parse_example, [b""]), (tf.parse_single_example, b"")):
+        with pytest.raises(ValueError) as caught:
+            parse(given, features)
+        assert str(caught.value).startswith(text)
+
+
+STRIDE = {"a": tf.FixedLenSequenceFeature([2], tf.float32, allow_missing=True)}
+VALUES = [
+    (fixed([3], tf.float32), "Name: nm, Key: a, Index: 0.  Number of float values != expected.  Values size: 2 but ou"),
+    (fixed([2], tf.int64), "Name: nm, Key: a, Index: 0.  Data types don't match. Data type: float but expected type:"),
+    ({"b": tf.FixedLenFeature([1], tf.float32)}, "Name: nm, Feature: b (data type: float) is required but could not b"),
+    (STRIDE, "Name: nm, Key: a, Index: 0.  Number of float values is not a multiple of stride length. Saw 1 values but "
+     "output shape is: [?,2]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("features", "text"), VALUES)
+def test_values_of_messages(sess, features, text):
+    given = example(a=[1.0] if features is STRIDE else [1.0, 2.0])
+    assert message(sess, tf.parse_example([given], features, example_names=["nm"])).startswith(text)
+
+
+STEPS = [
+    ({"a": tf.FixedLenFeature([], tf.float32)}, {}, "Context feature: a.  Data types don't match. Expected type: floa"),
+    ({"q": tf.FixedLenFeature([], tf.float32)}, {}, "Context feature 'q' is required but could not be found."),
+    ({}, {"b": tf.FixedLenSequenceFeature([1], tf.int64)}, "Feature list: b.  Data types don't match. Expected type:"),
+    ({}, {"b": tf.FixedLenSequenceFeature([1], tf.float32)}, "Key: b, Number of float values != expected.  values"),
+    ({}, {"q": tf.FixedLenSequenceFeature([1], tf.float32)},
+     "Feature list 'q' is required but could not be found.  Did "
+     "you mean to include it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("context", "steps", "text"), STEPS)
+def test_sequences(sess, context, steps, text):
+    given = sequence({"a": [1]}, {"b": [[1.0], [2.0, 3.0]]})
+    made = tf.parse_single_sequence_example(given, context, steps, example_name="nm")
+    assert message(sess, made).startswith(f"Name: nm, {text}")
+    with pytest.raises(ValueError, match=r"^Input serialized must be a scalar"):
+        tf.parse_single_sequence_example([given], context, steps)
+
+
+# Errors while the graph is built: the call, the class of the error, and what TensorFlow says
+BUILT = [
+    (lambda: tf.stack([[1], [2, 3]]), "Dimension 0 in both shapes must be equal, but are 1 and 2. Shapes are [1] and"),
+    (lambda: tf.stack([[1], [[2]]]), "Shapes must be equal rank, but are 1 and 2"),
+    (lambda: tf.string_split("a"), "Shape must be rank 1 but is rank 0"),
+    (lambda: tf.reshape([1, 2, 3, 4], [3]), "Cannot reshape a tensor with 4 elements to shape [3] (3 elements)"),
+    (lambda: tf.reshape([1, 2, 3, 4], [3, -1]), "Dimension size must be evenly divisible by 3 but is 4"),
+    (lambda: tf.Variable([1, 2]).assign([1]), "Dimension 0 in both shapes must be equal, but are 2 and 1."),
+    (lambda: tf.SparseTensor([[0]], [1, 2], [2]), "Dimensions 1 and 2 are not compatible"),
+    (lambda: tf.TensorShape([1]).merge_with([2]), "Shapes (1,) and (2,) are not compatible"),
+    (lambda: tf.TensorShape(None).as_list(), "as_list() is not defined on an unknown TensorShape."),
+    (lambda: len(tf.TensorShape(None)), "Cannot take the length of shape with unknown rank."),
+    (lambda: list(tf.TensorShape(None)), "Cannot iterate over a shape with unknown rank."),
+    (lambda: tf.constant(tf.TensorShape([1, None])), "Cannot convert a partially known TensorShape to a Tensor: (1, ?"),
+    (lambda: tf.constant([tf.Dimension(None)]), "Cannot convert an unknown Dimension to a Tensor: ?"),
+    (lambda: tf.strings.substr("a", 0, 1, unit="X"), "Attr 'unit' of 'Substr' Op passed string 'X' not in: \"BYTE\""),
+    (lambda: tf.substr(["a", "b"], [0, 1], [1]), "Dimension 0 in both shapes must be equal, but are 2 and 1."),
+    (lambda: tf.FIFOQueue(9, [tf.int32] * 2, [(), ()]).enqueue_many([[1], [1, 2]]), "Dimensions 1 and 2 are not comp"),
+    (lambda: tf.FIFOQueue(9, tf.int32, [()]).enqueue_many([1]), "Shape () must have rank at least 1"),
+    (lambda: tf.FIFOQueue(9, tf.int32, [()]).dequeue_many(-1), "Input 'n' must be >= 0, but is -1"),
+    (lambda: tf.WholeFileReader().restore_state(["a"]), "Shape must be rank 0 but is rank 1"),
+    (lambda: tf.decode_csv(["1"], [[1, 2]]), "Shape of a default must be a length-0 or length-1 vector, or a scalar"),
+    (lambda: tf.decode_csv(["1"], [[1]], ";;"), "field_delim should be only 1 char"),
+    (lambda: tf.python_io.TFRecordOptions("X"), 'Not a valid compression_type: "X"'),
+    (lambda: tf.image.decode_png("", channels=7), "channels must be 0, 1, 3 or 4, got 7"),
+    (lambda: tf.get_variable("v", [2], initializer=[1, 2]), "If initializer is a constant, do not specify shape."),
+    (lambda: tf.ensure_shape([1, 2], [3]), "Dimension 0 in both shapes must be equal, but are 3 and 2."),
+]
+
+
+@pytest.mark.parametrize(("build", "text"), BUILT)
+def test_while_the_graph_is_built(sess, build, text):
+    with pytest.raises(ValueError) as caught:
+        build()
+    assert text in str(caught.value)
+
+
+TYPES = [
+    (lambda: tf.constant([1, "a"]), "Failed to convert object of type <class 'list'> to Tensor. Contents: [1, 'a']."),
+    (lambda: tf.constant([None]), "Failed to convert object of type <class 'list'> to Tensor. Contents: [None]."),
+    (lambda: tf.constant([1, 2.5], tf.int32), "Expected int32, got 2.5 of type 'float' instead."),
+    (lambda: tf.constant(["a", "1"], tf.int32), "Expected int32, got 'a' of type 'str' instead."),
+    (lambda: tf.substr("a", 1.0, 1), "Value passed to parameter 'pos' has DataType float32 not in list of allowed val"),
+    (lambda: tf.string_join("ab"), "Expected list for 'inputs' argument to 'string_join' Op, not 'ab'."),
+    (lambda: tf.decode_csv(["1"], [[True]]), "Value passed to parameter 'record_defaults' has DataType bool not in li"),
+    (lambda: tf.cond(tf.constant(True), 1, lambda: 2), "true_fn must be callable."),
+    (lambda: tf.Session(graph=5), "graph must be a tf.Graph, but got <class 'int'>"),
+    (lambda: tf.Session(config=5), "config must be a tf.ConfigProto, but got <class 'int'>"),
+    (lambda: tf.Dimension(3) + "a", "unsupported operand type(s) for +: 'Dimension' and 'str'"),
+]
+
+
+@pytest.mark.parametrize(("build", "text"), TYPES)
+def test_types(sess, build, text):
+    with pytest.raises(TypeError) as caught:
+        build()
+    assert text in str(caught.value)
+
+
+def raising(error):
+    def inner():
+        raise error("blah")
+
+    return inner()
+
+
+# Errors of runs
+RUNS = [
+    (lambda: tf.substr(["hello"], 6, 1), "pos 6 out of range for string b'hello'"),
+    (lambda: tf.substr("x", tf.placeholder_with_default([1, 1], None), 1),
+     "pos and len should have the same shape, got: "
+     "[2] vs. []"),
+    (lambda: tf.constant(1) // 0, "Integer division by zero"),
+    (lambda: tf.constant([1, 2]) % tf.placeholder_with_default([1, 0], None), "Integer division by zero"),
+    (lambda: tf.truncatediv(1, 0), "Integer division by zero"),
+    (lambda: tf.sparse_tensor_to_dense(tf.SparseTensor([[5]], [1], [2])),
+     "indices[0] = [5] is out of bounds: need 0 <= "
+     "index < [2]"),
+    (lambda: tf.sparse_tensor_to_dense(tf.SparseTensor([[0], [0]], [1, 2], [2])), "indices[1] = [0] is repeated"),
+    (lambda: tf.sparse_to_dense([[1], [0]], [3], 1), "indices[1] = [0] is out of order"),
+    (lambda: tf.placeholder(tf.float32, [None, 2], name="p"),
+     "You must feed a value for placeholder tensor 'p' with dtype "
+     "float and shape [?,2]"),
+    (lambda: tf.image.decode_png(b"junk"), "Unknown image file format. One of JPEG, PNG, GIF, BMP required."),
+    (lambda: tf.image.encode_jpeg(np.zeros([2, 2, 2], np.uint8)), "image must have 1 or 3 channels, got [2, 2, 2]"),
+    (lambda: tf.py_func(lambda: {"a": 1}, [], [tf.int64]), "Unsupported object type dict"),
+    (lambda: tf.py_func(lambda: np.zeros(1, [("a", "f4")]), [], [tf.float32]), "Unsupported numpy type"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("build", "text"), RUNS)
+def test_runs(sess, build, text):
+    assert message(sess, build()).startswith(text)
+
+
+def test_order_of_indices_need_not_be_checked(sess):
+    places = tf.SparseTensor([[1], [0]], [1, 2], [3])
+    assert sess.run(tf.sparse_tensor_to_dense(places, validate_indices=False)).tolist() == [2, 1, 0]
+    assert sess.run(tf.sparse_to_dense([[1], [1]], [3], [4, 5], validate_indices=False)).tolist() == [0, 5, 0]
+
+
+def test_python_functions(sess):
+    failing = tf.py_func(lambda: raising(KeyError), [], [tf.int64])
+    told = message(sess, failing)
+    assert told.startswith("KeyError: 'blah'\n") and "in raising" in told and "in inner" in told
+    numbers = iter(range(9))
+    kept = tf.py_func(lambda: next(numbers), [], tf.int64, stateful=False)
+    assert [sess.run(kept) for _ in range(2)] == [0, 0]
+    fed = tf.placeholder_with_default(np.int64(1), [])
+    called = tf.py_func(lambda x: next(numbers) + x, [fed], tf.int64, stateful=False)
+    assert [sess.run(called) for _ in range(2)] == [2, 3]
+    assert tf.py_func(lambda: None, [], [], stateful=False) == []
+
+
+def test_feeds(sess):
+    given = tf.placeholder(tf.uint8, name="fed")
+    for feed, text in (
+        ({given: 300}, "Type of feed value 300 with type <class 'int'> is not compatible with Tensor type"),
+        ({given: tf.constant(1)}, "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include"),
+        ({5: 1}, "Cannot interpret feed_dict key as Tensor: Can not convert a int into a Tensor."),
+        ({tf.no_op(): 1}, "Cannot interpret feed_dict key as Tensor: Can not convert a Operation into a Tensor."),
+        ({"x:0": 1}, "Cannot interpret feed_dict key as Tensor: The name 'x:0' refers to a Tensor which does not"),
+        ({"x": 1}, "Cannot interpret feed_dict key as Tensor: The name 'x' looks like an (invalid) Operation name"),
+        (5, "'feed_dict' must be a dictionary, instead of 'int'."),
+    ):
+        with pytest.raises(TypeError) as caught:
+            sess.run(given, feed)
+        assert text in str(caught.value)
+
+
+def test_tensors_as_text(sess):
+    assert str(tf.placeholder(tf.float32, [None, 2], name="p")) == 'Tensor("p:0", shape=(?, 2), dtype=float32)'
+    assert str(tf.placeholder(tf.float32, name="q")) == 'Tensor("q:0", dtype=float32)'
+    assert repr(tf.TensorShape([1, None])) == "TensorShape([Dimension(1), Dimension(None)])"
+
+
+def test_values_that_are_shapes(sess):
+    assert sess.run(tf.constant([tf.Dimension(3), 4])).tolist() == [3, 4]
+    assert sess.run(tf.reshape(tf.range(6), [tf.Dimension(2), -1])).shape == (2, 3)
+    assert sess.run(tf.fill(tf.TensorShape([1, 2]), True)).tolist() == [[True, True]]
+    assert sess.run(tf.constant(True, tf.float32)) == 1.0
+    assert tf.convert_to_tensor(1, preferred_dtype=tf.float32).dtype == tf.float32
+    assert tf.convert_to_tensor("a", dtype_hint=tf.float32).dtype == tf.string
+    shape = tf.TensorShape([2, None])
+    assert [one.size for one in shape.as_proto().dim] == [2, -1] and tf.TensorShape(shape.as_proto()) == shape
+    assert tf.TensorShape(tf.TensorShape(None).as_proto()).ndims is None
+    assert tf.TensorShape(None)[1:3].as_list() == [None, None] and tf.TensorShape(None)[1:].ndims is None
+    side = tf.Dimension(12)
+    assert side == "12" and side == 12.0 and side != "_" and side != 12.5 and side * [0] == [0] * 12 == [0] * side
+    assert (tf.Dimension(None) == "12") is None
+
+
+def test_inputs_of_queues_operations(sess):
+    queue = tf.FIFOQueue(3, [tf.int32, tf.float32], [(), ()])
+    assert [one.dtype for one in queue.enqueue_many(([], [])).inputs] == [tf.resource, tf.int32, tf.float32]

@@ -1,5 +1,6 @@
 """``tf.contrib.slim``: what of it feeds a training loop."""
 
+from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1.contrib.layers import one_hot_encoding
 from queuecore.tf1.contrib.slim import (
     data_decoder,
@@ -21,3 +22,6 @@ __all__ = [
     "prefetch_queue",
     "tfexample_decoder",
 ]
+
+
+__getattr__ = _refusing("tf.contrib.slim")

@@ -1,0 +1,459 @@
+"""Items picked out of tensors, put into them, sorted, and counted: NumPy's functions under TensorFlow's names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from queuecore.errors import InvalidArgumentError
+from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor
+from queuecore.tf1._graph.values import as_dtype, bracketed, int32, name_of, string
+from queuecore.tf1._ops.arrays import reverse, shape_tensor, shape_within, structural
+from queuecore.tf1._ops.math import identity, tensors
+
+__all__ = [
+    "argsort",
+    "bitcast",
+    "dynamic_partition",
+    "dynamic_stitch",
+    "gather_nd",
+    "invert_permutation",
+    "reverse_sequence",
+    "reverse_v2",
+    "roll",
+    "scatter_nd",
+    "searchsorted",
+    "sequence_mask",
+    "setdiff1d",
+    "sort",
+    "unique",
+    "unique_with_counts",
+]
+
+reverse_v2 = reverse
+
+
+class Unique(NamedTuple):
+    """The result of `unique`."""
+
+    y: Tensor
+    idx: Tensor
+
+
+class UniqueWithCounts(NamedTuple):
+    """The result of `unique_with_counts`."""
+
+    y: Tensor
+    idx: Tensor
+    count: Tensor  # type: ignore[assignment]
+
+
+class ListDiff(NamedTuple):
+    """The result of `setdiff1d`."""
+
+    out: Tensor
+    idx: Tensor
+
+
+def _integers(value: Any, what: str) -> Tensor:
+    given = convert_to_tensor(value)
+    if given.dtype.name not in ("int32", "int64"):
+        raise TypeError(
+            f"Value passed to parameter '{what}' has DataType {name_of(given.dtype)} not in list of allowed values: "
+            "int32, int64"
+        )
+    return given
+
+
+def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
+    """Return the items, or the parts, that rows of indices name.
+
+    Parameters
+    ----------
+    params : Tensor
+    indices : Tensor of int32 or int64, shape (..., d)
+        Each row names a place in the first `d` dimensions.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor, shape (...) and the other dimensions of `params`
+    """
+    given, where = convert_to_tensor(params), _integers(indices, "indices")
+    made: Any = None
+    if where.shape.sides and where.shape.sides[-1] is not None and given.shape.sides is not None:
+        made = [*where.shape.sides[:-1], *given.shape.sides[where.shape.sides[-1] :]]
+
+    def kernel(x: Any, at: Any) -> Any:
+        flat = at.reshape(-1, at.shape[-1])
+        sides = x.shape[: at.shape[-1]]
+        outside = ((flat < 0) | (flat >= sides)).any(axis=1)
+        if outside.any():
+            row = int(outside.argmax())
+            raise InvalidArgumentError(
+                f"indices[{row}] = {flat[row].tolist()} does not index into param shape {bracketed(x.shape)}"
+            )
+        return x[tuple(np.moveaxis(at, -1, 0))]
+
+    return apply_op("GatherNd", [given, where], given.dtype, made, structural(kernel, given.dtype), name)
+
+
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
+    """Return a tensor of zeros, with numbers added to it at the places that rows of indices name.
+
+    Parameters
+    ----------
+    indices : Tensor of int32 or int64, shape (..., d)
+    updates : Tensor of numbers
+    shape : Tensor of integers
+        That of the result.
+    name : str, optional
+    """
+    where, given, sides = _integers(indices, "indices"), convert_to_tensor(updates), shape_tensor(shape)
+
+    def kernel(at: Any, new: Any, to: Any) -> Any:
+        made = np.zeros([int(one) for one in to], given.dtype.dtype)
+        flat = at.reshape(-1, at.shape[-1])
+        if ((flat < 0) | (flat >= made.shape[: at.shape[-1]])).any():
+            raise InvalidArgumentError(f"indices do not index into shape {bracketed(made.shape)}: {flat.tolist()}")
+        np.add.at(made, tuple(np.moveaxis(at, -1, 0)), new)
+        return made
+
+    return apply_op("ScatterNd", [where, given, sides], given.dtype, shape_within(sides), kernel, name)
+
+
+# Different values
+
+
+def _first_places(x: Any) -> tuple[Any, Any, Any]:
+    # The different items in the order in which they come, the place of each among them, and how often each is there.
+    _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first, kind="stable")
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    return x[first[order]], places[inverse.ravel()], counts[order]
+
+
+def _unique(type_: str, x: Any, out_idx: Any, name: str | None, count: int) -> list[Tensor]:
+    given, kind = convert_to_tensor(x), as_dtype(out_idx)
+    given.shape.ranked(1)
+    outputs: list[Any] = [(given.dtype, (None,)), (kind, given.shape), (kind, (None,))][:count]
+
+    def kernel(value: Any) -> Any:
+        items, places, counts = _first_places(value)
+        return [items, places.astype(kind.dtype), counts.astype(kind.dtype)][:count]
+
+    return list(given.graph.create_op(type_, [given], outputs, kernel, name or type_, pure=True).outputs)
+
+
+def unique(x: Any, out_idx: Any = np.int32, name: str | None = None) -> Unique:
+    """Return the different items of a vector in the order in which they come, and each item's place among them.
+
+    Parameters
+    ----------
+    x : Tensor, vector
+    out_idx : {int32, int64}, default int32
+        The type of places.
+    name : str, optional
+
+    Returns
+    -------
+    y, idx : Tensor
+    """
+    return Unique(*_unique("Unique", x, out_idx, name, 2))
+
+
+def unique_with_counts(x: Any, out_idx: Any = np.int32, name: str | None = None) -> UniqueWithCounts:
+    """As `unique`, and how often each item is there: ``y``, ``idx`` and ``count``."""
+    return UniqueWithCounts(*_unique("UniqueWithCounts", x, out_idx, name, 3))
+
+
+def setdiff1d(x: Any, y: Any, index_dtype: Any = np.int32, name: str | None = None) -> ListDiff:
+    """Return the items of a vector that aren't in another one, and their places: ``out`` and ``idx``."""
+    a, b = tensors(x, y)
+    kind = as_dtype(index_dtype)
+
+    def kernel(first: Any, second: Any) -> Any:
+        left = np.flatnonzero(~np.isin(first, second))
+        return first[left], left.astype(kind.dtype)
+
+    outputs: list[Any] = [(a.dtype, (None,)), (kind, (None,))]
+    return ListDiff(*a.graph.create_op("ListDiff", [a, b], outputs, kernel, name or "ListDiff", pure=True).outputs)
+
+
+def invert_permutation(x: Any, name: str | None = None) -> Tensor:
+    """Return where each of the numbers 0, 1, ... is in a vector that has each of them once."""
+    given = _integers(x, "x")
+    given.shape.ranked(1)
+
+    def kernel(value: Any) -> Any:
+        if not np.array_equal(np.sort(value), np.arange(len(value))):
+            raise InvalidArgumentError(f"{value.tolist()} is no permutation of 0, 1, ... {len(value) - 1}")
+        return np.argsort(value).astype(value.dtype)
+
+    return apply_op("InvertPermutation", [given], given.dtype, given.shape, kernel, name)
+
+
+# Order
+
+
+def _direction(direction: str) -> bool:
+    if direction not in ("ASCENDING", "DESCENDING"):
+        raise ValueError("Direction should be one of ASCENDING, DESCENDING")
+    return direction == "DESCENDING"
+
+
+def argsort(
+    values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
+) -> Tensor:
+    """Return the places of items in the order of their values, int32; equal ones keep their order.
+
+    Parameters
+    ----------
+    values : Tensor of numbers
+    axis : int, default -1
+    direction : {"ASCENDING", "DESCENDING"}
+    stable : bool
+        Accepted: it always is.
+    name : str, optional
+    """
+    del stable
+    falling = _direction(direction)
+    given = convert_to_tensor(values)
+
+    def kernel(x: Any) -> Any:
+        if not falling:
+            return np.argsort(x, axis, kind="stable").astype(np.int32)
+        last = x.shape[axis] - 1
+        return (last - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)).astype(np.int32)
+
+    return apply_op("ArgSort", [given], int32, given.shape, kernel, name or "argsort")
+
+
+def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+    """Return numbers in order.
+
+    Parameters
+    ----------
+    values : Tensor of numbers
+    axis : int, default -1
+    direction : {"ASCENDING", "DESCENDING"}
+    name : str, optional
+    """
+    falling = _direction(direction)
+    given = convert_to_tensor(values)
+
+    def kernel(x: Any) -> Any:
+        made = np.sort(x, axis, kind="stable")
+        return np.flip(made, axis) if falling else made
+
+    return apply_op("Sort", [given], given.dtype, given.shape, kernel, name or "sort")
+
+
+def searchsorted(
+    sorted_sequence: Any, values: Any, side: Any = "left", out_type: Any = np.int32, name: str | None = None
+) -> Tensor:
+    """Return where values would stand in sorted rows.
+
+    Parameters
+    ----------
+    sorted_sequence : Tensor, shape (..., n)
+    values : Tensor, shape (..., m)
+    side : {"left", "right"}
+        Before or behind items that are equal.
+    out_type : {int32, int64}, default int32
+    name : str, optional
+    """
+    if side not in ("left", "right"):
+        raise ValueError(f"side must be either 'right' or 'left'. Saw: {side}.")
+    rows, wanted = tensors(sorted_sequence, values)
+    kind = as_dtype(out_type)
+
+    def kernel(x: Any, v: Any) -> Any:
+        flat = zip(x.reshape(-1, x.shape[-1]), v.reshape(-1, v.shape[-1]), strict=True)
+        found = [np.searchsorted(row, want, side) for row, want in flat]
+        return np.array(found, kind.dtype).reshape(v.shape)
+
+    return apply_op("SearchSorted", [rows, wanted], kind, wanted.shape, kernel, name)
+
+
+# Rows of different lengths
+
+
+def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = bool, name: str | None = None) -> Tensor:
+    """Return for each length a row in which so many items are true, and those behind are false.
+
+    Parameters
+    ----------
+    lengths : Tensor of integers
+    maxlen : int or Tensor, optional
+        The length of rows. Default: the largest one of `lengths`.
+    dtype : dtype, default bool
+    name : str, optional
+    """
+    given, kind = convert_to_tensor(lengths), as_dtype(dtype)
+    most = None if maxlen is None else convert_to_tensor(maxlen)
+    known = None if most is None else constant_value(most)
+    if most is not None:
+        most.shape.ranked(0)
+    counted = constant_value(given) if most is None else None
+    width = known if counted is None else np.max(counted, initial=0)
+    shape = given.shape.concatenate([None if width is None else int(width)])
+
+    def kernel(counts: Any, *columns: Any) -> Any:
+        places = np.arange(columns[0] if columns else np.max(counts, initial=0))
+        return (places < np.expand_dims(counts, -1)).astype(kind.dtype)
+
+    inputs = [given] if most is None else [given, most]
+    return apply_op("SequenceMask", inputs, kind, shape, kernel, name)
+
+
+def reverse_sequence(
+    input: Any, seq_lengths: Any, seq_axis: int | None = None, batch_axis: int | None = None, name: str | None = None,
+    seq_dim: int | None = None, batch_dim: int | None = None,
+) -> Tensor:  # fmt: skip
+    """Return a tensor in whose rows the first items are reversed: in each row as many as its length says.
+
+    Parameters
+    ----------
+    input : Tensor
+    seq_lengths : Tensor of int32 or int64, vector
+    seq_axis, seq_dim : int
+        The dimension along which items are reversed.
+    batch_axis, batch_dim : int, default 0
+        The dimension of rows.
+    name : str, optional
+    """
+    given, lengths = convert_to_tensor(input), _integers(seq_lengths, "seq_lengths")
+    along = seq_dim if seq_axis is None else seq_axis
+    rows = batch_dim if batch_axis is None else batch_axis
+    rows = 0 if rows is None else rows
+    if along is None:
+        raise ValueError("reverse_sequence: seq_axis must be given")
+    lengths.shape.ranked(1)
+
+    def kernel(x: Any, counts: Any) -> Any:
+        made = x.copy()
+        moved, source = (np.moveaxis(one, (rows, along), (0, 1)) for one in (made, x))
+        if len(counts) != len(source):
+            told = f"({len(counts)} vs. {len(source)})"
+            raise InvalidArgumentError(f"Length of seq_lengths != input.dims({rows}), {told}")
+        for at, count in enumerate(counts):
+            if not 0 <= count <= source.shape[1]:
+                raise InvalidArgumentError(f"seq_lens({at}) > input.dims({along}): {count} of {source.shape[1]}")
+            moved[at, :count] = source[at, :count][::-1]
+        return made
+
+    return apply_op("ReverseSequence", [given, lengths], given.dtype, given.shape, kernel, name)
+
+
+def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
+    """Return a tensor whose items are moved along axes; those that leave at one end come in at the other."""
+    given, by, along = convert_to_tensor(input), _integers(shift, "shift"), _integers(axis, "axis")
+
+    def kernel(x: Any, steps: Any, axes: Any) -> Any:
+        return np.roll(x, np.ravel(steps).tolist(), np.ravel(axes).tolist())
+
+    return apply_op("Roll", [given, by, along], given.dtype, given.shape, kernel, name)
+
+
+# Parts
+
+
+def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str | None = None) -> list[Tensor]:
+    """Return tensors of the items, or rows, that have the numbers 0, 1, ...
+
+    Parameters
+    ----------
+    data : Tensor
+    partitions : Tensor of int32
+        A number for each item or row: its shape is that of the first dimensions of `data`.
+    num_partitions : int
+    name : str, optional
+    """
+    given, numbers = convert_to_tensor(data), convert_to_tensor(partitions, int32)
+    rank = numbers.shape.ndims
+    rest: Any = None
+    if rank is not None and given.shape.sides is not None:
+        given.shape[:rank].assert_is_compatible_with(numbers.shape)
+        rest = (None, *given.shape.sides[rank:])
+
+    def kernel(x: Any, which: Any) -> Any:
+        if ((which < 0) | (which >= num_partitions)).any():
+            raise InvalidArgumentError(f"partitions must be in [0, {num_partitions}): {which.tolist()}")
+        parts = [x[which == at] for at in range(num_partitions)]
+        return parts[0] if num_partitions == 1 else parts
+
+    outputs = [(given.dtype, rest)] * num_partitions
+    made = given.graph.create_op(
+        "DynamicPartition", [given, numbers], outputs, kernel, name or "DynamicPartition", pure=True
+    )
+    return list(made.outputs)
+
+
+def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None = None) -> Tensor:
+    """Return one tensor of the items, or rows, of several, each at the place that its index says.
+
+    Parameters
+    ----------
+    indices : list of Tensor of int32
+    data : list of Tensor
+        Each has the shape of its indices, and the same further dimensions. Of equal indices the last one holds.
+    name : str, optional
+    """
+    where = [convert_to_tensor(one, int32) for one in indices]
+    given = tensors(*data)
+    count = len(where)
+
+    def rows(places: Any) -> int:
+        return max((int(np.max(one, initial=-1)) + 1 for one in places), default=0)
+
+    def kernel(*values: Any) -> Any:
+        places, parts = values[:count], values[count:]
+        size = rows(places)
+        rest = parts[0].shape[np.ndim(places[0]) :]
+        made = np.zeros((size, *rest), object if given[0].dtype == string else given[0].dtype.dtype)
+        for at, part in zip(places, parts, strict=True):
+            made[at] = part
+        return made
+
+    first = given[0].shape.sides, where[0].shape.ndims
+    known = [constant_value(one) for one in where]
+    size = None if any(one is None for one in known) else rows(known)
+    rest: Any = None if first[0] is None or first[1] is None else (size, *first[0][first[1] :])
+    return apply_op("DynamicStitch", [*where, *given], given[0].dtype, rest, kernel, name)
+
+
+def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
+    """Return the bytes of numbers as numbers of another type.
+
+    Parameters
+    ----------
+    input : Tensor of numbers
+    type : dtype
+        Smaller ones get a further dimension; for larger ones the last dimension must have as many items as go into one.
+    name : str, optional
+    """
+    given, wanted = convert_to_tensor(input), as_dtype(type)
+    if given.dtype.base_dtype == wanted:
+        made: Tensor = identity(given, name)
+        return made
+    have, want = given.dtype.itemsize, wanted.itemsize
+    sides = given.shape.sides
+    shape: Any = None
+    if sides is not None:
+        if want > have and (not sides or sides[-1] not in (None, want // have)):
+            told = f"from {name_of(given.dtype)} to {name_of(wanted)}"
+            raise ValueError(f"Cannot bitcast {told}: the last dimension of {given.shape} is not {want // have}")
+        shape = sides if have == want else (*sides, have // want) if have > want else sides[:-1]
+
+    def kernel(x: Any) -> Any:
+        array = np.ascontiguousarray(x)
+        if have > want:
+            return array.reshape(*np.shape(x), 1).view(wanted.dtype)
+        made = array.reshape(np.shape(x)).view(wanted.dtype)
+        return made[..., 0] if want > have else made
+
+    return apply_op("Bitcast", [given], wanted, shape, kernel, name)
