@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from queuecore._checks.pickles import Outdated
 from queuecore._elements.nests import mapped
 from queuecore._io.names import Filename, expand_patterns
 from queuecore._ops.stage import Stage
+from queuecore.data._methods.grouping import Grouping
+from queuecore.data._methods.sources import Sources
 from queuecore.data._nodes.arrays import Counter, Items, Numbers, Slices
 from queuecore.data._nodes.batch import ObjectBatch
 from queuecore.data._nodes.buckets import buckets
@@ -33,6 +35,7 @@ from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.pad_shards import padded_shard
 from queuecore.data._nodes.padded import dense_to_ragged, padded
 from queuecore.data._nodes.permute import permuted
+from queuecore.data._nodes.rebatch import Rebatch, rows_of_batches
 from queuecore.data._nodes.reduce import reduced
 from queuecore.data._nodes.scan import Scan
 from queuecore.data._nodes.snapshot import Snapshot
@@ -77,7 +80,10 @@ _MOST_CYCLE = 2**16
 _MOST_CALLS = 2**31 - 1
 
 
-class Dataset(Chained):
+_Applied = TypeVar("_Applied", "Dataset", DeviceDataset)
+
+
+class Dataset(Sources, Grouping):
     """A stream of elements: a source and the steps after it. Immutable; abstract: make one of its subclasses.
 
     Every method returns a new dataset and leaves this one as it is. A dataset can be iterated over any number of
@@ -826,7 +832,7 @@ class Dataset(Chained):
         """
         return self._chain.options.merged(Options()).fix()
 
-    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+    def apply(self, transformation_func: Callable[[Dataset], _Applied]) -> _Applied:
         """Apply a function that adds steps to this dataset.
 
         Parameters
@@ -860,7 +866,7 @@ class Dataset(Chained):
         if not callable(transformation_func):
             raise InvalidArgumentError(f"transformation_func must be callable, not {transformation_func!r}")
         made = transformation_func(self)
-        if not isinstance(made, Dataset):
+        if not isinstance(made, Dataset | DeviceDataset):
             raise InvalidArgumentError(f"{transformation_func!r} must return a Dataset, and returned {made!r}")
         return made
 
@@ -1482,12 +1488,19 @@ class Dataset(Chained):
         check_name(name)
         return _of(Unbatch((self._chain,)))
 
-    def rebatch(self, batch_size: SupportsIndex, drop_remainder: bool = False, name: str | None = None) -> Dataset:
+    def rebatch(
+        self,
+        batch_size: SupportsIndex | Sequence[SupportsIndex],
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
         """Make batches of another size: `unbatch`, and then `batch`.
 
         Parameters
         ----------
-        batch_size, drop_remainder
+        batch_size : int or sequence of int
+            As of `batch`; or several sizes, from 0 on, that take turns. A batch of size 0 has no rows.
+        drop_remainder : bool, default False
             As of `batch`.
         name : str, optional
             An identifier, else it is an `InvalidArgumentError`. Not used.
@@ -1499,7 +1512,11 @@ class Dataset(Chained):
         Raises
         ------
         InvalidArgumentError
-            As of `unbatch` and `batch`.
+            As of `unbatch` and `batch`; if there are no sizes, or all are 0.
+
+        Notes
+        -----
+        With several sizes, NumPy cuts and joins batches, in the thread of the step.
 
         Examples
         --------
@@ -1508,9 +1525,20 @@ class Dataset(Chained):
         ...     print(batch)
         [0 1 2]
         [3 4]
+        >>> [batch.tolist() for batch in qc.data.Dataset.range(8).batch(4).rebatch([3, 1])]
+        [[0, 1, 2], [3], [4, 5, 6], [7]]
         """
         check_name(name)
-        return self.unbatch().batch(batch_size, drop_remainder)
+        drop = check_bool(drop_remainder, "drop_remainder")
+        rows = rows_of_batches(self.element_spec)
+        if not isinstance(batch_size, Sequence) and not (isinstance(batch_size, np.ndarray) and batch_size.ndim):
+            size = check_int(batch_size, "batch_size", 1)
+            # Where nothing remains, that is said of the batches.
+            return self.unbatch().batch(size, drop or (rows is not None and rows > 0 and rows % size == 0))
+        sizes = tuple(check_int(one, "batch_size", 0, _MOST_ROWS) for one in batch_size)
+        if not any(sizes):
+            raise InvalidArgumentError(f"rebatch: one of the sizes must be at least 1, not {list(sizes)}")
+        return _of(Rebatch((self._chain,), sizes, drop))
 
     def window(
         self,

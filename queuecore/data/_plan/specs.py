@@ -10,7 +10,7 @@ import numpy as np
 from queuecore._core.stream.describe import DENSE, FIXED, STRING, STRINGS
 from queuecore._elements.component import BYTES
 from queuecore._elements.nests import mapped, structure_of
-from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore.data._plan.made import Made, NativeComponent
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
@@ -186,6 +186,8 @@ def classes_of(made: Made, batched: bool) -> Any:
 
 def class_of(spec: ArraySpec) -> type[Any]:
     """Return the class of a component of an element that is a Python object, given its specification."""
+    if isinstance(spec, SparseSpec):
+        return Sparse
     if spec.dtype == BYTES:
         return Ragged if spec.shape else bytes
     return np.ndarray if spec.shape or spec.shape is None else spec.dtype.type

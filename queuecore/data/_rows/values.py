@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from queuecore._core.atoms.own import own
 from queuecore._elements.component import BYTES
-from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore._ops.strings import strings_of
 from queuecore.data._plan.chain import Chained, chain_of
-from queuecore.errors import InvalidArgumentError, QueueCoreError
+from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged, Sparse
 
 __all__ = [
     "Types",
     "batched_spec",
+    "concatenated",
     "converted",
     "depth_of",
+    "general",
     "has_empty",
     "readonly",
     "settled",
@@ -272,16 +275,39 @@ def spec_of(element: Any) -> Any:
     if isinstance(element, Ragged):
         return ArraySpec((None,) * depth_of(element), element.dtype)
     if isinstance(element, Sparse):
-        return ArraySpec((None,) * len(element.dense_shape), element.dtype)
+        return SparseSpec((None,) * len(element.dense_shape), element.dtype)
     if isinstance(element, np.ndarray | np.generic):
         return ArraySpec((None,) * element.ndim, BYTES if element.dtype == object else element.dtype)
     return DatasetSpec(chain_of(element).element_spec) if isinstance(element, Chained) else type(element)
 
 
+def general(one: Any, other: Any) -> Any:
+    """Return the specification that meets two; `None` where one is unknown.
+
+    Raises
+    ------
+    DtypeError
+        If structures or dtypes differ.
+    """
+    if one is None or other is None:
+        return None
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return {key: general(inner, other[key]) for key, inner in one.items()}
+    if isinstance(one, tuple) and isinstance(other, tuple) and len(one) == len(other):
+        return tuple(general(a, b) for a, b in zip(one, other, strict=True))
+    if isinstance(one, DatasetSpec) and isinstance(other, DatasetSpec):
+        return DatasetSpec(general(one.element_spec, other.element_spec))
+    if not (isinstance(one, ArraySpec) and isinstance(other, ArraySpec) and one.dtype == other.dtype):
+        raise DtypeError(f"elements must be alike, not {one!r} and {other!r}")
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        return one if one.shape == other.shape else replace(one, shape=None)
+    return replace(one, shape=tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)))
+
+
 def batched_spec(spec: Any, size: int | None) -> Any:
     """Return the specification of batches of elements of one."""
     if isinstance(spec, ArraySpec):
-        return ArraySpec(None if spec.shape is None else (size, *spec.shape), spec.dtype)
+        return replace(spec, shape=None if spec.shape is None else (size, *spec.shape))
     if isinstance(spec, tuple):
         parts = [batched_spec(one, size) for one in spec]
         return type(spec)(*parts) if hasattr(spec, "_fields") else tuple(parts)
@@ -322,7 +348,7 @@ def stacked(elements: Sequence[Any], batch: int) -> Any:
         depth = depth_of(first)
         if any(not isinstance(one, Ragged) or (one.dtype, depth_of(one)) != (first.dtype, depth) for one in elements):
             raise _unlike(elements, batch)
-        return _of_rows(_joined(elements), [len(one) for one in elements])
+        return _of_rows(concatenated(elements), [len(one) for one in elements])
     if isinstance(first, Sparse):
         if any(
             not isinstance(one, Sparse) or one.dtype != first.dtype or len(one.dense_shape) != len(first.dense_shape)
@@ -372,11 +398,11 @@ def _of_rows(values: Any, lengths: list[int]) -> Ragged:
     return Ragged._of(values, splits)
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def concatenated(parts: Sequence[Any]) -> Any:
     """Return the rows of several Ragged, or arrays, behind each other."""
     if isinstance(parts[0], Ragged):
         lengths = np.concatenate([one.row_lengths() for one in parts])
-        return _of_rows(_joined([one.values for one in parts]), lengths)  # type: ignore[arg-type]
+        return _of_rows(concatenated([one.values for one in parts]), lengths)  # type: ignore[arg-type]
     return np.concatenate(parts)
 
 
@@ -386,7 +412,8 @@ def _stacked_sparse(elements: Sequence[Sparse]) -> Sparse:
     rows = np.repeat(np.arange(len(elements), dtype=np.int64), counts)
     # As of features of different lengths: wide enough for all.
     shape = np.max([one.dense_shape for one in elements], axis=0)
-    return Sparse(np.column_stack([rows, indices]), _joined([one.values for one in elements]), [len(elements), *shape])
+    values = concatenated([one.values for one in elements])
+    return Sparse(np.column_stack([rows, indices]), values, [len(elements), *shape])
 
 
 def readonly(value: Any) -> Any:
