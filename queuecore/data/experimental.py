@@ -48,6 +48,8 @@ from queuecore.data.settings import (
     ServiceOptions,
     ThreadingOptions,
 )
+from queuecore.data.sql import SqlDataset
+from queuecore.data.tables import make_batched_features_dataset, make_csv_dataset, parse_example_dataset
 
 __all__ = [
     "AUTOTUNE",
@@ -65,6 +67,7 @@ __all__ = [
     "Reducer",
     "ServiceOptions",
     "TFRecordWriter",
+    "SqlDataset",
     "ThreadingOptions",
     "UNKNOWN_CARDINALITY",
     "assert_cardinality",
@@ -83,9 +86,12 @@ __all__ = [
     "group_by_reducer",
     "group_by_window",
     "ignore_errors",
+    "make_batched_features_dataset",
+    "make_csv_dataset",
     "map_and_batch",
     "pad_to_cardinality",
     "parallel_interleave",
+    "parse_example_dataset",
     "prefetch_to_device",
     "rejection_resample",
     "sample_from_datasets",

@@ -85,9 +85,21 @@ EXPERIMENTAL = {
     "group_by_reducer": "key_func reducer",
     "group_by_window": "key_func reduce_func window_size window_size_func",
     "ignore_errors": "log_warning",
+    "make_batched_features_dataset": (
+        "file_pattern batch_size features reader label_key reader_args num_epochs shuffle "
+        "shuffle_buffer_size shuffle_seed prefetch_buffer_size reader_num_threads parser_num_threads "
+        "sloppy_ordering drop_final_batch"
+    ),
+    "make_csv_dataset": (
+        "file_pattern batch_size column_names column_defaults label_name select_columns field_delim "
+        "use_quote_delim na_value header num_epochs shuffle shuffle_buffer_size shuffle_seed "
+        "prefetch_buffer_size num_parallel_reads sloppy num_rows_for_inference compression_type "
+        "ignore_errors encoding"
+    ),
     "map_and_batch": "map_func batch_size num_parallel_batches drop_remainder num_parallel_calls",
     "pad_to_cardinality": "cardinality mask_key",
     "parallel_interleave": "map_func cycle_length block_length sloppy buffer_output_elements prefetch_input_elements",
+    "parse_example_dataset": "features num_parallel_calls deterministic",
     "prefetch_to_device": "device buffer_size",
     "rejection_resample": "class_func target_dist initial_dist seed",
     "sample_from_datasets": "datasets weights seed stop_on_empty_dataset",
