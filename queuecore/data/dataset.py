@@ -13,7 +13,7 @@ import numpy as np
 from queuecore._checks import seeds as _seeds
 from queuecore._checks.checks import check_bool, check_int, check_name, check_optional_count
 from queuecore._checks.pickles import Outdated
-from queuecore._elements.nests import mapped
+from queuecore._elements.nests import has_none, mapped
 from queuecore._io.names import Filename, expand_patterns
 from queuecore._ops.stage import Stage
 from queuecore.data._methods.grouping import Grouping
@@ -60,7 +60,7 @@ from queuecore.data._plan.steps import (
     Take,
 )
 from queuecore.data._rows.chunks import Rows
-from queuecore.data._rows.elements import element_of, flattened, rows_of_element, rows_of_slices
+from queuecore.data._rows.elements import element_of, flattened, objects_of_slices, rows_of_element, rows_of_slices
 from queuecore.data.device import DeviceDataset, device_dataset
 from queuecore.data.iterator import Iterator
 from queuecore.data.iterators import InitializableIterator
@@ -1143,8 +1143,9 @@ class Dataset(Sources, Grouping):
 
         Parameters
         ----------
-        tensors : array, `Ragged`, or a dict or tuple of them, nested
-            The element. A number, a list and a string are arrays; a list is always one array.
+        tensors : array, `Ragged`, `Sparse` or dataset, or a dict or tuple of them, nested
+            The element. A number, a list and a string are arrays; a list is always one array. Tuples with names,
+            dataclasses and classes of attrs are structure too, and stay what they are; so does `None`.
         name : str, optional
             An identifier, else it is an `InvalidArgumentError`. Not used.
 
@@ -1183,7 +1184,7 @@ class Dataset(Sources, Grouping):
 
         Parameters
         ----------
-        tensors : array, `Ragged`, or a dict or tuple of them, nested
+        tensors : array, `Ragged`, `Sparse` or list of datasets, or a dict or tuple of them, nested
             Numbers, booleans, or strings (`bytes`, or `str`, which becomes UTF-8). A list is one array. A structured
             array is a dict of its fields.
         name : str, optional
@@ -1192,7 +1193,8 @@ class Dataset(Sources, Grouping):
         Returns
         -------
         Dataset
-            Its elements have the structure of `tensors`, and of each array one row: an array, or `bytes`.
+            Its elements have the structure of `tensors`, and of each array one row: an array, or `bytes`. Structure is
+            that of `from_tensors`.
 
         Raises
         ------
@@ -1221,8 +1223,10 @@ class Dataset(Sources, Grouping):
         2 b'c'
         """
         check_name(name)
-        number, columns, layout = rows_of_slices(tensors)
-        return _of(Slices((), Rows(number, columns), layout))
+        rows = rows_of_slices(tensors)
+        if rows is None:
+            return _of(Items((), *objects_of_slices(tensors)))
+        return _of(Slices((), Rows(*rows[:2]), rows[2]))
 
     @staticmethod
     def range(*args: SupportsIndex, output_type: Any = np.int64, name: str | None = None) -> Dataset:
@@ -1392,6 +1396,8 @@ class Dataset(Sources, Grouping):
             raise InvalidArgumentError("zip takes datasets, or a structure of them, in one way")
         given = datasets if datasets is not None else args[0] if len(args) == 1 else args
         template, inputs = flattened(given, lambda leaf, where: _checked(leaf, f"zip: datasets{where}"))
+        if has_none(template):
+            raise DtypeError(f"zip: datasets must be datasets, not None: {given!r:.60}")
         if not inputs:
             raise InvalidArgumentError("zip: there is no dataset in datasets")
         return _of(Zip(tuple(inputs), template))

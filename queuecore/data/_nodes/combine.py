@@ -13,7 +13,7 @@ import numpy as np
 
 from queuecore._core.stream.describe import DENSE, FIXED, RAGGED, STRINGS
 from queuecore._elements.component import Component
-from queuecore._elements.nests import structure_of
+from queuecore._elements.nests import apart, plain, structure_of
 from queuecore._elements.record import ArraySpec
 from queuecore._io.bad_data import Quarantine, Told
 from queuecore.data._nodes.inputs import Waiting, components_of, laid_out
@@ -49,7 +49,7 @@ class Zip(Node):
     template: Any
 
     def words(self) -> dict[str, Any]:
-        return {"structure": repr(self.template)}
+        return {"structure": repr(plain(self.template))}
 
     def count(self, needed: int | None) -> Count:
         return min(chain.count(needed) for chain in self.inputs)
@@ -411,15 +411,16 @@ def _row_of(component: Component) -> Component:
 
 
 def _spec_of_rows(spec: Any) -> Any:
-    if isinstance(spec, dict):
-        return {key: _spec_of_rows(inner) for key, inner in spec.items()}
+    found = apart(spec)
+    if found is not None:
+        return found[1](list(map(_spec_of_rows, found[0])))
     if isinstance(spec, ArraySpec):
         if spec.shape is None:
             return spec
         if not spec.shape:
             raise InvalidArgumentError("unbatch: a scalar has no rows, and elements have a component that is one")
         return replace(spec, shape=spec.shape[1:])
-    return tuple(_spec_of_rows(inner) for inner in spec) if isinstance(spec, tuple) else None
+    return None
 
 
 def _lengths(component: Component, columns: list[Column], n: int) -> np.ndarray[Any, Any]:

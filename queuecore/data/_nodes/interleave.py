@@ -19,7 +19,7 @@ import numpy as np
 from queuecore._checks.lazy import lazy
 from queuecore._checks.usercode import arguments_of, called_at, name_of
 from queuecore._core.stream.describe import FIXED, STRING
-from queuecore._elements.nests import structure_of
+from queuecore._elements.nests import plain, structure_of
 from queuecore._io.bad_data import Quarantine, is_bad_data
 from queuecore.data._nodes.arrays import Items, Numbers, Slices
 from queuecore.data._nodes.combine import general_spec
@@ -298,7 +298,7 @@ def check_alike(first: Chain, chain: Chain, what: str, number: int) -> None:
         there.components is None
         or here.components is None
         or shapes_of_components(here) != shapes_of_components(there)
-        or repr(here.template) != repr(there.template)
+        or plain(here.template) != plain(there.template)
     ):
         raise DtypeError(
             f"{what}: all datasets must have elements alike, not {first.element_spec!r} and, "
