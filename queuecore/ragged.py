@@ -136,7 +136,7 @@ class Ragged:
         Parameters
         ----------
         rows : sequence of bytes, or of sequences of numbers
-            The rows.
+            The rows; of sequences of sequences, and so on, too.
         dtype : dtype, optional
             Of the numbers.
 
@@ -151,7 +151,14 @@ class Ragged:
             if not all(isinstance(row, (bytes, bytearray)) for row in rows):
                 raise DtypeError("Ragged: expected only strings of bytes, or none")
             return cls(np.frombuffer(b"".join(rows), _CHAR), splits)
-        return cls(np.array([value for row in rows for value in row], dtype), splits)
+        flat = [value for row in rows for value in row]
+        try:
+            values: Any = np.array(flat, dtype)
+        except ValueError:  # rows of rows of different lengths
+            if not all(isinstance(one, (list, tuple)) for one in flat):
+                raise
+            return cls(cls.from_list(flat, dtype), splits)
+        return cls(values, splits)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -16,7 +16,15 @@ import numpy as np
 
 from queuecore.errors import DtypeError, InvalidArgumentError
 
-__all__ = ["ArraySpec", "DatasetSpec", "RecordLeaf", "RecordPlan", "compile_bytes", "compile_record"]
+__all__ = [
+    "ArraySpec",
+    "DatasetSpec",
+    "RecordLeaf",
+    "RecordPlan",
+    "SparseSpec",
+    "compile_bytes",
+    "compile_record",
+]
 
 # (dtype, shape, swap, offsets, piece_bytes): see RecordLeaf.
 NativeLeaf = tuple[np.dtype[Any], tuple[int, ...], int, tuple[int, ...], int]
@@ -51,6 +59,24 @@ class ArraySpec:
 
     shape: tuple[int | None, ...] | None
     dtype: np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class SparseSpec(ArraySpec):
+    """Shape and dtype of a `queuecore.ragged.Sparse`.
+
+    Attributes
+    ----------
+    shape, dtype
+        As of `ArraySpec`, of the whole.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from queuecore.data import SparseSpec
+    >>> SparseSpec((None, 3), np.dtype("f4"))
+    SparseSpec(shape=(None, 3), dtype=dtype('float32'))
+    """
 
 
 @dataclass(frozen=True)

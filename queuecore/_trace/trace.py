@@ -11,7 +11,7 @@ import numpy as np
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._elements.dtypes import is_bfloat16
-from queuecore._elements.nests import structure_of
+from queuecore._elements.nests import apart, structure_of
 from queuecore._ops.stage import Stage
 from queuecore._trace.graph import Side, Unknown, Value, computed, shape_of
 from queuecore._trace.lower import lowered
@@ -140,8 +140,11 @@ def _flattened(
         if not all(type(key) is str for key in made):
             tracer.give_up("it returns a dict with keys that are no strings", tracer.place)
         return {key: _flattened(tracer, inner, parts, (*path, key)) for key, inner in made.items()}
-    if type(made) is tuple:
-        return tuple(_flattened(tracer, inner, parts, (*path, index)) for index, inner in enumerate(made))
+    if made is None and path:
+        return None
+    found = apart(made)
+    if found is not None:
+        return found[1]([_flattened(tracer, inner, parts, (*path, index)) for index, inner in enumerate(found[0])])
     name = ".".join(path) if path and all(type(key) is str for key in path) else None
     if type(made) is Symbol:
         if made._tracer is not tracer:
@@ -248,4 +251,7 @@ def _shown(template: Any, words: Sequence[str]) -> str:
         return "{" + ", ".join(f"{name!r}: {_shown(inner, words)}" for name, inner in template.items()) + "}"
     if isinstance(template, tuple):
         return "(" + ", ".join(_shown(inner, words) for inner in template) + ("," if len(template) == 1 else "") + ")"
-    return words[int(template)]
+    found = apart(template)
+    if found is not None:
+        return f"{type(template).__name__}({', '.join(_shown(inner, words) for inner in found[0])})"
+    return "None" if template is None else words[int(template)]

@@ -4,7 +4,7 @@ Start with `FixedLengthRecordDataset`.
 """
 
 from queuecore._elements.optional import Optional
-from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore.data import experimental
 from queuecore.data.dataset import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from queuecore.data.device import DeviceDataset
@@ -39,6 +39,7 @@ __all__ = [
     "Optional",
     "Options",
     "ReinitializableIterator",
+    "SparseSpec",
     "TFRecordDataset",
     "TextLineDataset",
     "WholeFileDataset",

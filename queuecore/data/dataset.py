@@ -6,16 +6,18 @@ import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Literal, SupportsIndex
+from typing import Any, Literal, SupportsIndex, TypeVar
 
 import numpy as np
 
 from queuecore._checks import seeds as _seeds
 from queuecore._checks.checks import check_bool, check_int, check_name, check_optional_count
 from queuecore._checks.pickles import Outdated
-from queuecore._elements.nests import mapped
+from queuecore._elements.nests import has_none, mapped
 from queuecore._io.names import Filename, expand_patterns
 from queuecore._ops.stage import Stage
+from queuecore.data._methods.grouping import Grouping
+from queuecore.data._methods.sources import Sources
 from queuecore.data._nodes.arrays import Counter, Items, Numbers, Slices
 from queuecore.data._nodes.batch import ObjectBatch
 from queuecore.data._nodes.buckets import buckets
@@ -33,6 +35,7 @@ from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.pad_shards import padded_shard
 from queuecore.data._nodes.padded import dense_to_ragged, padded
 from queuecore.data._nodes.permute import permuted
+from queuecore.data._nodes.rebatch import Rebatch, rows_of_batches
 from queuecore.data._nodes.reduce import reduced
 from queuecore.data._nodes.scan import Scan
 from queuecore.data._nodes.snapshot import Snapshot
@@ -57,7 +60,7 @@ from queuecore.data._plan.steps import (
     Take,
 )
 from queuecore.data._rows.chunks import Rows
-from queuecore.data._rows.elements import element_of, flattened, rows_of_element, rows_of_slices
+from queuecore.data._rows.elements import element_of, flattened, objects_of_slices, rows_of_element, rows_of_slices
 from queuecore.data.device import DeviceDataset, device_dataset
 from queuecore.data.iterator import Iterator
 from queuecore.data.iterators import InitializableIterator
@@ -77,7 +80,10 @@ _MOST_CYCLE = 2**16
 _MOST_CALLS = 2**31 - 1
 
 
-class Dataset(Chained):
+_Applied = TypeVar("_Applied", "Dataset", DeviceDataset)
+
+
+class Dataset(Sources, Grouping):
     """A stream of elements: a source and the steps after it. Immutable; abstract: make one of its subclasses.
 
     Every method returns a new dataset and leaves this one as it is. A dataset can be iterated over any number of
@@ -826,7 +832,7 @@ class Dataset(Chained):
         """
         return self._chain.options.merged(Options()).fix()
 
-    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+    def apply(self, transformation_func: Callable[[Dataset], _Applied]) -> _Applied:
         """Apply a function that adds steps to this dataset.
 
         Parameters
@@ -860,7 +866,7 @@ class Dataset(Chained):
         if not callable(transformation_func):
             raise InvalidArgumentError(f"transformation_func must be callable, not {transformation_func!r}")
         made = transformation_func(self)
-        if not isinstance(made, Dataset):
+        if not isinstance(made, Dataset | DeviceDataset):
             raise InvalidArgumentError(f"{transformation_func!r} must return a Dataset, and returned {made!r}")
         return made
 
@@ -1137,8 +1143,9 @@ class Dataset(Chained):
 
         Parameters
         ----------
-        tensors : array, `Ragged`, or a dict or tuple of them, nested
-            The element. A number, a list and a string are arrays; a list is always one array.
+        tensors : array, `Ragged`, `Sparse` or dataset, or a dict or tuple of them, nested
+            The element. A number, a list and a string are arrays; a list is always one array. Tuples with names,
+            dataclasses and classes of attrs are structure too, and stay what they are; so does `None`.
         name : str, optional
             An identifier, else it is an `InvalidArgumentError`. Not used.
 
@@ -1177,7 +1184,7 @@ class Dataset(Chained):
 
         Parameters
         ----------
-        tensors : array, `Ragged`, or a dict or tuple of them, nested
+        tensors : array, `Ragged`, `Sparse` or list of datasets, or a dict or tuple of them, nested
             Numbers, booleans, or strings (`bytes`, or `str`, which becomes UTF-8). A list is one array. A structured
             array is a dict of its fields.
         name : str, optional
@@ -1186,7 +1193,8 @@ class Dataset(Chained):
         Returns
         -------
         Dataset
-            Its elements have the structure of `tensors`, and of each array one row: an array, or `bytes`.
+            Its elements have the structure of `tensors`, and of each array one row: an array, or `bytes`. Structure is
+            that of `from_tensors`.
 
         Raises
         ------
@@ -1215,8 +1223,10 @@ class Dataset(Chained):
         2 b'c'
         """
         check_name(name)
-        number, columns, layout = rows_of_slices(tensors)
-        return _of(Slices((), Rows(number, columns), layout))
+        rows = rows_of_slices(tensors)
+        if rows is None:
+            return _of(Items((), *objects_of_slices(tensors)))
+        return _of(Slices((), Rows(*rows[:2]), rows[2]))
 
     @staticmethod
     def range(*args: SupportsIndex, output_type: Any = np.int64, name: str | None = None) -> Dataset:
@@ -1386,6 +1396,8 @@ class Dataset(Chained):
             raise InvalidArgumentError("zip takes datasets, or a structure of them, in one way")
         given = datasets if datasets is not None else args[0] if len(args) == 1 else args
         template, inputs = flattened(given, lambda leaf, where: _checked(leaf, f"zip: datasets{where}"))
+        if has_none(template):
+            raise DtypeError(f"zip: datasets must be datasets, not None: {given!r:.60}")
         if not inputs:
             raise InvalidArgumentError("zip: there is no dataset in datasets")
         return _of(Zip(tuple(inputs), template))
@@ -1482,12 +1494,19 @@ class Dataset(Chained):
         check_name(name)
         return _of(Unbatch((self._chain,)))
 
-    def rebatch(self, batch_size: SupportsIndex, drop_remainder: bool = False, name: str | None = None) -> Dataset:
+    def rebatch(
+        self,
+        batch_size: SupportsIndex | Sequence[SupportsIndex],
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
         """Make batches of another size: `unbatch`, and then `batch`.
 
         Parameters
         ----------
-        batch_size, drop_remainder
+        batch_size : int or sequence of int
+            As of `batch`; or several sizes, from 0 on, that take turns. A batch of size 0 has no rows.
+        drop_remainder : bool, default False
             As of `batch`.
         name : str, optional
             An identifier, else it is an `InvalidArgumentError`. Not used.
@@ -1499,7 +1518,11 @@ class Dataset(Chained):
         Raises
         ------
         InvalidArgumentError
-            As of `unbatch` and `batch`.
+            As of `unbatch` and `batch`; if there are no sizes, or all are 0.
+
+        Notes
+        -----
+        With several sizes, NumPy cuts and joins batches, in the thread of the step.
 
         Examples
         --------
@@ -1508,9 +1531,20 @@ class Dataset(Chained):
         ...     print(batch)
         [0 1 2]
         [3 4]
+        >>> [batch.tolist() for batch in qc.data.Dataset.range(8).batch(4).rebatch([3, 1])]
+        [[0, 1, 2], [3], [4, 5, 6], [7]]
         """
         check_name(name)
-        return self.unbatch().batch(batch_size, drop_remainder)
+        drop = check_bool(drop_remainder, "drop_remainder")
+        rows = rows_of_batches(self.element_spec)
+        if not isinstance(batch_size, Sequence) and not (isinstance(batch_size, np.ndarray) and batch_size.ndim):
+            size = check_int(batch_size, "batch_size", 1)
+            # Where nothing remains, that is said of the batches.
+            return self.unbatch().batch(size, drop or (rows is not None and rows > 0 and rows % size == 0))
+        sizes = tuple(check_int(one, "batch_size", 0, _MOST_ROWS) for one in batch_size)
+        if not any(sizes):
+            raise InvalidArgumentError(f"rebatch: one of the sizes must be at least 1, not {list(sizes)}")
+        return _of(Rebatch((self._chain,), sizes, drop))
 
     def window(
         self,

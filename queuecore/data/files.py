@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
 
@@ -461,15 +462,23 @@ class CsvDataset(Dataset):
         Whether quotes stand around fields that hold delimiters, newlines or quotes.
     na_value : str, default ""
         What stands for no value, besides nothing.
-    select_cols : sequence of int, optional
-        The columns to take, rising; `record_defaults` are theirs.
+    select_cols : sequence of int or str, optional
+        The columns to take, rising; `record_defaults` are theirs. Or their names in any order, which elements have too:
+        those in the header of the first file, which is read for it here and now.
+    exclude_cols : sequence of int or str, optional
+        The columns to leave out, instead. Columns behind those of `record_defaults` are left out too, where tf.data
+        refuses the row.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+    as_dict : bool, default False
+        Whether elements are dicts by the names of the columns in the header of the first file, which is read for it
+        here and now.
 
     Raises
     ------
     InvalidArgumentError, DtypeError
-        If an argument doesn't fit, a pattern matches nothing, or a name has a NUL in it.
+        If an argument doesn't fit, a pattern matches nothing, or a name has a NUL in it; if names are asked for, and
+        there are none, or no such one.
     UnimplementedError
         If there is no library for the compression on this machine.
 
@@ -508,20 +517,29 @@ class CsvDataset(Dataset):
         field_delim: str | bytes = ",",
         use_quote_delim: bool = True,
         na_value: str | bytes = "",
-        select_cols: Sequence[int] | None = None,
+        select_cols: Sequence[int | str] | None = None,
+        exclude_cols: Sequence[int | str] | None = None,
         *,
         num_parallel_reads: int | None = None,
+        as_dict: bool = False,
     ) -> None:
         del buffer_size
         columns = csv_columns(record_defaults, "CsvDataset")
+        delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
+        headings = _Headings(delim, use_quote_delim, bool(compression_type)) if header else None
+        if isinstance(filenames, Iterator):
+            filenames = list(filenames)
+        wanted = _Wanted(filenames, headings, len(columns))
+        select_cols, order = wanted.numbers(select_cols, exclude_cols)
+        columns = [columns[at] for at in order]
         options = (field_delim, use_quote_delim, na_value, select_cols)
         make = _CsvFormats(columns, options)
         make(_LINE_BYTES)
-        delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
         if delim in b"\r\n" or (use_quote_delim and delim == b'"'):
             raise InvalidArgumentError(
                 f"CsvDataset: field_delim can't be {field_delim!r}: it ends rows, or quotes fields"
             )
+        names = wanted.names(select_cols) if check_bool(as_dict, "as_dict") else None
         words = [None if default is None else default.hex() for _, default in columns]
         source = block_source(
             "CsvDataset",
@@ -529,8 +547,11 @@ class CsvDataset(Dataset):
             "csv",
             compression_type,
             num_parallel_reads,
-            components=tuple(Component(dtype, ()) for dtype, _ in columns),
-            template=tuple(range(len(columns))),
+            components=tuple(
+                Component(dtype, (), name=name)
+                for (dtype, _), name in zip(columns, names or itertools.repeat(None), strict=False)
+            ),
+            template=tuple(map(order.index, range(len(order)))) if names is None else _by_name(names, order),
             words={
                 "header": check_bool(header, "header"),
                 "columns": [[dtype.str, word] for (dtype, _), word in zip(columns, words, strict=True)],
@@ -540,7 +561,7 @@ class CsvDataset(Dataset):
             max_record_bytes=_LINE_BYTES,
             header=int(header),
             csv=make,
-            headings=_Headings(delim, use_quote_delim, bool(compression_type)) if header else None,
+            headings=headings,
         )
         self._chain = Chain(source)
 
@@ -555,10 +576,14 @@ class _Headings:
         self._known: tuple[bytes, list[str]] = (b"", [])
 
     def __call__(self, path: bytes, column: int) -> str | None:
+        names = self.of(path)
+        return names[column] if column < len(names) else None
+
+    def of(self, path: bytes) -> list[str]:
+        """Return the names in the header of a file; none if it can't be read."""
         if self._known[0] != path:
             self._known = path, self._row(path)
-        names = self._known[1]
-        return names[column] if column < len(names) else None
+        return self._known[1]
 
     def _row(self, path: bytes) -> list[str]:
         try:
@@ -571,6 +596,77 @@ class _Headings:
             return next(csv.reader(text, delimiter=self._delim, quoting=quoting), [])
         except (OSError, ValueError, zlib.error, csv.Error):
             return []
+
+
+class _Wanted:
+    """The columns that a user names, by their numbers.
+
+    Parameters
+    ----------
+    filenames : str, bytes, os.PathLike, or a sequence of them
+        The files.
+    headings : _Headings or None
+        The names of columns.
+    count : int
+        How many columns are to be taken.
+    """
+
+    def __init__(self, filenames: Any, headings: _Headings | None, count: int) -> None:
+        self._filenames = filenames
+        self._headings = headings
+        self._count = count
+
+    def _all(self) -> list[str]:
+        paths = expand_filenames(self._filenames)
+        found = self._headings.of(paths[0]) if self._headings is not None and paths else []
+        if not found:
+            raise InvalidArgumentError(
+                "CsvDataset: columns have no names without a header, which is in the first row of the first file, with "
+                "header=True"
+            )
+        return found
+
+    def _number(self, column: Any, what: str) -> int:
+        if not isinstance(column, str):
+            return check_int(column, what, 0)
+        names = self._all()
+        if names.count(column) != 1:
+            raise InvalidArgumentError(f"CsvDataset: {what} has {column!r}, and the columns are {names}")
+        return names.index(column)
+
+    def numbers(self, select: Any, exclude: Any) -> tuple[Any, list[int]]:
+        """Return the columns to take, rising, `None` for all; and which of the user's columns each of them is."""
+        order = list(range(self._count))
+        if select is not None and exclude is not None:
+            raise InvalidArgumentError("CsvDataset: give select_cols or exclude_cols, and not both")
+        if exclude is not None:
+            without = {self._number(column, "exclude_cols") for column in exclude}
+            left = (number for number in itertools.count() if number not in without)
+            return list(itertools.islice(left, self._count)), order
+        if select is None or not any(isinstance(column, str) for column in select):
+            return select, order
+        numbers = [self._number(column, "select_cols") for column in select]
+        if len(set(numbers)) != len(numbers) or len(numbers) != self._count:
+            raise InvalidArgumentError(
+                f"CsvDataset: select_cols {list(select)!r} must be {self._count} different columns, as record_defaults"
+            )
+        order.sort(key=numbers.__getitem__)
+        return sorted(numbers), order
+
+    def names(self, select: Any) -> list[str]:
+        """Return the names of the columns to take."""
+        every = self._all()
+        names = every if select is None else [every[at] for at in select if at < len(every)]
+        if len(names) != self._count or len(set(names)) != len(names):
+            raise InvalidArgumentError(
+                f"CsvDataset: as_dict needs {self._count} different names, and the columns are {every}"
+            )
+        return names
+
+
+def _by_name(names: list[str], order: list[int]) -> dict[str, int]:
+    """Return the structure of an element: names in the order in which the user named the columns."""
+    return {names[at]: at for at in map(order.index, range(len(order)))}
 
 
 class _CsvFormats:

@@ -15,6 +15,7 @@ from queuecore._checks.checks import check_int
 from queuecore._checks.lazy import lazy
 from queuecore._elements.component import Component
 from queuecore._elements.dtypes import as_dtype, kind_of
+from queuecore._elements.nests import plain
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Run
 from queuecore.data._plan.made import Layout
@@ -107,7 +108,7 @@ class Items(Node):
     of: Any = None
 
     def words(self) -> dict[str, Any]:
-        return {"elements": len(self.items), "of": repr(self.of)}
+        return {"elements": len(self.items), "of": repr(plain(self.of))}
 
     def count(self, needed: int | None) -> int:
         del needed

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import operator
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.checks import check_bool, check_int
-from queuecore._checks.usercode import called_at, name_of
+from queuecore._checks.usercode import name_of
 from queuecore._core.stream.describe import FIXED
 from queuecore._ops.stage import Stage
 from queuecore._trace.symbol import Untraced
@@ -33,6 +32,7 @@ from queuecore.data._nodes.padded import (
     shapes_of,
 )
 from queuecore.data._nodes.run import Run, rows_of
+from queuecore.data._nodes.whole import WholeCall
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout, NativeComponent
 from queuecore.data._plan.steps import Count, Map, Unknown
@@ -45,29 +45,6 @@ __all__ = ["buckets"]
 _NAME = "bucket_by_sequence_length"
 # Rows of a chunk: about as many as wait in all buckets, so that no batch waits long for rows that it doesn't need.
 _LEAST_ROWS = 32
-
-
-@dataclass(frozen=True)
-class Length:
-    """A user's length function, called with an element; the parts of a tuple are passed as separate arguments."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, element: Any, number: int) -> int:
-        # A named tuple is taken apart, too.
-        made = called_at(_NAME, number, self.function, *(element if isinstance(element, tuple) else (element,)))
-        if type(made) is int:
-            return made
-        try:
-            return operator.index(
-                made.item() if isinstance(made, (np.ndarray, np.generic)) and made.size == 1 else made
-            )
-        except TypeError:
-            raise InvalidArgumentError(
-                f"{_NAME}: {name_of(self.function)} must return an integer, not {made!r:.80} (element {number})",
-                stage=_NAME,
-                record=number,
-            ) from None
 
 
 @dataclass(frozen=True)
@@ -170,7 +147,7 @@ class Buckets(Node):
 
     Attributes
     ----------
-    length : Length
+    length : WholeCall
         The length function.
     sorted : Sorted or None
         How rows are sorted; `None` if elements are examined one by one.
@@ -190,7 +167,7 @@ class Buckets(Node):
 
     name = _NAME
 
-    length: Length
+    length: WholeCall
     sorted: Sorted | None
     boundaries: list[int]
     each: list[Bucket]
@@ -454,7 +431,7 @@ def buckets(
     rows = Sorted.of(chain, function)
     return Buckets(
         (chain if rows is None or rows.native is None else chain.then(Map(keeping(rows.native))),),
-        Length(function),
+        WholeCall(_NAME, function),
         rows,
         starts,
         each,

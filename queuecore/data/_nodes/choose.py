@@ -26,7 +26,7 @@ from queuecore.data._rows.chunks import Chunk, Failed, Objects, Piece, Rows
 from queuecore.data._rows.columns import compacted, joined, typed
 from queuecore.errors import InvalidArgumentError
 
-__all__ = ["Choose", "Sample", "Seeds"]
+__all__ = ["Choose", "Sample", "Seeds", "fractions"]
 
 Array = np.ndarray[Any, Any]
 
@@ -211,7 +211,7 @@ class Sample(Choose):
         if self.weights is not None:
             bounds = np.cumsum(self.weights)
             while True:
-                yield _chosen_by(_fractions(random, _CHUNK) * bounds[-1], bounds[None])
+                yield _chosen_by(fractions(random, _CHUNK) * bounds[-1], bounds[None])
         with contextlib.closing(run.rows(self.number, pass_, start)) as chunks:
             component = components_of(self.inputs[self.number].layout)[0]
             for rows in chunks:
@@ -220,7 +220,7 @@ class Sample(Choose):
                 good = np.isfinite(weights).all(axis=1) & (weights >= 0).all(axis=1) & (weights > 0).any(axis=1)
                 n = rows.n if good.all() else int(good.argmin())
                 bounds = np.cumsum(weights[:n], axis=1, dtype=np.float64)
-                yield _chosen_by(_fractions(random, n) * bounds[:, -1], bounds)
+                yield _chosen_by(fractions(random, n) * bounds[:, -1], bounds)
                 start += n
                 if n < rows.n:
                     raise InvalidArgumentError(
@@ -230,7 +230,8 @@ class Sample(Choose):
                     )
 
 
-def _fractions(random: np.random.Philox, n: int) -> Array:
+def fractions(random: np.random.Philox, n: int) -> Array:
+    """Return the next `n` random numbers as fractions of 1."""
     made: Array = (np.atleast_1d(random.random_raw(n)) >> np.uint64(11)) * 2.0**-53
     return made
 

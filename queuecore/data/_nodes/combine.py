@@ -6,15 +6,15 @@ import contextlib
 import itertools
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from queuecore._core.stream.describe import DENSE, FIXED, RAGGED, STRINGS
 from queuecore._elements.component import Component
-from queuecore._elements.nests import structure_of
-from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore._elements.nests import apart, plain, structure_of
+from queuecore._elements.record import ArraySpec
 from queuecore._io.bad_data import Quarantine, Told
 from queuecore.data._nodes.inputs import Waiting, components_of, laid_out
 from queuecore.data._nodes.node import Node
@@ -24,9 +24,9 @@ from queuecore.data._plan.made import Layout, native_of
 from queuecore.data._plan.steps import Batch, Count, Map, Permute, Prefetch, Repeat, Shuffle, Unknown
 from queuecore.data._rows.chunks import Column, Failed, One, Piece, Rows
 from queuecore.data._rows.columns import agreed, side_by_side, sliced, span
-from queuecore.data._rows.elements import flattened
+from queuecore.data._rows.slices import number_of_rows, row_of
+from queuecore.data._rows.values import general
 from queuecore.errors import DtypeError, InvalidArgumentError
-from queuecore.ragged import Ragged
 
 __all__ = ["Concatenate", "Enumerate", "Unbatch", "Zip", "alike", "general_spec"]
 
@@ -49,7 +49,7 @@ class Zip(Node):
     template: Any
 
     def words(self) -> dict[str, Any]:
-        return {"structure": repr(self.template)}
+        return {"structure": repr(plain(self.template))}
 
     def count(self, needed: int | None) -> Count:
         return min(chain.count(needed) for chain in self.inputs)
@@ -210,29 +210,11 @@ def general_spec(chains: Sequence[Chain], what: str) -> Any:
         return None
     made = specs[0]
     for spec in specs[1:]:
-        made = _general(made, spec, f"{what}: elements must be alike, not {specs[0]!r} and {spec!r}")
+        try:
+            made = general(made, spec)
+        except DtypeError:
+            raise DtypeError(f"{what}: elements must be alike, not {specs[0]!r} and {spec!r}") from None
     return made
-
-
-def _general(one: Any, other: Any, problem: str) -> Any:
-    if one is None or other is None:
-        return None
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        return {key: _general(inner, other[key], problem) for key, inner in one.items()}
-    if (
-        isinstance(one, tuple)
-        and isinstance(other, tuple)
-        and not isinstance(one, ArraySpec)
-        and len(one) == len(other)
-    ):
-        return tuple(_general(a, b, problem) for a, b in zip(one, other, strict=True))
-    if isinstance(one, DatasetSpec) and isinstance(other, DatasetSpec):
-        return DatasetSpec(_general(one.element_spec, other.element_spec, problem))
-    if not (isinstance(one, ArraySpec) and isinstance(other, ArraySpec) and one.dtype == other.dtype):
-        raise DtypeError(problem)
-    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
-        return one if one.shape == other.shape else ArraySpec(None, one.dtype)
-    return ArraySpec(tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)), one.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -388,26 +370,15 @@ class Unbatch(Node):
                 if isinstance(element, Failed):
                     yield element
                     continue
-                template, parts = flattened(element, lambda leaf, where: leaf)
                 try:
-                    rows = _number_of_rows(parts, number)
+                    rows = number_of_rows(element, self.name, number)
                 except InvalidArgumentError as error:
                     if run.skips is not None:
                         raise
                     yield Failed(error)
                     continue
                 for row in range(rows):
-                    yield One(structure_of(template, [part[row] for part in parts]))
-
-
-def _number_of_rows(parts: list[Any], element: int) -> int:
-    for part in parts:
-        if not isinstance(part, list | Ragged) and not np.ndim(part):
-            raise InvalidArgumentError(f"unbatch: a scalar has no rows (element {element})")
-    lengths = [len(part) for part in parts]
-    if min(lengths) != max(lengths):
-        raise _unequal(lengths, element)
-    return lengths[0]
+                    yield One(row_of(element, row))
 
 
 def _unequal(lengths: list[int], element: int) -> InvalidArgumentError:
@@ -440,15 +411,16 @@ def _row_of(component: Component) -> Component:
 
 
 def _spec_of_rows(spec: Any) -> Any:
-    if isinstance(spec, dict):
-        return {key: _spec_of_rows(inner) for key, inner in spec.items()}
+    found = apart(spec)
+    if found is not None:
+        return found[1](list(map(_spec_of_rows, found[0])))
     if isinstance(spec, ArraySpec):
         if spec.shape is None:
             return spec
         if not spec.shape:
             raise InvalidArgumentError("unbatch: a scalar has no rows, and elements have a component that is one")
-        return ArraySpec(spec.shape[1:], spec.dtype)
-    return tuple(_spec_of_rows(inner) for inner in spec) if isinstance(spec, tuple) else None
+        return replace(spec, shape=spec.shape[1:])
+    return None
 
 
 def _lengths(component: Component, columns: list[Column], n: int) -> np.ndarray[Any, Any]:

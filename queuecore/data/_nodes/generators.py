@@ -13,14 +13,17 @@ from queuecore._checks.usercode import element_error, name_of, placed
 from queuecore._core.atoms.own import own, own_next
 from queuecore._elements.component import BYTES
 from queuecore._elements.dtypes import as_dtype
-from queuecore._elements.record import ArraySpec
+from queuecore._elements.nests import apart, plain
+from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore.data._nodes.node import ObjectNode
 from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._plan.chain import Chained
+from queuecore.data._plan.specs import check_element, fits
 from queuecore.data._plan.steps import Count, Unknown
 from queuecore.data._rows.chunks import One, Piece
-from queuecore.data._rows.values import Types, converted, depth_of, settled, shown
+from queuecore.data._rows.values import Types, converted, depth_of, settled, shown, spec_of
 from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError
-from queuecore.ragged import Ragged
+from queuecore.ragged import Ragged, Sparse
 
 __all__ = ["Generated", "argument_of", "signature_of"]
 
@@ -46,11 +49,12 @@ def argument_of(value: Any) -> Any:
 
 def _checked(spec: Any) -> Any:
     if isinstance(spec, ArraySpec):
-        return ArraySpec(None if spec.shape is None else _dims(spec.shape), _dtype(spec.dtype))
-    if isinstance(spec, dict):
-        return {name: _checked(one) for name, one in spec.items()}
-    if isinstance(spec, tuple):
-        return tuple(map(_checked, spec))
+        return type(spec)(None if spec.shape is None else _dims(spec.shape), _dtype(spec.dtype))
+    if spec is None or isinstance(spec, DatasetSpec):
+        return spec
+    found = apart(spec)
+    if found is not None:
+        return found[1](list(map(_checked, found[0])))
     raise DtypeError(
         f"from_generator: output_signature must be an ArraySpec, or tuples and dicts of them, not {spec!r:.80}"
     )
@@ -99,12 +103,25 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
         if not isinstance(value, dict) or value.keys() != spec.keys():
             raise InvalidArgumentError(f"expected a dict with the keys {list(spec)}{where}, got {value!r:.80}")
         return {name: _fitted(value[name], one, f" at {name!r}{where}") for name, one in spec.items()}
-    if isinstance(spec, tuple):
+    if spec is None:
+        if value is not None:
+            raise InvalidArgumentError(f"expected None{where}, got {value!r:.80}")
+        return None
+    if isinstance(spec, DatasetSpec | SparseSpec):
+        kind: Any = Sparse if isinstance(spec, SparseSpec) else Chained
+        if not isinstance(value, kind):
+            raise InvalidArgumentError(f"expected a {kind.__name__}{where}, got {value!r:.80}")
+        fits(spec, spec_of(value), "from_generator")
+        check_element(spec, value)
+        return value
+    found = apart(spec)
+    if found is not None:
         # A list of values is accepted where a tuple is expected.
-        if not isinstance(value, tuple | list) or len(value) != len(spec):
-            raise InvalidArgumentError(f"expected a tuple of {len(spec)}{where}, got {value!r:.80}")
-        pairs = enumerate(zip(value, spec, strict=True))
-        return tuple(_fitted(one, part, f" at {index}{where}") for index, (one, part) in pairs)
+        parts = value if isinstance(value, list) else (apart(value) or ((),))[0]
+        if isinstance(value, dict) or len(parts) != len(found[0]):
+            raise InvalidArgumentError(f"expected a tuple of {len(found[0])}{where}, got {value!r:.80}")
+        pairs = enumerate(zip(parts, found[0], strict=True))
+        return found[1]([_fitted(one, part, f" at {index}{where}") for index, (one, part) in pairs])
     if isinstance(value, tuple):  # as NumPy has it
         value = list(value)
     made = _cast(value, spec, where)
@@ -161,7 +178,7 @@ class Generated(ObjectNode):
     signature: Any
 
     def words(self) -> dict[str, Any]:
-        return {"generator": name_of(self.generator), "signature": repr(self.signature)}
+        return {"generator": name_of(self.generator), "signature": repr(plain(self.signature))}
 
     def label(self) -> str:
         return f"from_generator({name_of(self.generator)})"

@@ -19,7 +19,7 @@ import numpy as np
 from queuecore._checks.lazy import lazy
 from queuecore._checks.usercode import arguments_of, called_at, name_of
 from queuecore._core.stream.describe import FIXED, STRING
-from queuecore._elements.nests import structure_of
+from queuecore._elements.nests import plain, structure_of
 from queuecore._io.bad_data import Quarantine, is_bad_data
 from queuecore.data._nodes.arrays import Items, Numbers, Slices
 from queuecore.data._nodes.combine import general_spec
@@ -37,7 +37,7 @@ from queuecore.data.options import Options
 from queuecore.errors import DtypeError, QueueCoreError
 from queuecore.ragged import Ragged
 
-__all__ = ["Interleave"]
+__all__ = ["Interleave", "at_hand", "check_alike"]
 
 # Of datasets, where the passes of the shuffles in them are numbered.
 _MANY = 1 << 20
@@ -193,7 +193,7 @@ class _Child:
             return
         try:
             first = 0 if self.again else self.taken
-            self._chunks = _at_hand(self._dataset, self._run, first, self._rows)
+            self._chunks = at_hand(self._dataset, self._run, first, self._rows)
             if self._chunks is not None:
                 return
             batch = self._dataset.chunk_rows(self._run.budget) if self._rows else 0
@@ -289,7 +289,26 @@ class _InPlace:
         self.failed = failed
 
 
-def _at_hand(chain: Chain, run: Run, start: int, rows: bool) -> Generator[Chunk] | None:
+def check_alike(first: Chain, chain: Chain, what: str, number: int) -> None:
+    """Raise `DtypeError` if elements of a chain, made for element `number`, aren't like those of the first one."""
+    here, there = chain.layout, first.layout
+    if there.components is None and here.components is None:
+        general_spec([first, chain], what)
+    elif (
+        there.components is None
+        or here.components is None
+        or shapes_of_components(here) != shapes_of_components(there)
+        or plain(here.template) != plain(there.template)
+    ):
+        raise DtypeError(
+            f"{what}: all datasets must have elements alike, not {first.element_spec!r} and, "
+            f"from element {number} on, {chain.element_spec!r}",
+            stage=what,
+            record=number,
+        )
+
+
+def at_hand(chain: Chain, run: Run, start: int, rows: bool) -> Generator[Chunk] | None:
     """Yield elements that are in memory, for which a stream would cost more; `None` if they are not in memory.
 
     As rows, or as objects.
@@ -397,7 +416,8 @@ class _Turns:
             self._elements += 1
             try:
                 chain = node.child_of(element, number)
-                self._check(chain, number)
+                if node.first is not None:
+                    check_alike(node.first, chain, node.method, number)
             except QueueCoreError as error:
                 if self._run.skips is None:
                     self._waiting.append(_InPlace(number, Failed(error)))
@@ -423,27 +443,6 @@ class _Turns:
     def _fail(self, error: BaseException) -> None:
         self._input_ended = True
         self._waiting.append(error)
-
-    def _check(self, chain: Chain, number: int) -> None:
-        first = self._node.first
-        if first is None:
-            return
-        here = chain.layout
-        there = self._layout
-        if there.components is None and here.components is None:
-            general_spec([first, chain], self._node.method)
-        elif (
-            there.components is None
-            or here.components is None
-            or shapes_of_components(here) != shapes_of_components(there)
-            or repr(here.template) != repr(there.template)
-        ):
-            raise DtypeError(
-                f"{self._node.method}: all datasets must have elements alike, not {first.element_spec!r} and, "
-                f"from element {number} on, {chain.element_spec!r}",
-                stage=self._node.method,
-                record=number,
-            )
 
     def _look_ahead(self) -> None:
         """Begin further datasets, as far as that needs no wait."""

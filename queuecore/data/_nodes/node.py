@@ -125,6 +125,14 @@ class Node(Source):
         """Return the specification of an element that is a Python object; `None` if it is unknown."""
         return None
 
+    def trial(self) -> Run:
+        """Return a run that only finds out what elements are."""
+        # Seeds as of a first iterator, and counters of its own: this takes no pass of a shuffle from anybody.
+        run = Run(self, Options(num_threads=1), None)
+        shuffles = [shuffle for chain in self.inputs for shuffle in chain.shuffles]
+        run.seed([one.seeds.pair for one in shuffles], [0] * len(shuffles))
+        return run
+
     def first_passes(self, pairs: Pairs) -> tuple[Pairs, list[int]] | None:
         """Return, for each shuffle among the inputs, its seed pair and first pass number.
 
@@ -231,16 +239,9 @@ class ObjectNode(Node):
         """Return the specification of the first element, which is made once for it."""
         return self._first_spec
 
-    def _trial(self) -> Run:
-        # Seeds as of a first iterator, and counters of its own: this takes no pass of a shuffle from anybody.
-        run = Run(self, Options(num_threads=1), None)
-        shuffles = [shuffle for chain in self.inputs for shuffle in chain.shuffles]
-        run.seed([one.seeds.pair for one in shuffles], [0] * len(shuffles))
-        return run
-
     @lazy
     def _first_spec(self) -> Any:
-        with contextlib.closing(self.chunks(self._trial(), 0, 0)) as chunks:
+        with contextlib.closing(self.chunks(self.trial(), 0, 0)) as chunks:
             for chunk in chunks:
                 if isinstance(chunk, Failed):
                     raise chunk.error

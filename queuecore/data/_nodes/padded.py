@@ -13,14 +13,14 @@ from queuecore._checks.lazy import lazy
 from queuecore._core.atoms.own import own
 from queuecore._core.stream.describe import DENSE, OBJECT, RAGGED, STRINGS
 from queuecore._elements.component import BYTES, Component
-from queuecore._elements.nests import structure_of
+from queuecore._elements.nests import apart, structure_of
 from queuecore._elements.record import ArraySpec, DatasetSpec
 from queuecore._ops.strings import strings_of
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Run, leave_out
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.fixed import FixedLengthSource
-from queuecore.data._plan.made import Layout, Made, NativeComponent
+from queuecore.data._plan.made import Layout, Made, NativeComponent, assembler
 from queuecore.data._plan.steps import Batch, Count, ShapedBatch
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.elements import flattened
@@ -84,20 +84,19 @@ class Specs:
 
 
 def leaves_of(template: Any) -> Iterator[Any]:
-    if isinstance(template, dict):
-        for inner in template.values():
+    found = apart(template)
+    if found is not None:
+        for inner in found[0]:
             yield from leaves_of(inner)
-    elif isinstance(template, tuple):
-        for inner in template:
-            yield from leaves_of(inner)
-    else:
+    elif template is not None:
         yield template
 
 
 def _matched(template: Any, given: Any, what: str, lone: Callable[[Any], bool], where: str = "") -> list[Any]:
     # The parts of an argument, one for each leaf. A part for which `lone` holds stands for all leaves below it.
-    if not isinstance(template, (dict, tuple)):
-        return [given]
+    found = apart(template)
+    if found is None:
+        return [] if template is None else [given]
     if given is None or lone(given):
         return [given] * sum(1 for _ in leaves_of(template))
     if isinstance(template, dict):
@@ -107,12 +106,13 @@ def _matched(template: Any, given: Any, what: str, lone: Callable[[Any], bool], 
             )
         items = [(f"{where}[{name!r}]", inner, given[name]) for name, inner in template.items()]
     else:
-        if not isinstance(given, (tuple, list)) or len(given) != len(template):
+        parts = given if isinstance(given, (tuple, list)) else (apart(given) or ((),))[0]
+        if isinstance(given, dict) or len(parts) != len(found[0]):
             raise InvalidArgumentError(
-                f"padded_batch: {what}{where} must be a tuple of {len(template)}, as an element is, not {given!r}"
+                f"padded_batch: {what}{where} must be a tuple of {len(found[0])}, as an element is, not {given!r}"
             )
         items = [
-            (f"{where}[{index}]", inner, part) for index, (inner, part) in enumerate(zip(template, given, strict=True))
+            (f"{where}[{index}]", inner, part) for index, (inner, part) in enumerate(zip(found[0], parts, strict=True))
         ]
     return [one for place, inner, part in items for one in _matched(inner, part, what, lone, place)]
 
@@ -278,7 +278,7 @@ def _native(made: Made, template: Any, size: int, drop: bool, shapes: Any, value
             pads[index] = sides[index], np.asarray(fills[index]).tobytes()
 
     specs = Specs(template, [leaf.dtype for leaf in leaves], sides)
-    changes = {"template": template, "assemble": None, "pads": pads}
+    changes = {"template": template, "assemble": assembler(template), "pads": pads}
     return ShapedBatch(size, drop, ["padded_batch", *_words(sides, fills)], changes, specs)
 
 
@@ -408,12 +408,13 @@ def _parts(template: Any, element: Any) -> Iterator[Any]:
             raise InvalidArgumentError(f"an element is a dict of {list(template)}, and this one is {element!r:.100}")
         for name, inner in template.items():
             yield from _parts(inner, element[name])
-    elif isinstance(template, tuple):
-        if not isinstance(element, (tuple, list)) or len(element) != len(template):
-            raise InvalidArgumentError(f"an element is a tuple of {len(template)}, and this one is {element!r:.100}")
-        for inner, part in zip(template, element, strict=True):
+    elif (found := apart(template)) is not None:
+        parts = element if isinstance(element, list) else (apart(element) or ((),))[0]
+        if isinstance(element, dict) or len(parts) != len(found[0]):
+            raise InvalidArgumentError(f"an element has {len(found[0])} parts, and this one is {element!r:.100}")
+        for inner, part in zip(found[0], parts, strict=True):
             yield from _parts(inner, part)
-    else:
+    elif template is not None:
         yield element
 
 

@@ -202,7 +202,7 @@ class PythonMap(ObjectNode):
         # Its empty lists get the types of the elements behind it.
         first: QueueCoreError | None = None
         given: tuple[Any, Any] | None = None
-        with contextlib.closing(self._trial().elements(0, 0, errors=True)) as elements:
+        with contextlib.closing(self.trial().elements(0, 0, errors=True)) as elements:
             for number, element in enumerate(itertools.islice(elements, _MOST_TRIED)):
                 try:
                     if isinstance(element, Failed):

@@ -12,7 +12,7 @@ from queuecore._core.atoms.own import own_result
 from queuecore._core.steps.stages import Step
 from queuecore._core.stream.fold import Fold
 from queuecore._elements.component import Component
-from queuecore._elements.nests import structure_of
+from queuecore._elements.nests import apart, plain, structure_of
 from queuecore._trace.symbol import Untraced
 from queuecore._trace.trace import trace
 from queuecore.data._nodes.padded import plain_template
@@ -61,11 +61,11 @@ def _steps(chain: Chain, initial: Any, function: Callable[[Any, Any], Any]) -> l
         return []
     made = chain.made
     count = len(leaves)
-    plain = plain_template(made)
+    bare = plain_template(made)
 
     def assemble(parts: list[Any], batched: bool) -> Any:
         own = parts[count:]
-        element = made.assemble(own, batched) if plain is None and made.assemble else structure_of(plain, own)
+        element = made.assemble(own, batched) if bare is None and made.assemble else structure_of(bare, own)
         return structure_of(template, parts[:count]), element
 
     def finish(made: Any) -> Any:
@@ -75,7 +75,7 @@ def _steps(chain: Chain, initial: Any, function: Callable[[Any, Any], Any]) -> l
     steps: list[Step] = []
     while len(steps) < _MOST_SHAPES:
         found = trace(function, state + made.given, 0, assemble=assemble, unpack=True, finish=finish)
-        if isinstance(found, Untraced) or found.template != template:
+        if isinstance(found, Untraced) or plain(found.template) != plain(template):
             return []
         after = found.components
         if [one.dtype for one in after] != [leaf.dtype for leaf in leaves]:
@@ -97,11 +97,12 @@ def _numbered(state: Any, made: Any) -> Any:
     """Return a traced function's results in the order of the state; Python numbers become what `next_state` makes."""
     if type(state) is dict and type(made) is dict and made.keys() == state.keys():
         return {key: _numbered(inner, made[key]) for key, inner in state.items()}
-    if type(state) is tuple and type(made) is tuple and len(made) == len(state):
-        return tuple(_numbered(inner, part) for inner, part in zip(state, made, strict=True))
+    found, there = apart(state), None if type(made) is dict else apart(made)
+    if found is not None and there is not None and type(state) is not dict and len(there[0]) == len(found[0]):
+        return found[1]([_numbered(*pair) for pair in zip(found[0], there[0], strict=True)])
     if isinstance(state, np.ndarray | np.generic) and takes(state.dtype, made):
         return number_of(state.dtype, made, _NAME)
-    if type(state) is dict or type(state) is tuple or type(made) in (dict, tuple):
+    if found is not None or there is not None or type(made) is dict:
         raise other_structure(_NAME, "", "the state's structure", made)
     return made
 

@@ -14,6 +14,7 @@ import numpy as np
 from queuecore._checks.lazy import lazy
 from queuecore._checks.usercode import element_error, name_of, placed
 from queuecore._core.atoms.own import own_result
+from queuecore._elements.nests import plain
 from queuecore.data._nodes.node import ObjectNode
 from queuecore.data._nodes.run import Run, leave_out
 from queuecore.data._plan.chain import Chain
@@ -56,7 +57,7 @@ class Scan(ObjectNode):
     def _digest(self) -> str:
         made = hashlib.blake2b(digest_size=8)
         template, leaves = flattened(self.initial, lambda leaf, where: leaf)
-        made.update(repr(template).encode())
+        made.update(repr(plain(template)).encode())
         for leaf in leaves:
             for part in _arrays(leaf):
                 made.update(f"{part.dtype.str} {part.shape} ".encode())

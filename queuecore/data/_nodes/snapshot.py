@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.usercode import arguments_of, called_at, name_of
+from queuecore._elements.nests import plain
 from queuecore.data._nodes.arrays import Items
 from queuecore.data._nodes.cache import Cache
 from queuecore.data._nodes.cache_files import Files, FileWriter, Index, Lock, Paths
@@ -176,9 +177,9 @@ class _Mode(ShuffleSeeds):
 def _template(layout: Layout) -> Any:
     """Return the structure of elements over the numbers of their components; `None` if it isn't plain structure."""
     if layout.structure is None:
-        return layout.template
+        return plain(layout.template)
     try:
-        return layout.structure.assemble(list(range(len(layout.components or ()))), False)
+        return plain(layout.structure.assemble(list(range(len(layout.components or ()))), False))
     except Exception:  # noqa: BLE001 - it is made for arrays
         return None
 

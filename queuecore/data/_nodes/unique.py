@@ -7,6 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from queuecore._elements.nests import apart
 from queuecore._elements.record import ArraySpec
 from queuecore.data._nodes.filters import Filter, Predicate
 from queuecore.data._nodes.node import Node
@@ -61,8 +62,8 @@ class Unique(Filter):
 
 
 def _is_new(seen: set[Any], value: Any) -> bool:
-    while isinstance(value, dict | tuple):
-        value = next(iter(value.values() if isinstance(value, dict) else value))
+    while (found := apart(value)) is not None:
+        value = next(part for part in found[0] if part is not None)
     value = value if isinstance(value, bytes) else value.item()
     new = value not in seen
     seen.add(value)

@@ -14,7 +14,7 @@ import numpy as np
 from queuecore._checks.usercode import arguments_of
 from queuecore._core.stream.describe import FIXED
 from queuecore._elements.component import Component
-from queuecore._elements.nests import mapped, structure_of
+from queuecore._elements.nests import mapped, plain, structure_of
 from queuecore._elements.record import DatasetSpec
 from queuecore.data._nodes.arrays import Items, Slices
 from queuecore.data._nodes.combine import Zip
@@ -159,7 +159,7 @@ class Stacked(Window):
     of: Any
 
     def words(self) -> dict[str, Any]:
-        return {**super().words(), "stacked": repr(self.of)}
+        return {**super().words(), "stacked": repr(plain(self.of))}
 
     def label(self) -> str:
         return f"window({self.size}, {self.shift}, {self.stride}, {self.drop_remainder}), stacked"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,13 @@ import numpy as np
 from queuecore._core.steps.stages import PythonStep, SequenceStep, Step
 from queuecore._core.stream.describe import DENSE, FIXED, RAGGED, STRING, STRINGS, Elements
 from queuecore._elements.component import BYTES, Component, Structure
-from queuecore._elements.nests import structure_of
+from queuecore._elements.nests import is_plain, structure_of
 from queuecore._elements.record import ArraySpec
 from queuecore._ops.chain import merged
 from queuecore._ops.stage import Stage
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 
-__all__ = ["Layout", "Made", "made_by", "row_bytes_of", "template_of"]
+__all__ = ["Layout", "Made", "assembler", "made_by", "row_bytes_of", "template_of"]
 
 Dims = tuple[int | None, ...]
 Spec = Callable[[Dims], Any]
@@ -102,6 +103,7 @@ def made_by(
         template, structure = structure.template, None
     native = [native_of(one, index) for index, one in enumerate(given)]
     assemble, leaves = (None, None) if structure is None else (structure.assemble, structure.spec)
+    assemble = assemble or assembler(template)
 
     def spec(dims: Dims) -> Any:
         if leaves is not None:
@@ -109,6 +111,15 @@ def made_by(
         return structure_of(template, [ArraySpec((*dims, *(one.shape or ())), one.dtype) for one in given])
 
     return Made(native_step, native, template, assemble, spec, given, structure)
+
+
+def assembler(template: Any) -> Callable[[list[Any], bool], Any] | None:
+    """Return what makes elements of a structure that native code doesn't make itself; `None`: it does."""
+    return None if is_plain(template) else functools.partial(_assembled, template)
+
+
+def _assembled(template: Any, parts: list[Any], _batched: bool) -> Any:
+    return structure_of(template, parts)
 
 
 def template_of(components: Sequence[Component]) -> Any:

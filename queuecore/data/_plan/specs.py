@@ -9,8 +9,8 @@ import numpy as np
 
 from queuecore._core.stream.describe import DENSE, FIXED, STRING, STRINGS
 from queuecore._elements.component import BYTES
-from queuecore._elements.nests import mapped, structure_of
-from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore._elements.nests import apart, mapped, structure_of
+from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore.data._plan.made import Made, NativeComponent
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
@@ -117,8 +117,12 @@ def fits(declared: Any, given: Any, what: str) -> bool:
 def _fits(declared: Any, given: Any, what: str, where: str) -> bool:
     if isinstance(declared, dict) and isinstance(given, dict) and declared.keys() == given.keys():
         return all([_fits(declared[key], given[key], what, f"{where}[{key!r}]") for key in declared])
-    if isinstance(declared, tuple) and isinstance(given, tuple) and len(declared) == len(given):
-        return all([_fits(declared[index], given[index], what, f"{where}[{index}]") for index in range(len(given))])
+    told, there = apart(declared), apart(given)
+    if told is not None and there is not None and not isinstance(declared, dict) and len(told[0]) == len(there[0]):
+        pairs = enumerate(zip(told[0], there[0], strict=True))
+        return all([_fits(*pair, what, f"{where}[{index}]") for index, pair in pairs])
+    if declared is None and given is None:
+        return True
     place = f" at {where}" if where else ""
     if isinstance(declared, DatasetSpec) and declared == given:
         return True
@@ -131,10 +135,10 @@ def _fits(declared: Any, given: Any, what: str, where: str) -> bool:
         return True
     if given.shape is None:
         return False
-    pairs = list(zip(declared.shape, given.shape, strict=False))
-    if len(declared.shape) != len(given.shape) or any(None not in pair and pair[0] != pair[1] for pair in pairs):
+    sides = list(zip(declared.shape, given.shape, strict=False))
+    if len(declared.shape) != len(given.shape) or any(None not in pair and pair[0] != pair[1] for pair in sides):
         raise InvalidArgumentError(f"{what}: expected shape {declared.shape}{place}, got {given.shape}")
-    return not any(side is not None and there is None for side, there in pairs)
+    return not any(side is not None and here is None for side, here in sides)
 
 
 def _shown(spec: Any) -> str:
@@ -153,9 +157,10 @@ def check_element(declared: Any, element: Any, where: str = "") -> None:
     if isinstance(declared, dict):
         for key, inner in declared.items():
             check_element(inner, element[key], f"{where}[{key!r}]")
-    elif isinstance(declared, tuple):
-        for index, inner in enumerate(declared):
-            check_element(inner, element[index], f"{where}[{index}]")
+    elif (found := apart(declared)) is not None:
+        parts = (apart(element) or (element,))[0]
+        for index, inner in enumerate(found[0]):
+            check_element(inner, parts[index], f"{where}[{index}]")
     elif isinstance(declared, ArraySpec) and declared.shape is not None:
         shape = _shape_of_value(element, len(declared.shape))
         pairs = list(zip(declared.shape, shape, strict=False))
@@ -186,6 +191,8 @@ def classes_of(made: Made, batched: bool) -> Any:
 
 def class_of(spec: ArraySpec) -> type[Any]:
     """Return the class of a component of an element that is a Python object, given its specification."""
+    if isinstance(spec, SparseSpec):
+        return Sparse
     if spec.dtype == BYTES:
         return Ragged if spec.shape else bytes
     return np.ndarray if spec.shape or spec.shape is None else spec.dtype.type

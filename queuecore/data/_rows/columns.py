@@ -13,7 +13,7 @@ import numpy as np
 
 from queuecore._core.stream.describe import FIXED, RAGGED, STRINGS
 from queuecore._elements.component import BYTES, Component, Structure
-from queuecore._elements.nests import structure_of
+from queuecore._elements.nests import plain, structure_of
 from queuecore.data._plan.made import Layout, native_of
 from queuecore.data._rows.chunks import Column
 from queuecore.errors import DtypeError
@@ -163,7 +163,7 @@ def agreed(layouts: Sequence[Layout], what: str) -> Layout:
     first = layouts[0]
     made = list(first.components or ())
     for layout in layouts[1:]:
-        differ = spec_of(first, _dtype) != spec_of(layout, _dtype)
+        differ = plain(spec_of(first, _dtype)) != plain(spec_of(layout, _dtype))
         if differ:
             raise DtypeError(f"{what}: elements must be alike, not {_shown(first)} and {_shown(layout)}")
         here = layout.components or ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,16 @@ import numpy as np
 from queuecore._core.atoms.own import own
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.dtypes import kind_of
-from queuecore._elements.nests import structure_of
-from queuecore._elements.record import ArraySpec
+from queuecore._elements.nests import apart, structure_of
+from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
+from queuecore.data._plan.chain import Chained
 from queuecore.data._plan.made import Layout
 from queuecore.data._rows.chunks import Column
+from queuecore.data._rows.values import rows_apart
 from queuecore.errors import DtypeError, InvalidArgumentError
-from queuecore.ragged import Ragged
+from queuecore.ragged import Ragged, Sparse
 
-__all__ = ["element_of", "flattened", "rows_of_element", "rows_of_slices"]
+__all__ = ["element_of", "flattened", "objects_of_slices", "rows_of_element", "rows_of_slices"]
 
 _INT64_BYTES = 8
 
@@ -25,25 +28,30 @@ _INT64_BYTES = 8
 def flattened(value: Any, leaf: Callable[[Any, str], Any], where: str = "") -> tuple[Any, list[Any]]:
     """Return the structure of a value over numbers of leaves, and what `leaf` makes of each and its place in words.
 
-    Dicts and tuples are structure; everything else, a list too, is a leaf.
+    Dicts, tuples and records are structure, and `None` has no leaves; everything else, a list too, is a leaf.
     """
     leaves: list[Any] = []
 
     def walk(inner: Any, where: str) -> Any:
+        if inner is None:
+            return None
         if isinstance(inner, dict):
             return {key: walk(part, f"{where}[{key!r}]") for key, part in inner.items()}
-        if isinstance(inner, tuple):
-            return tuple(walk(part, f"{where}[{index}]") for index, part in enumerate(inner))
         if isinstance(inner, np.ndarray) and inner.dtype.names is not None:
             return {key: walk(inner[key], f"{where}[{key!r}]") for key in inner.dtype.names}
+        found = apart(inner)
+        if found is not None:
+            return found[1]([walk(part, f"{where}[{index}]") for index, part in enumerate(found[0])])
         leaves.append(leaf(inner, where))
         return len(leaves) - 1
 
     return walk(value, where), leaves
 
 
-def rows_of_slices(tensors: Any) -> tuple[int, list[Column], Layout]:
+def rows_of_slices(tensors: Any) -> tuple[int, list[Column], Layout] | None:
     """Return the slices of values along their first dimension: how many, and as which columns they lie.
+
+    `None` if columns can't hold the slices of one of them.
 
     Raises
     ------
@@ -52,13 +60,64 @@ def rows_of_slices(tensors: Any) -> tuple[int, list[Column], Layout]:
     DtypeError
         If one is no array of numbers or strings.
     """
-    template, parts = flattened(tensors, lambda value, where: _slices(value, f"from_tensor_slices: tensors{where}"))
-    if not parts:
+    what = "from_tensor_slices: tensors"
+    template, leaves = flattened(tensors, lambda value, where: (_tensors(value, what + where), what + where))
+    if not leaves:
         raise InvalidArgumentError("from_tensor_slices: tensors has no arrays in it")
+    if any(_needs_objects(value) for value, _ in leaves):
+        return None
+    parts = [_slices_of(value, where) for value, where in leaves]
     lengths = [n for n, _, _ in parts]
     if min(lengths) != max(lengths):
         raise InvalidArgumentError(f"from_tensor_slices: all arrays must have the same length, not {lengths}")
     return lengths[0], [column for _, _, columns in parts for column in columns], _layout(template, parts)
+
+
+def _tensors(value: Any, where: str) -> Any:
+    """Return values that are to be sliced: a list of datasets as it is."""
+    if isinstance(value, list) and value and all(isinstance(one, Chained) for one in value):
+        return value
+    return as_tensor(value, where)
+
+
+def _needs_objects(value: Any) -> bool:
+    if isinstance(value, Ragged):
+        inner = value.values
+        return isinstance(inner, Ragged) and not inner.is_bytes
+    return isinstance(value, Sparse | list) or (
+        isinstance(value, np.ndarray) and value.dtype == object and value.ndim > 2
+    )
+
+
+def objects_of_slices(tensors: Any) -> tuple[list[Any], Any]:
+    """Return the slices of values along their first dimension as read-only objects, and their specification.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is a scalar, or they are not of one length.
+    """
+    what = "from_tensor_slices: tensors"
+    template, columns = flattened(tensors, lambda value, where: _items(_tensors(value, what + where), what + where))
+    lengths = [len(one) for one, _ in columns]
+    if min(lengths) != max(lengths):
+        raise InvalidArgumentError(f"from_tensor_slices: all arrays must have the same length, not {lengths}")
+    rows = [structure_of(template, row) for row in zip(*[one for one, _ in columns], strict=True)]
+    return rows, structure_of(template, [spec for _, spec in columns])
+
+
+def _items(value: Any, where: str) -> tuple[list[Any], Any]:
+    """Return the slices of one value, and the specification of each."""
+    if isinstance(value, list):
+        return value, DatasetSpec(value[0].element_spec)
+    if isinstance(value, Chained) or (isinstance(value, np.ndarray) and not value.ndim):
+        raise InvalidArgumentError(f"{where} is a scalar, and has no slices")
+    (whole, spec) = element_of(value)
+    if isinstance(whole, np.ndarray) and whole.dtype == object:
+        parts = [element_of(row)[0] for row in whole]
+    else:
+        parts = rows_apart(whole)
+    return parts, replace(spec, shape=spec.shape[1:])
 
 
 def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
@@ -73,9 +132,9 @@ def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
     """
     what = "from_tensors: tensors"
     template, values = flattened(tensors, lambda value, where: as_tensor(value, what + where))
-    if not values:
+    if not values and tensors is not None:
         raise InvalidArgumentError("from_tensors: tensors has no arrays in it")
-    if any(not isinstance(one, np.ndarray) or (one.dtype == object and one.ndim > 1) for one in values):
+    if not values or any(not isinstance(one, np.ndarray) or (one.dtype == object and one.ndim > 1) for one in values):
         return None
     parts = [_slices_of(one[np.newaxis], what) for one in values]
     return [column for _, _, columns in parts for column in columns], _layout(template, parts)
@@ -84,7 +143,7 @@ def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
 def element_of(tensors: Any) -> tuple[Any, Any]:
     """Return an element as a read-only object, and its specification. Errors as for `rows_of_element`."""
     template, values = flattened(tensors, lambda value, where: as_tensor(value, "from_tensors: tensors" + where))
-    specs = []
+    specs: list[Any] = []
     for index, value in enumerate(values):
         if isinstance(value, Ragged):
             values[index] = own(value, fixed=True)
@@ -94,12 +153,18 @@ def element_of(tensors: Any) -> tuple[Any, Any]:
                 inner = inner.values
                 sides += (None,)
             specs.append(ArraySpec(sides if isinstance(inner, Ragged) else sides + inner.shape[1:], value.dtype))
+        elif isinstance(value, Sparse):
+            values[index] = own(value, fixed=True)
+            specs.append(SparseSpec(tuple(value.dense_shape.tolist()), value.dtype))
+        elif isinstance(value, Chained):
+            specs.append(DatasetSpec(value.element_spec))
         elif value.dtype == object:
             specs.append(ArraySpec(value.shape, BYTES))
             if value.ndim < 2:
                 values[index] = value[()] if not value.ndim else Ragged.from_list(value.tolist() or [b""])[: len(value)]
         else:
             specs.append(ArraySpec(value.shape, value.dtype))
+            values[index] = value if value.ndim else value[()]
     return structure_of(template, values), structure_of(template, specs)
 
 
@@ -114,9 +179,9 @@ def _layout(template: Any, parts: Sequence[tuple[int, Component, list[Column]]])
 def as_tensor(value: Any, where: str) -> Any:
     """Return a value as an array in native byte order that nobody changes, of strings as `bytes`; or a `Ragged`.
 
-    An array is a copy, unless nobody can write to its memory; a `Ragged` is not.
+    An array is a copy, unless nobody can write to its memory; a `Ragged`, a `Sparse` and a dataset are not.
     """
-    if isinstance(value, Ragged):
+    if isinstance(value, Ragged | Sparse | Chained):
         return value
     if isinstance(value, bytes | bytearray | memoryview | str):
         made: np.ndarray[Any, Any] = np.empty((), object)
@@ -148,14 +213,12 @@ def as_tensor(value: Any, where: str) -> Any:
     return array
 
 
-def _slices(value: Any, where: str) -> tuple[int, Component, list[Column]]:
-    return _slices_of(as_tensor(value, where), where)
-
-
 def _slices_of(tensor: Any, where: str) -> tuple[int, Component, list[Column]]:
     """Return the slices of what `as_tensor` returned."""
     if isinstance(tensor, Ragged):
         return _ragged_slices(tensor, where)
+    if isinstance(tensor, Chained):
+        raise DtypeError(f"{where} must be an array of numbers or of strings, not a dataset")
     if tensor.ndim == 0:
         raise InvalidArgumentError(f"{where} is a scalar, and has no slices")
     if tensor.dtype == object:

@@ -8,7 +8,7 @@ import numpy as np
 
 from queuecore._core.atoms.own import own
 from queuecore._elements.component import BYTES
-from queuecore._elements.nests import mapped
+from queuecore._elements.nests import apart, mapped
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
 
@@ -57,23 +57,27 @@ def next_state(state: Any, made: Any, name: str, where: str = "") -> Any:
         if isinstance(made, dict) and made.keys() == state.keys():
             return {key: next_state(inner, made[key], name, f"{where}[{key!r}]") for key, inner in state.items()}
         raise other_structure(name, where, f"a dict with the keys {list(state)}", made)
-    if isinstance(state, tuple):
-        if isinstance(made, tuple) and len(made) == len(state):
-            return tuple(
-                next_state(inner, part, name, f"{where}[{index}]")
-                for index, (inner, part) in enumerate(zip(state, made, strict=True))
-            )
-        raise other_structure(name, where, f"a tuple of {len(state)}", made)
+    if state is None:
+        if made is not None:
+            raise other_structure(name, where, "None", made)
+        return None
+    found = apart(state)
+    if found is not None:
+        there = None if isinstance(made, dict) else apart(made)
+        if there is not None and len(there[0]) == len(found[0]):
+            pairs = enumerate(zip(found[0], there[0], strict=True))
+            return found[1]([next_state(*pair, name, f"{where}[{index}]") for index, pair in pairs])
+        raise other_structure(name, where, f"a {type(state).__name__} of {len(found[0])}", made)
     if isinstance(made, (dict, tuple)):
         raise other_structure(name, where, "one array", made)
     kind, dtype = _type(state)
     if takes(dtype, made):
         return number_of(dtype, made, name)
     leaf = _leaf(made)
-    there = _type(leaf)
-    if there != (kind, dtype):
+    became = _type(leaf)
+    if became != (kind, dtype):
         place = f" at {where}" if where else ""
-        shown = [f"{one if one != 'array' else 'an array'} of {what}" for one, what in ((kind, dtype), there)]
+        shown = [f"{one if one != 'array' else 'an array'} of {what}" for one, what in ((kind, dtype), became)]
         raise DtypeError(
             f"{name} must return a state of the type it was given: it was {shown[0]}{place} and became {shown[1]}"
         )

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from queuecore._core.atoms.own import own
 from queuecore._elements.component import BYTES
-from queuecore._elements.record import ArraySpec, DatasetSpec
+from queuecore._elements.nests import apart
+from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore._ops.strings import strings_of
 from queuecore.data._plan.chain import Chained, chain_of
-from queuecore.errors import InvalidArgumentError, QueueCoreError
+from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged, Sparse
 
 __all__ = [
     "Types",
     "batched_spec",
+    "concatenated",
     "converted",
     "depth_of",
+    "general",
     "has_empty",
     "readonly",
+    "rows_apart",
     "settled",
     "shown",
     "spec_of",
@@ -52,6 +57,7 @@ class _Kind:
 
 
 _DATASET = _Kind("Dataset")
+_NONE = _Kind("None")
 
 
 def converted(value: Any) -> tuple[Any, Any]:
@@ -106,12 +112,16 @@ def same_structure(one: Any, other: Any) -> bool:
 
 def _converted_slowly(value: Any) -> tuple[Any, Any]:
     if value is None:
-        raise InvalidArgumentError("None can't be an element, or a part of one")
-    if isinstance(value, tuple):  # with names
-        parts = [converted(one) for one in value]
-        return type(value)(*[one for one, _ in parts]), tuple([one for _, one in parts])
+        return None, _NONE
     if isinstance(value, Mapping):
         return converted(dict(value))
+    found = apart(value)
+    if found is not None:
+        is_tuple = isinstance(value, tuple)  # with names
+        # Of a record, its parts are the user's still.
+        parts = [converted(one if is_tuple else own(one)) for one in found[0]]
+        made = found[1]([one for one, _ in parts])
+        return made, (*(() if is_tuple else (type(value),)), *[one for _, one in parts])
     if isinstance(value, Ragged):
         return value, ("Ragged", depth_of(value), value.dtype)
     if isinstance(value, Sparse):
@@ -163,12 +173,17 @@ def typed_spec(value: Any, structure: Any) -> Any:
     """Return the specification of elements like one that `converted` made; `None` in the place of an empty list."""
     if _is_empty(structure):
         return None
-    if isinstance(value, tuple):
-        parts = [typed_spec(*pair) for pair in zip(value, structure, strict=True)]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
     if isinstance(value, dict):
         return {name: typed_spec(one, structure[name]) for name, one in value.items()}
+    found = apart(value)
+    if found is not None:
+        return found[1]([typed_spec(*pair) for pair in zip(found[0], _structures(value, structure), strict=True)])
     return spec_of(value)
+
+
+def _structures(value: Any, structure: Any) -> Any:
+    """Return the structures of the parts of a tuple, or of a record, whose class stands in front of them."""
+    return structure if isinstance(value, tuple) else structure[1:]
 
 
 def settled(value: Any, structure: Any, spec: Any) -> tuple[Any, Any]:
@@ -182,11 +197,13 @@ def settled(value: Any, structure: Any, spec: Any) -> tuple[Any, Any]:
             return value, structure
         pairs = {name: settled(one, structure[name], spec[name]) for name, one in value.items()}
         return {name: one for name, (one, _) in pairs.items()}, {name: one for name, (_, one) in pairs.items()}
-    if not isinstance(spec, tuple) or len(spec) != len(value):
+    found, said = apart(value), apart(spec)
+    if found is None or said is None or isinstance(spec, dict) or len(said[0]) != len(found[0]):
         return value, structure
-    parts = [settled(*part) for part in zip(value, structure, spec, strict=True)]
-    made = [one for one, _ in parts]
-    return (type(value)(*made) if hasattr(value, "_fields") else tuple(made)), tuple([one for _, one in parts])
+    given = _structures(value, structure)
+    parts = [settled(*part) for part in zip(found[0], given, said[0], strict=True)]
+    before = structure[: len(structure) - len(given)]
+    return found[1]([one for one, _ in parts]), (*before, *[one for _, one in parts])
 
 
 class Types:
@@ -261,33 +278,52 @@ def shown(structure: Any) -> str:
 
 def spec_of(element: Any) -> Any:
     """Return the specification of elements like this one. Lengths may be others."""
-    if isinstance(element, tuple):
-        parts = [spec_of(one) for one in element]
-        kind: Any = type(element)
-        return kind(*parts) if hasattr(element, "_fields") else tuple(parts)
-    if isinstance(element, dict):
-        return {name: spec_of(one) for name, one in element.items()}
+    if element is None:
+        return None
+    found = apart(element)
+    if found is not None:
+        return found[1](list(map(spec_of, found[0])))
     if isinstance(element, bytes):
         return ArraySpec((), BYTES)
     if isinstance(element, Ragged):
         return ArraySpec((None,) * depth_of(element), element.dtype)
     if isinstance(element, Sparse):
-        return ArraySpec((None,) * len(element.dense_shape), element.dtype)
+        return SparseSpec((None,) * len(element.dense_shape), element.dtype)
     if isinstance(element, np.ndarray | np.generic):
         return ArraySpec((None,) * element.ndim, BYTES if element.dtype == object else element.dtype)
     return DatasetSpec(chain_of(element).element_spec) if isinstance(element, Chained) else type(element)
 
 
+def general(one: Any, other: Any) -> Any:
+    """Return the specification that meets two; `None` where one is unknown.
+
+    Raises
+    ------
+    DtypeError
+        If structures or dtypes differ.
+    """
+    if one is None or other is None:
+        return None
+    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
+        return {key: general(inner, other[key]) for key, inner in one.items()}
+    found, there = apart(one), apart(other)
+    if found is not None and there is not None and not isinstance(one, dict) and len(found[0]) == len(there[0]):
+        return found[1]([general(a, b) for a, b in zip(found[0], there[0], strict=True)])
+    if isinstance(one, DatasetSpec) and isinstance(other, DatasetSpec):
+        return DatasetSpec(general(one.element_spec, other.element_spec))
+    if not (isinstance(one, ArraySpec) and isinstance(other, ArraySpec) and one.dtype == other.dtype):
+        raise DtypeError(f"elements must be alike, not {one!r} and {other!r}")
+    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+        return one if one.shape == other.shape else replace(one, shape=None)
+    return replace(one, shape=tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)))
+
+
 def batched_spec(spec: Any, size: int | None) -> Any:
     """Return the specification of batches of elements of one."""
     if isinstance(spec, ArraySpec):
-        return ArraySpec(None if spec.shape is None else (size, *spec.shape), spec.dtype)
-    if isinstance(spec, tuple):
-        parts = [batched_spec(one, size) for one in spec]
-        return type(spec)(*parts) if hasattr(spec, "_fields") else tuple(parts)
-    if isinstance(spec, dict):
-        return {name: batched_spec(one, size) for name, one in spec.items()}
-    return spec
+        return replace(spec, shape=None if spec.shape is None else (size, *spec.shape))
+    found = apart(spec)
+    return spec if found is None else found[1]([batched_spec(one, size) for one in found[0]])
 
 
 def stacked(elements: Sequence[Any], batch: int) -> Any:
@@ -309,20 +345,27 @@ def stacked(elements: Sequence[Any], batch: int) -> Any:
         if not all(isinstance(one, bytes) for one in elements):
             raise _unlike(elements, batch)
         return Ragged.from_list(elements)
-    if isinstance(first, tuple):
-        if any(type(one) is not type(first) or len(one) != len(first) for one in elements):
-            raise _unlike(elements, batch)
-        parts = [stacked(part, batch) for part in zip(*elements, strict=True)]
-        return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
     if isinstance(first, dict):
         if any(type(one) is not dict or one.keys() != first.keys() for one in elements):
             raise _unlike(elements, batch)
         return {name: stacked([one[name] for one in elements], batch) for name in first}
+    found = apart(first)
+    if found is not None:
+        if any(type(one) is not type(first) for one in elements):
+            raise _unlike(elements, batch)
+        rows = [(apart(one) or found)[0] for one in elements]
+        if any(len(row) != len(found[0]) for row in rows):
+            raise _unlike(elements, batch)
+        return found[1]([stacked(part, batch) for part in zip(*rows, strict=True)])
+    if first is None:
+        if any(one is not None for one in elements):
+            raise _unlike(elements, batch)
+        return None
     if isinstance(first, Ragged):
         depth = depth_of(first)
         if any(not isinstance(one, Ragged) or (one.dtype, depth_of(one)) != (first.dtype, depth) for one in elements):
             raise _unlike(elements, batch)
-        return _of_rows(_joined(elements), [len(one) for one in elements])
+        return _of_rows(concatenated(elements), [len(one) for one in elements])
     if isinstance(first, Sparse):
         if any(
             not isinstance(one, Sparse) or one.dtype != first.dtype or len(one.dense_shape) != len(first.dense_shape)
@@ -372,11 +415,11 @@ def _of_rows(values: Any, lengths: list[int]) -> Ragged:
     return Ragged._of(values, splits)
 
 
-def _joined(parts: Sequence[Any]) -> Any:
+def concatenated(parts: Sequence[Any]) -> Any:
     """Return the rows of several Ragged, or arrays, behind each other."""
     if isinstance(parts[0], Ragged):
         lengths = np.concatenate([one.row_lengths() for one in parts])
-        return _of_rows(_joined([one.values for one in parts]), lengths)  # type: ignore[arg-type]
+        return _of_rows(concatenated([one.values for one in parts]), lengths)  # type: ignore[arg-type]
     return np.concatenate(parts)
 
 
@@ -386,7 +429,19 @@ def _stacked_sparse(elements: Sequence[Sparse]) -> Sparse:
     rows = np.repeat(np.arange(len(elements), dtype=np.int64), counts)
     # As of features of different lengths: wide enough for all.
     shape = np.max([one.dense_shape for one in elements], axis=0)
-    return Sparse(np.column_stack([rows, indices]), _joined([one.values for one in elements]), [len(elements), *shape])
+    values = concatenated([one.values for one in elements])
+    return Sparse(np.column_stack([rows, indices]), values, [len(elements), *shape])
+
+
+def rows_apart(value: Any) -> list[Any]:
+    """Return the rows of an array, a `Ragged` or a `Sparse`: views, but of the values of a `Sparse`."""
+    if not isinstance(value, Sparse):
+        return list(value)
+    indices, shape = value.indices, value.dense_shape
+    order = np.argsort(indices[:, 0], kind="stable")
+    ends = np.searchsorted(indices[order, 0], np.arange(int(shape[0]) + 1))
+    places = [order[ends[row] : ends[row + 1]] for row in range(int(shape[0]))]
+    return [own(Sparse(indices[one, 1:], value.values[one], shape[1:]), fixed=True) for one in places]
 
 
 def readonly(value: Any) -> Any:
@@ -404,6 +459,5 @@ def readonly(value: Any) -> Any:
         return {key: readonly(inner) for key, inner in value.items()}
     if kind is tuple or kind is list:
         return kind(map(readonly, value))
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind._make(map(readonly, value))
-    return value
+    found = None if kind is bytes else apart(value)
+    return value if found is None else found[1](list(map(readonly, found[0])))

@@ -15,7 +15,7 @@ from helpers.process import run_python, soon, thread_ids
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
-from queuecore.data import AUTOTUNE, ArraySpec, Dataset, Options
+from queuecore.data import AUTOTUNE, ArraySpec, Dataset, Options, SparseSpec
 from queuecore.errors import DtypeError, FailedPreconditionError, InvalidArgumentError, PipelineError
 from queuecore.ragged import Ragged, Sparse
 
@@ -339,7 +339,7 @@ Point = collections.namedtuple("Point", "x y")
         ((["a", b"b\0"],), (Ragged.from_list([b"a", b"b\0"]),), (ArraySpec((None,), np.dtype("S")),)),
         (np.array(["a", "bc"]), Ragged.from_list([b"a", b"bc"]), ArraySpec((None,), np.dtype("S"))),
         (Ragged.from_list([[1], [2, 3]]), Ragged.from_list([[1], [2, 3]]), ArraySpec((None, None), np.dtype("i8"))),
-        (Sparse([[1]], [7], [3]), Sparse([[1]], [7], [3]), ArraySpec((None,), np.dtype("i8"))),
+        (Sparse([[1]], [7], [3]), Sparse([[1]], [7], [3]), SparseSpec((None,), np.dtype("i8"))),
         ((1, (2.0,)), (np.int64(1), (np.float64(2),)), None),
         ({"a": 1, "b": {"c": "x"}}, {"a": np.int64(1), "b": {"c": b"x"}}, None),
         (Point(1, 2.0), Point(np.int64(1), np.float64(2)), None),

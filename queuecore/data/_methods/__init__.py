@@ -1,0 +1,1 @@
+"""Methods of `queuecore.data.Dataset`, in groups: its bases."""
