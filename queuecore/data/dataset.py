@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
@@ -14,7 +13,7 @@ from queuecore._checks import seeds as _seeds
 from queuecore._checks.checks import check_bool, check_int, check_name, check_optional_count
 from queuecore._checks.pickles import Outdated
 from queuecore._elements.nests import mapped
-from queuecore._io.names import Filename, expand_patterns
+from queuecore._io.names import Filename, expand_patterns, local_text
 from queuecore._ops.stage import Stage
 from queuecore.data._nodes.arrays import Counter, Items, Numbers, Slices
 from queuecore.data._nodes.batch import ObjectBatch
@@ -1177,9 +1176,10 @@ class Dataset(Chained):
 
         Parameters
         ----------
-        tensors : array, `Ragged`, or a dict or tuple of them, nested
+        tensors : array, `Ragged`, table, or a dict or tuple of them, nested
             Numbers, booleans, or strings (`bytes`, or `str`, which becomes UTF-8). A list is one array. A structured
-            array is a dict of its fields.
+            array is a dict of its fields; a ``pyarrow.Table`` or ``RecordBatch``, or a ``DataFrame`` of pandas or
+            polars, is a dict of its columns.
         name : str, optional
             An identifier, else it is an `InvalidArgumentError`. Not used.
 
@@ -1191,7 +1191,8 @@ class Dataset(Chained):
         Raises
         ------
         InvalidArgumentError
-            If there is no array, an array is a scalar, they are not of one length, or a list isn't rectangular.
+            If there is no array, an array is a scalar, they are not of one length, a list isn't rectangular, or a
+            table's column has missing values.
         DtypeError
             If an array is neither of numbers nor of strings.
 
@@ -2456,7 +2457,7 @@ class Dataset(Chained):
 def _name(path: Any, what: str) -> str:
     """Return a file's name as a string, whatever it was."""
     try:
-        name = os.fsdecode(path)
+        name = local_text(path)
     except TypeError:
         raise InvalidArgumentError(f"{what} must be str, bytes or os.PathLike, not {path!r}") from None
     if not name or "\0" in name:

@@ -14,6 +14,7 @@ from queuecore._elements.nests import structure_of
 from queuecore._elements.record import ArraySpec
 from queuecore.data._plan.made import Layout
 from queuecore.data._rows.chunks import Column
+from queuecore.data._rows.frames import unframed
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged
 
@@ -22,14 +23,19 @@ __all__ = ["element_of", "flattened", "rows_of_element", "rows_of_slices"]
 _INT64_BYTES = 8
 
 
-def flattened(value: Any, leaf: Callable[[Any, str], Any], where: str = "") -> tuple[Any, list[Any]]:
+def flattened(
+    value: Any, leaf: Callable[[Any, str], Any], where: str = "", opened: Callable[[Any, str], Any] | None = None
+) -> tuple[Any, list[Any]]:
     """Return the structure of a value over numbers of leaves, and what `leaf` makes of each and its place in words.
 
-    Dicts and tuples are structure; everything else, a list too, is a leaf.
+    Dicts and tuples are structure; everything else, a list too, is a leaf. `opened` is called before with each value
+    and its place, and returns what is taken for it.
     """
     leaves: list[Any] = []
 
     def walk(inner: Any, where: str) -> Any:
+        if opened is not None:
+            inner = opened(inner, where)
         if isinstance(inner, dict):
             return {key: walk(part, f"{where}[{key!r}]") for key, part in inner.items()}
         if isinstance(inner, tuple):
@@ -52,7 +58,7 @@ def rows_of_slices(tensors: Any) -> tuple[int, list[Column], Layout]:
     DtypeError
         If one is no array of numbers or strings.
     """
-    template, parts = flattened(tensors, lambda value, where: _slices(value, f"from_tensor_slices: tensors{where}"))
+    template, parts = flattened(tensors, _slices, "from_tensor_slices: tensors", unframed)
     if not parts:
         raise InvalidArgumentError("from_tensor_slices: tensors has no arrays in it")
     lengths = [n for n, _, _ in parts]
@@ -72,7 +78,7 @@ def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
         If a part is no array of numbers or strings.
     """
     what = "from_tensors: tensors"
-    template, values = flattened(tensors, lambda value, where: as_tensor(value, what + where))
+    template, values = flattened(tensors, as_tensor, what, unframed)
     if not values:
         raise InvalidArgumentError("from_tensors: tensors has no arrays in it")
     if any(not isinstance(one, np.ndarray) or (one.dtype == object and one.ndim > 1) for one in values):
@@ -83,7 +89,7 @@ def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
 
 def element_of(tensors: Any) -> tuple[Any, Any]:
     """Return an element as a read-only object, and its specification. Errors as for `rows_of_element`."""
-    template, values = flattened(tensors, lambda value, where: as_tensor(value, "from_tensors: tensors" + where))
+    template, values = flattened(tensors, as_tensor, "from_tensors: tensors", unframed)
     specs = []
     for index, value in enumerate(values):
         if isinstance(value, Ragged):
@@ -136,7 +142,8 @@ def as_tensor(value: Any, where: str) -> Any:
         made[:] = flat
         return made.reshape(array.shape)
     if kind_of(array.dtype) not in "biufc" or array.dtype.itemsize > 16:
-        raise DtypeError(f"{where} must be an array of numbers or of strings, not of {array.dtype}")
+        hint = ": hand in numbers, as .astype('int64') gives them" if array.dtype.kind in "mM" else ""
+        raise DtypeError(f"{where} must be an array of numbers or of strings, not of {array.dtype}{hint}")
     native = array.dtype.newbyteorder("=")
     if isinstance(value, list | int | float | complex):
         array = np.asarray(array, native, order="C")

@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import tarfile
 import termios
 import time
 from pathlib import Path
@@ -402,7 +403,7 @@ def test_numbers_for_people():
 # ---- README and docs -------------------------------------------------------------------------------------------------
 
 # How many programs each page has.
-PAGES = {"README.md": 1, "docs/guide.md": 3, "docs/queues.md": 4, "docs/devices.md": 1}
+PAGES = {"README.md": 1, "docs/guide.md": 3, "docs/data-sources.md": 4, "docs/queues.md": 4, "docs/devices.md": 1}
 
 
 @pytest.mark.sampled(3)
@@ -413,6 +414,8 @@ def test_the_examples_of_the_readme_and_the_docs_run(tmp_path, page, number):
     blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
     assert len(blocks) == PAGES[page]
     assert 15 <= len(blocks[number].splitlines()) <= 32
+    for package in re.findall(r"^import (h5py|pyarrow)", blocks[number], re.MULTILINE):
+        pytest.importorskip(package, reason=f"{package} is not installed: make doors")
     (tmp_path / "data").mkdir()
     for index in range(2):
         np.frombuffer(np.random.default_rng(index).bytes(2_000 * IMAGE.itemsize), IMAGE).tofile(
@@ -424,6 +427,22 @@ def test_the_examples_of_the_readme_and_the_docs_run(tmp_path, page, number):
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("x 1 2\ny one\n")
     (tmp_path / "table.csv").write_text("a,b,c\n1.5,2,x\n,,y\n")
+    for label in ("cat", "dog"):
+        (tmp_path / "images" / label).mkdir(parents=True)
+        (tmp_path / "images" / label / "1.jpg").write_bytes(label.encode() * 3)
+    with tarfile.open(tmp_path / "data" / "images.tar", "w") as tar:
+        tar.add(tmp_path / "images", "images")
+    if "pyarrow" in blocks[number]:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns = {"x": np.arange(5), "y": np.arange(5) / 2, "name": list("abcde")}
+        pq.write_table(pa.table(columns), tmp_path / "data" / "table.parquet")
+    if "h5py" in blocks[number]:
+        import h5py
+
+        with h5py.File(tmp_path / "data" / "arrays.h5", "w") as file:
+            file["x"] = np.arange(300, dtype=np.float32).reshape(100, 3)
     command = [sys.executable, "-P", "-W", "error", "-c", blocks[number]]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE)
     assert done.returncode == 0, done.stderr
