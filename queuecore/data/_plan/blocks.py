@@ -10,6 +10,7 @@ from queuecore._core.io.csv import CsvFormat
 from queuecore._core.io.sources import FileList
 from queuecore._core.stream.describe import Description, Frames, Records
 from queuecore._elements.component import BYTES, Component
+from queuecore._elements.record import compile_bytes
 from queuecore._io.compression import encoding_number
 from queuecore._io.names import Filename, expand_filenames
 from queuecore._ops.raw import record_stage
@@ -99,6 +100,12 @@ class BlockSource(Source):
     def count(self, needed: int | None) -> int:
         """Nobody knows how many records there are without reading the files: raise `Unknown`."""
         raise Unknown
+
+    def check_sizes(self) -> None:
+        """Raise an error if the size alone of a file says that it ends inside a record."""
+        if self.framing == "fixed" and not self.encoding:
+            length, *rest = self.fixed
+            FixedLengthSource(self.files, compile_bytes(length), *rest, None).check_sizes()
 
     def made(self, stages: list[Stage]) -> Made:
         """Return the result of stages on a record."""

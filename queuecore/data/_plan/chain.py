@@ -114,6 +114,11 @@ class Source(abc.ABC):
     def describe(self) -> dict[str, Any]:
         """Return what decides the elements, as plain values."""
 
+    def check_sizes(self) -> None:
+        """Raise an error if a file's size says that it can't be read to its end: of files of its own, and of inputs."""
+        for one in self.inputs:
+            one.source.check_sizes()
+
     def label(self) -> str:
         """Return the user's name for the source, in one line."""
         count = len(self.files)
