@@ -97,7 +97,7 @@ def test_files_that_do_not_open(tmp_path, kind, ops, number):
 
 
 def run_on(ds, paths, contents):
-    """The elements and the error of an iterator, for whose files these contents are written once it has looked at them."""
+    """The elements and the error of an iterator, whose files get these contents once it has looked at their sizes."""
     iterator = iter(ds)
     for path, content in zip(paths, contents, strict=True):
         path.write_bytes(content)

@@ -104,8 +104,8 @@ class BlockSource(Source):
     def check_sizes(self) -> None:
         """Raise an error if the size alone of a file says that it ends inside a record."""
         if self.framing == "fixed" and not self.encoding:
-            length, *rest = self.fixed
-            FixedLengthSource(self.files, compile_bytes(length), *rest, None).check_sizes()
+            length, header, footer, hop, drop = self.fixed
+            FixedLengthSource(self.files, compile_bytes(length), header, footer, hop, drop, None).check_sizes()
 
     def made(self, stages: list[Stage]) -> Made:
         """Return the result of stages on a record."""

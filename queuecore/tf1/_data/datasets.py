@@ -959,8 +959,8 @@ class FixedLengthRecordDataset(_Files):
 
     Notes
     -----
-    A file that ends inside a record is a `TruncatedRecordError` when an iteration begins, or, where its size doesn't tell,
-    after its whole records.
+    A file that ends inside a record is a `TruncatedRecordError` when an iteration begins, or, where its size doesn't
+    tell, after its whole records.
     """
 
     def __init__(
