@@ -37,8 +37,8 @@ from queuecore.data._nodes.scan import Scan
 from queuecore.data._nodes.snapshot import Snapshot
 from queuecore.data._nodes.unique import Unique
 from queuecore.data._nodes.windows import Window, stacked
-from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, Source
-from queuecore.data._plan.explain import lines_of, shown
+from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, Source, register
+from queuecore.data._plan.explain import lines_of, shown, written
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.shards import UNEVEN, resolve_shard
 from queuecore.data._plan.specs import shape_of, type_of
@@ -1708,9 +1708,9 @@ class Dataset(Chained):
         >>> folder.cleanup()
         """
         check_name(name)
-        if compression not in ("AUTO", "NONE", "GZIP", "", None):
+        if (compression or "").upper() not in ("AUTO", "NONE", "GZIP", ""):
             raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
-        compress = compression == "GZIP"
+        compress = compression is not None and compression.upper() == "GZIP"
         if reader_func is not None or shard_func is not None:
             return _of(Snapshot.of(self._chain, _name(path, "path"), compress, shard_func, reader_func))
         store = Files(_name(path, "path"), snapshot=True, compress=compress)
@@ -2426,8 +2426,8 @@ class Dataset(Chained):
         -------
         str
             A line for each step, the last one first; what a step takes its elements from stands behind it, further
-            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of
-            it Python does, and what forced that.
+            in. In front of each line: whether it runs natively, in threads that don't take the GIL, or in Python; at
+            its end what part of it that is, and what forced Python. On a terminal long lines are broken.
 
         Notes
         -----
@@ -2437,13 +2437,11 @@ class Dataset(Chained):
         --------
         >>> import queuecore as qc
         >>> print(qc.data.Dataset.range(10).map(lambda x: x * 2).batch(4).plan())
-        batch(4, False)                      native: order
-        map(traced(multiply(x0, int64(2))))  native
-        range(0, 10)                         Python: hands on rows, a chunk at a time
+        native  batch(4, False): order
+        native  map(traced(multiply(x0, int64(2))))
+        Python  range(0, 10): hands on rows, a chunk at a time
         """
-        lines = lines_of(self._chain)
-        width = max(len(what) for what, _ in lines)
-        return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
+        return written(lines_of(self._chain))
 
     def _then(self, *steps: Step) -> Dataset:
         return Dataset._of(self._chain.then(*steps))
@@ -2509,4 +2507,4 @@ def _weights(weights: Any, number: int) -> list[float]:
 # Pickles name it, from when it had another name and other attributes.
 _Steps = Outdated
 
-Chained.public = Dataset
+register(Dataset)
