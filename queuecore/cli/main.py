@@ -27,7 +27,6 @@ __all__ = ["main"]
 
 # What to do about an error, by the most precise class that has an entry.
 _REMEDIES = {
-    "TruncatedRecordError": "check the record size, or pass --tail drop to leave partial records out",
     "SourceChangedError": "stream files that nobody writes to",
     "NotFoundError": "check the name",
     "NotAFileError": "name the files in it, for example DIR/*.bin",
@@ -341,7 +340,7 @@ def _run_demo(args: argparse.Namespace) -> int:
 
 def _one_line(error: BaseException) -> str:
     """Say what is wrong, where, and what helps, in one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()).replace("tail='drop'", "--tail drop") or type(error).__name__
     path = getattr(error, "path", None) or getattr(error, "filename", None)
     if path is not None and os.fsdecode(path) not in text:
         text = f"{os.fsdecode(path)}: {text}"

@@ -13,7 +13,7 @@ from queuecore._checks.checks import check_bool, check_int, check_name
 from queuecore._core.io.sources import FileList
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes, compile_record
-from queuecore._io.compression import encoding_number
+from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.names import Filename, expand_filenames
 from queuecore._ops.csv import csv_columns, csv_format
 from queuecore.data._plan.blocks import MOST_BYTES, block_source, blocks_of_fixed
@@ -155,7 +155,7 @@ class FixedLengthRecordDataset(Dataset):
         fixed = FixedLengthSource(files, plan, header, footer, hop, tail == "drop", threads)
         self._chain = Chain(fixed)
         if encoding:
-            words = {"compression": compression_type, **fixed.describe()}
+            words = {"compression": compression_of(compression_type), **fixed.describe()}
             self._chain = Chain(replace(blocks_of_fixed(fixed), encoding=encoding, words=words))
 
 
@@ -543,7 +543,7 @@ class CsvDataset(Dataset):
             max_record_bytes=_LINE_BYTES,
             header=int(header),
             csv=make,
-            headings=_Headings(delim, use_quote_delim, bool(compression_type)) if header else None,
+            headings=_Headings(delim, use_quote_delim, bool(encoding_number(compression_type))) if header else None,
         )
         self._chain = Chain(source)
 
