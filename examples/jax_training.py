@@ -1,7 +1,7 @@
 """Train with JAX on batches that are put on its device ahead of the loop; stop in the middle, and go on.
 
 The files hold fixed-length records, a row of features and a number that follows from them. `device_iterator` gives
-dicts of JAX arrays. Needs JAX: ``pip install 'queuecore[jax]'``.
+dicts of JAX arrays. Needs JAX: ``pip install jax``.
 """
 
 # pyright: reportMissingImports=false

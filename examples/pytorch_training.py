@@ -1,7 +1,7 @@
 """Train with PyTorch on batches that are read, shuffled and batched natively; stop in an epoch, and go on.
 
 The files hold fixed-length records, a row of features and a label. `queuecore.torch.DataLoader` takes the dataset and
-gives dicts of tensors, on the GPU if there is one. Needs PyTorch: ``pip install 'queuecore[torch]'``.
+gives dicts of tensors, on the GPU if there is one. Needs PyTorch: ``pip install torch``.
 """
 
 # pyright: reportMissingImports=false

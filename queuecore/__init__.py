@@ -5,6 +5,8 @@ between threads, in the manner of TensorFlow 1; `queuecore.stdqueue` has the sta
 objects. `queuecore.errors` is the tree of exceptions.
 """
 
+from typing import TYPE_CHECKING
+
 from queuecore._core import require_compiled
 
 # First of all: what follows imports compiled modules, and an un-built tree should say what to do.
@@ -76,3 +78,16 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+if not TYPE_CHECKING:  # it would tell type checkers that there is every attribute
+
+    def __getattr__(name):
+        """Say how to get what isn't here: a module that must be imported by itself, or what lies in one."""
+        import importlib.util
+
+        hint = ""
+        if not name.startswith("_") and importlib.util.find_spec(f"queuecore.{name}") is not None:
+            hint = f": it is a module of its own, so `import queuecore.{name}` first"
+        elif name in ("train", "Example"):
+            hint = ": tf.train.Example is queuecore.tf1.train.Example"
+        raise AttributeError(f"module 'queuecore' has no attribute {name!r}{hint}")

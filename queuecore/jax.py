@@ -34,7 +34,7 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "jax":
         raise
-    raise ImportError("queuecore.jax needs JAX, which isn't here: pip install 'queuecore[jax]'", name="jax") from _error
+    raise ImportError("queuecore.jax needs JAX, which isn't here: pip install jax", name="jax") from _error
 
 __all__ = ["DeviceIterator", "RaggedArrays", "arrays", "device_iterator"]
 

@@ -470,7 +470,7 @@ def pillow(font_size: int) -> tuple[Any, Any, Any]:
         image, draw, fonts = (importlib.import_module(f"PIL.{name}") for name in ("Image", "ImageDraw", "ImageFont"))
         font = fonts.load_default(size=font_size)
     except (ImportError, TypeError) as error:  # TypeError: before 10.1 that font had one size
-        raise PlotError("--plot needs Pillow, 10.1 or newer; run: pip install --upgrade 'queuecore[images]'") from error
+        raise PlotError("--plot needs Pillow, 10.1 or newer; run: pip install --upgrade pillow") from error
     return image, draw, font
 
 

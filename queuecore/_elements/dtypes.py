@@ -26,7 +26,7 @@ def as_dtype(value: Any) -> np.dtype[Any]:
             import ml_dtypes
         except ImportError as error:
             raise UnimplementedError(
-                "bfloat16 is a dtype of the ml_dtypes package, which isn't here: pip install 'queuecore[bfloat16]'"
+                "bfloat16 is a dtype of the ml_dtypes package, which isn't here: pip install ml_dtypes"
             ) from error
         value = ml_dtypes.bfloat16
     dtype: np.dtype[Any] = np.dtype(value)

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
+from queuecore._io.names import local_text
 from queuecore.errors import (
     DataLossError,
     InvalidArgumentError,
@@ -228,10 +229,11 @@ class Told(Quarantine):
 def _writable(path: Any) -> str:
     """Return a path from the root on, at which a file can be written, as far as can be seen without making one."""
     try:
-        full = os.path.abspath(os.fsdecode(path))
+        name = local_text(path)
     except TypeError as error:
         raise InvalidArgumentError(f"quarantine must be a path, not {path!r}") from error
-    if not os.fsdecode(path) or "\0" in full:
+    full = os.path.abspath(name)
+    if not name or "\0" in full:
         raise InvalidArgumentError(f"quarantine: {path!r} can't be the name of a file")
     if os.path.isdir(full):
         raise _unwritable(full, errno.EISDIR)

@@ -33,7 +33,7 @@ def encoding_number(word: str | None, label: str = "compression_type") -> int:
     Parameters
     ----------
     word : str or None
-        None, ``""`` or ``"NONE"``: not compressed; or ``"GZIP"``, ``"ZLIB"``, ``"ZSTD"``.
+        None, ``""`` or ``"NONE"``: not compressed; or ``"GZIP"``, ``"ZLIB"``, ``"ZSTD"``; also in small letters.
     label : str, default "compression_type"
         The caller's name for the argument.
 
@@ -45,7 +45,7 @@ def encoding_number(word: str | None, label: str = "compression_type") -> int:
         If no library for it is found.
     """
     try:
-        number = _NUMBERS[word]
+        number = _NUMBERS[word.upper() if isinstance(word, str) else word]
     except (KeyError, TypeError):
         raise InvalidArgumentError(
             f"{label} must be None, '', 'NONE', 'GZIP', 'ZLIB' or 'ZSTD', not {word!r}"
@@ -75,7 +75,7 @@ def compression_of(options: Any) -> str:
     """
     word = options if options is None or isinstance(options, str) else getattr(options, "compression_type", options)
     try:
-        return _COMPRESSIONS[word]
+        return _COMPRESSIONS[word.upper() if isinstance(word, str) else word]
     except (KeyError, TypeError):
         raise InvalidArgumentError(f"compression_type must be 'NONE', 'GZIP', 'ZLIB' or 'ZSTD', not {word!r}") from None
 

@@ -4,21 +4,88 @@ from __future__ import annotations
 
 import glob
 import os
+import re
+import urllib.parse
 from collections.abc import Iterable
 from typing import Any
 
-from queuecore.errors import InvalidArgumentError
+from queuecore.errors import InvalidArgumentError, UnimplementedError
 
-__all__ = ["Filename", "expand_filenames", "expand_patterns"]
+__all__ = ["Filename", "expand_filenames", "expand_patterns", "local_name", "local_text", "matches"]
 
 _STAGE = "open"
 
 Filename = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
+# One slash is enough: of two, `pathlib` keeps one. One letter is no scheme, but a drive.
+_SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]+):/")
+
+
+def local_name(name: bytes) -> bytes:
+    """Return the path of the local file that a name means.
+
+    ``~`` at its beginning is a home folder, as in a shell. ``file:`` goes, with an empty host or ``localhost``, and
+    ``%20`` becomes the byte that it stands for (RFC 8089). A scheme that is itself a folder's name here is none.
+
+    Raises
+    ------
+    UnimplementedError
+        If it has another scheme, such as ``s3:``.
+    InvalidArgumentError
+        If it names a file of another machine.
+    """
+    if name.startswith(b"~"):
+        return os.path.expanduser(name)
+    found = _SCHEME.match(name)
+    if found is None or os.path.lexists(found[1] + b":"):
+        return name
+    shown = repr(os.fsdecode(name))
+    if found[1].lower() != b"file":
+        raise UnimplementedError(
+            f"{shown}: only local files are read and written, and '{os.fsdecode(found[1])}:' is none. Copy it to a "
+            "disk of this machine, or mount where it lies; or read it in Python, and hand the records to "
+            "Dataset.from_generator: see docs/data-sources.md",
+            path=name,
+            stage=_STAGE,
+        )
+    path = name[found.end() - 1 :]
+    if path.startswith(b"//"):
+        host, slash, rest = path[2:].partition(b"/")
+        if host.lower() not in (b"", b"localhost"):
+            raise InvalidArgumentError(
+                f"{shown} names a file of the machine {os.fsdecode(host)!r}. A local one is file:///PATH, with three "
+                "slashes, or PATH alone",
+                path=name,
+                stage=_STAGE,
+            )
+        path = slash + rest
+    return urllib.parse.unquote_to_bytes(path)
+
+
+def local_text(name: Any) -> str:
+    """As `local_name`, of any path, as a string. A `TypeError`: it is none."""
+    return os.fsdecode(local_name(os.fsencode(name)))
+
+
+def matches(pattern: bytes, *, hidden: bool = False, recursive: bool = False) -> list[bytes]:
+    """Return the names of local files that match a pattern, in no order; given again, each means the same file.
+
+    Parameters
+    ----------
+    pattern : bytes
+        As `local_name` takes it.
+    hidden : bool, default False
+        Whether ``*`` and ``?`` match a dot at the beginning too.
+    recursive : bool, default False
+        Whether ``**`` goes through all folders below.
+    """
+    found = glob.glob(local_name(pattern), include_hidden=hidden, recursive=recursive)
+    return [b"./" + name if name.startswith(b"~") else name for name in found]
+
 
 def _encode(name: Any) -> bytes:
     try:
-        path = os.fsencode(name)
+        path = local_name(os.fsencode(name))
     except (TypeError, UnicodeEncodeError):
         raise InvalidArgumentError(f"a file name must be str, bytes or os.PathLike, not {name!r}") from None
     if not path:
@@ -35,10 +102,10 @@ def expand_filenames(filenames: Filename | Iterable[Filename]) -> list[bytes]:
         if not glob.has_magic(path) or os.path.lexists(path):
             return [path]
         # Sorted by bytes: the order must depend neither on the locale nor on the directory's own order.
-        matches = sorted(glob.glob(path))
-        if not matches:
+        found = sorted(glob.glob(path))
+        if not found:
             raise InvalidArgumentError(f"no file matches the pattern {os.fsdecode(path)!r}", path=path, stage=_STAGE)
-        return matches
+        return found
     if isinstance(filenames, set | frozenset):
         raise InvalidArgumentError("filenames must be in an order; a set has none")
     return _encoded(filenames, "filenames")
@@ -60,11 +127,11 @@ def expand_patterns(patterns: Filename | Iterable[Filename]) -> list[bytes]:
     slashes, and a link that leads back up ends nowhere else. A name that matches twice is there twice. A pattern
     without any match is an `InvalidArgumentError` if that leaves no name at all, as in TensorFlow.
     """
-    texts = [_encode(patterns)] if isinstance(patterns, str | bytes | os.PathLike) else _encoded(patterns, "patterns")
-    if not texts:
+    names = [_encode(patterns)] if isinstance(patterns, str | bytes | os.PathLike) else _encoded(patterns, "patterns")
+    if not names:
         raise InvalidArgumentError("patterns is empty: a dataset needs at least one file")
-    matches = sorted(name for text in texts for name in glob.glob(text, include_hidden=True))
-    if not matches:
-        shown = ", ".join(repr(os.fsdecode(text)) for text in texts)
-        raise InvalidArgumentError(f"no file matches {shown}", path=texts[0], stage=_STAGE)
-    return matches
+    found = sorted(match for name in names for match in matches(name, hidden=True))
+    if not found:
+        shown = ", ".join(repr(os.fsdecode(name)) for name in names)
+        raise InvalidArgumentError(f"no file matches {shown}", path=names[0], stage=_STAGE)
+    return found

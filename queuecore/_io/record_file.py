@@ -29,7 +29,8 @@ def flat(data: Any, what: str) -> bytes | memoryview:
         view = memoryview(data)
         return view.cast("B") if view.nbytes else b""
     except TypeError as error:
-        raise DtypeError(f"{what} must be bytes, or a C-contiguous buffer of them: {error}") from error
+        hint = ". A message goes in as message.SerializeToString()" if hasattr(data, "SerializeToString") else ""
+        raise DtypeError(f"{what} must be bytes, or a C-contiguous buffer of them: {error}{hint}") from error
 
 
 class RecordFile:

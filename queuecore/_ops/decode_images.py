@@ -177,8 +177,7 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
         from PIL import JpegImagePlugin, PngImagePlugin
     except ImportError:
         raise UnimplementedError(
-            f"{decoder.label}: neither a library for {_SHOWN[kind]} nor Pillow is found. "
-            "pip install 'queuecore[images]'"
+            f"{decoder.label}: neither a library for {_SHOWN[kind]} nor Pillow is found. pip install pillow"
         ) from None
     if decoder.channels not in {_JPEG: (0, 1, 3), _PNG: (0, 1, 3, 4), _GIF: (0, 3)}[kind]:
         raise InvalidArgumentError(
@@ -348,7 +347,7 @@ def decode_jpeg(
     DtypeError
         If the input is no bytes.
     UnimplementedError
-        If neither a library nor Pillow is found: ``pip install 'queuecore[images]'``.
+        If neither a library nor Pillow is found: ``pip install pillow``.
 
     Notes
     -----
@@ -429,7 +428,7 @@ def decode_png(
     DtypeError
         If the input is no bytes, or such numbers can't be made.
     UnimplementedError
-        If neither a library nor Pillow is found: ``pip install 'queuecore[images]'``.
+        If neither a library nor Pillow is found: ``pip install pillow``.
 
     Notes
     -----
@@ -549,7 +548,7 @@ def decode_gif(contents: Any = None, name: str | None = None, *, max_pixels: int
     DtypeError
         If the input is no bytes.
     UnimplementedError
-        If neither a library nor Pillow is found: ``pip install 'queuecore[images]'``.
+        If neither a library nor Pillow is found: ``pip install pillow``.
 
     Notes
     -----
@@ -636,7 +635,7 @@ def decode_image(
     DtypeError
         If the input is no bytes, or such numbers can't be made.
     UnimplementedError
-        If neither a library nor Pillow is found: ``pip install 'queuecore[images]'``.
+        If neither a library nor Pillow is found: ``pip install pillow``.
 
     Notes
     -----

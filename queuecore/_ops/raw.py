@@ -348,6 +348,8 @@ def decode_compressed(
     decode_compressed(ZLIB)
     """
     del name
+    if isinstance(compression_type, str):
+        compression_type = compression_type.upper()
     if compression_type not in ("", "ZLIB", "GZIP", "ZSTD"):
         raise InvalidArgumentError(
             f"decode_compressed: compression_type must be '', 'ZLIB', 'GZIP' or 'ZSTD', not {compression_type!r}"

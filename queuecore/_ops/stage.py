@@ -46,9 +46,11 @@ class Stage:
         The components that `python` returns, as far as they are known.
     device : callable or None
         The same operation as a kernel on a device: from tensors to tensors of `queuecore._device.kernels`.
+    shown : str
+        The operation as users see it in a plan: its ``repr``, unless that names what it is made of.
     """
 
-    __slots__ = ("_bind", "_text", "device", "outputs", "python", "rowwise", "structure")
+    __slots__ = ("_bind", "_text", "device", "outputs", "python", "rowwise", "shown", "structure")
 
     def __init__(
         self,
@@ -60,7 +62,7 @@ class Stage:
         outputs: tuple[Component, ...] | None = None,
         device: Callable[[list[Any]], list[Any]] | None = None,
     ) -> None:
-        self._text = text
+        self._text = self.shown = text
         self._bind = bind
         self.structure = structure
         # Whether a batch gives the same results as its elements one by one.

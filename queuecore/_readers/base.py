@@ -9,6 +9,7 @@ from queuecore._checks.checks import check_index
 from queuecore._core.io.readers import NativeReader
 from queuecore._elements.component import BYTES, Component
 from queuecore._io.lmdb import LmdbRecords
+from queuecore._io.names import local_name
 from queuecore._queues.base import QueueBase
 from queuecore._readers.state import pack_state, parse_state
 from queuecore._readers.work import check_names, check_names_queue, unit_of
@@ -44,6 +45,7 @@ class ReaderBase:
     __slots__ = ("_iterator", "_native", "_text", "_work")
 
     _value_bytes: int | None = None
+    _opens = True  # whether work units are files
     _serializes = False
 
     def __init__(self, native: NativeReader | LmdbRecords, text: str) -> None:
@@ -182,6 +184,9 @@ class ReaderBase:
     def _components(self) -> tuple[Component, Component]:
         return Component(BYTES, (), name="key"), Component(BYTES, (), self._value_bytes, "value")
 
+    def _local(self, unit: bytes) -> bytes:
+        return local_name(unit) if self._opens else unit
+
     def _next_name(self, work: Any) -> Callable[[], bytes]:
         """Return a function that returns the next name."""
         if isinstance(work, QueueBase):
@@ -200,7 +205,7 @@ class ReaderBase:
                 except StopIteration:
                     raise OutOfRangeError("the work of this reader is at its end") from None
 
-        return lambda: unit_of(take())
+        return lambda: self._local(unit_of(take()))
 
 
 def check_count(value: SupportsIndex, label: str, least: int = 0) -> int:

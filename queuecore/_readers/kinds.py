@@ -326,6 +326,7 @@ class IdentityReader(ReaderBase):
     """
 
     _serializes = True
+    _opens = False
 
     def __init__(self, *, name: str | None = None) -> None:
         del name

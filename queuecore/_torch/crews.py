@@ -77,7 +77,8 @@ def planned(loader: Loader) -> Plan:
     if reason and asked is None:
         loader._say(
             f"{loader.num_workers} worker processes, as samples draw random numbers from a generator that all threads "
-            f"share: {reason}"
+            f"share: {reason}. With a generator of each sample's own, such as numpy.random.default_rng((seed, index)), "
+            "they are made in threads"
         )
         return Plan("process")
     shared = parts.shared(loader._copy_dataset)

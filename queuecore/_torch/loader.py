@@ -27,7 +27,7 @@ from queuecore._torch.places import (
 )
 from queuecore._torch.tensors import DeviceElements, Elements
 from queuecore.data._nodes.permute import permuted
-from queuecore.data._plan.chain import INFINITE_CARDINALITY, Chained, chain_of
+from queuecore.data._plan.chain import INFINITE_CARDINALITY, chain_of, dataset_of
 from queuecore.data._plan.steps import Permute, Shuffle, ShuffleSeeds
 from queuecore.data.dataset import Dataset
 from queuecore.data.options import Options
@@ -371,13 +371,13 @@ def _shuffled(dataset: Any, generator: Any) -> Any:
     seeds = ShuffleSeeds(pair, generator is not None)
     chain = chain_of(dataset)
     try:
-        return Chained.of(permuted(chain, Permute(True, seeds)))
+        return dataset_of(permuted(chain, Permute(True, seeds)))
     except (InvalidArgumentError, UnimplementedError):
         count = dataset.cardinality()
         if count == INFINITE_CARDINALITY:
             raise
         # A window that holds all elements.
-        return Chained.of(chain.then(Shuffle(max(count, 1) if 0 <= count < _MOST else _MOST, True, seeds)))
+        return dataset_of(chain.then(Shuffle(max(count, 1) if 0 <= count < _MOST else _MOST, True, seeds)))
 
 
 def _native(

@@ -13,6 +13,4 @@ try:
 except ModuleNotFoundError as _error:
     if _error.name != "torch":
         raise
-    raise ImportError(
-        "queuecore.torch needs PyTorch, which isn't here: pip install 'queuecore[torch]'", name="torch"
-    ) from _error
+    raise ImportError("queuecore.torch needs PyTorch, which isn't here: pip install torch", name="torch") from _error

@@ -17,7 +17,7 @@ from queuecore._torch.batches import Call, Result, Stream
 from queuecore._torch.workers import Worker, answer_in_threads
 from queuecore.data._nodes.node import ObjectNode
 from queuecore.data._nodes.run import Run
-from queuecore.data._plan.chain import Chain, Chained
+from queuecore.data._plan.chain import Chain, dataset_of
 from queuecore.data._plan.steps import Count, Unknown
 from queuecore.data._rows.chunks import One, Piece
 from queuecore.data.options import Options
@@ -218,7 +218,7 @@ class Threads:
             # These functions may seed the generators of the process: so the loop's thread waits meanwhile.
             for _ in self.workers if self._begins else ():
                 self.team.begun.get()
-            node = Chained.of(Chain(_Fetched((), self.team)))
+            node = dataset_of(Chain(_Fetched((), self.team)))
             self._iterator = iter(node.with_options(Options(stall_timeout=self._timeout or None)))
         except BaseException:
             self.team.stop()

@@ -82,9 +82,11 @@ class TraceNode:
         dtypes.
     made : list of Value
         The results.
+    called : tuple or None
+        If it is the last of several that a function of NumPy's became: what the user called, and its operands.
     """
 
-    __slots__ = ("given", "kind", "made", "number", "what")
+    __slots__ = ("called", "given", "kind", "made", "number", "what")
 
     def __init__(self, number: int, kind: str, given: Sequence[Any], what: Any) -> None:
         self.number = number
@@ -92,6 +94,7 @@ class TraceNode:
         self.given = list(given)
         self.what = what
         self.made: list[Value] = []
+        self.called: tuple[str, list[Any]] | None = None
 
     def values(self) -> list[Value]:
         """Return the values among the operands."""
@@ -207,8 +210,8 @@ class Graph:
         )
         return made
 
-    def text(self, values: Sequence[Value], show: Callable[[list[str]], str]) -> str:
-        """Return the operations in words that are the same in every process."""
+    def text(self, values: Sequence[Value], show: Callable[[list[str]], str], called: bool = False) -> str:
+        """Return the operations in words that are the same in every process; with `called`, as the user called them."""
         nodes = reachable(self, values)
         uses = [0] * len(self.nodes)
         for node in nodes:
@@ -227,7 +230,13 @@ class Graph:
 
         for node in nodes:
             given = ", ".join(map(word, node.given))
-            if node.kind == "input":
+            if (
+                called
+                and node.called is not None
+                and all(not isinstance(one, Value) or one.node.number in words for one in node.called[1])
+            ):
+                made = node.called[0].format(", ".join(map(word, node.called[1])))
+            elif node.kind == "input":
                 made = f"x{node.what}"
             elif node.kind == "constant":
                 made = _constant_text(node.what)

@@ -269,7 +269,7 @@ def _name(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     module = getattr(function, "__module__", None) or (owner.__name__ if isinstance(owner, ModuleType) else None)
     name = getattr(function, "__qualname__", None) or repr(function)
-    return f"{name}()" if module in (None, "builtins") else f"{module}.{name}()"
+    return f"{name}()" if module in (None, "builtins") else f"{'os' if module == 'posix' else module}.{name}()"
 
 
 def _computes(function: Any) -> bool:

@@ -102,7 +102,7 @@ class Tracer:
         if not self.active:
             raise InvalidArgumentError("this stood for an element while a function was traced; there is no value of it")
         if self.failure is None:
-            self.failure = Untraced(reason, _where(sys._getframe(1)) if where is None else where)
+            self.failure = _untraced(reason, sys._getframe(1)) if where is None else Untraced(reason, where)
         raise GiveUp
 
     def refuse(self, reason: str, frame: FrameType | None) -> NoReturn:
@@ -113,7 +113,7 @@ class Tracer:
     def distrust(self, reason: str, frame: FrameType | None) -> None:
         """Record that the result can't be trusted, and let the function go on."""
         if self.active and self.failure is None:
-            self.failure = Untraced(reason, self.place if frame is None else _where(frame))
+            self.failure = Untraced(reason, self.place) if frame is None else _untraced(reason, frame)
 
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -135,10 +135,14 @@ def _is_written_by_users(frame: FrameType) -> bool:
     return is_users(frame) and (not in_library or name.startswith(_PACKAGES))
 
 
-def _where(frame: FrameType | None) -> str:
+def _untraced(reason: str, frame: FrameType | None) -> Untraced:
+    """Return what ends a trace, with its place in the user's code and the library's function that is called there."""
+    called = ""
     while frame is not None and not _is_written_by_users(frame):
+        if is_users(frame):
+            called = f", in {frame.f_globals.get('__name__')}.{frame.f_code.co_qualname.rpartition('.')[2]}()"
         frame = frame.f_back
-    return "" if frame is None else _place(frame, frame.f_lineno)
+    return Untraced(reason + called, "" if frame is None else _place(frame, frame.f_lineno))
 
 
 def _quoted(name: str, line: int, text: str) -> str:
@@ -780,6 +784,14 @@ def stacked(tracer: Tracer, items: list[Any]) -> Any:
             axes = [(-1, 0), *[(axis, 1) for axis in range(len(dims))]]
             row = one._cast(like.dtype, True)._view(axes, [0] * len(dims), (1, *dims))
         made = row if made is None else _choice(tracer, (numbers == index, row, made))
+    return _as_called(made, "[{}]", items)
+
+
+def _as_called(made: Any, text: str, items: Sequence[Any]) -> Any:
+    """Return a result, whose last operation shows in a plan as what the user called."""
+    if type(made) is Symbol:
+        operands = [one._value if type(one) is Symbol else np.asarray(one) for one in items]
+        made._value.node.called = (text, operands)
     return made
 
 
@@ -811,4 +823,4 @@ def _piled(tracer: Tracer, items: Sequence[Any], axis: Any = 0) -> Any:
         else:
             one = one.astype(dtype).reshape(*one.shape[:at], 1, *one.shape[at:])
         made = one if made is None else _choice(tracer, (numbers == index, one, made))
-    return made
+    return _as_called(made, f"stack([{{}}]{f', {axis}' if axis else ''})", arrays)

@@ -199,8 +199,9 @@ def _traced(
 
     outputs = step.outputs
     structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs), shape)
-    text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
+    text, called = (tracer.graph.text(values, lambda numbers: _shown(shape, numbers), one) for one in (False, True))
     stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
+    stage.shown = f"traced({called})"
 
     def tensors_of(given: list[Any]) -> list[Any]:
         if rowwise and not given[0].rows:

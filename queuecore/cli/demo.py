@@ -156,7 +156,7 @@ def _write_digits(folder: Path) -> tuple[list[str], str]:
     try:
         datasets = importlib.import_module("sklearn.datasets")
     except ImportError as error:
-        raise DemoError("the demo needs scikit-learn for its digits; run: pip install 'queuecore[demo]'") from error
+        raise DemoError("the demo needs scikit-learn for its digits; run: pip install scikit-learn") from error
     digits = datasets.load_digits()
     records = np.empty(len(digits.target), DIGIT_RECORD)
     records["label"] = digits.target

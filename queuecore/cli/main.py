@@ -27,7 +27,6 @@ __all__ = ["main"]
 
 # What to do about an error, by the most precise class that has an entry.
 _REMEDIES = {
-    "TruncatedRecordError": "check the record size, or pass --tail drop to leave partial records out",
     "SourceChangedError": "stream files that nobody writes to",
     "NotFoundError": "check the name",
     "NotAFileError": "name the files in it, for example DIR/*.bin",
@@ -110,9 +109,16 @@ def _dtype(text: str) -> np.dtype[Any]:
 
 
 def _folder(text: str) -> str:
-    if not os.path.isdir(text):
+    from queuecore._io.names import local_text
+    from queuecore.errors import QueueCoreError
+
+    try:
+        folder = local_text(text)
+    except QueueCoreError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not os.path.isdir(folder):
         raise argparse.ArgumentTypeError(f"there is no folder {text}")
-    return text
+    return folder
 
 
 def _parser() -> _Parser:
@@ -215,15 +221,18 @@ def _add_verify(commands: Any) -> None:
 
 
 def _expand(patterns: Sequence[str]) -> list[str]:
+    from queuecore._io.names import local_text, matches
+
     names: list[str] = []
     for pattern in patterns:
-        if glob.has_magic(pattern) and not os.path.lexists(pattern):
-            found = sorted(glob.glob(pattern, recursive=True))
+        name = local_text(pattern)
+        if glob.has_magic(name) and not os.path.lexists(name):
+            found = sorted(map(os.fsdecode, matches(os.fsencode(name), recursive=True)))
             if not found:
                 raise _InputError(f"{pattern}: no file has such a name; check the pattern and the folder")
             names += found
         else:
-            names.append(pattern)
+            names.append(name)
     return names
 
 
@@ -331,7 +340,7 @@ def _run_demo(args: argparse.Namespace) -> int:
 
 def _one_line(error: BaseException) -> str:
     """Say what is wrong, where, and what helps, in one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = " ".join(str(error).split()).replace("tail='drop'", "--tail drop") or type(error).__name__
     path = getattr(error, "path", None) or getattr(error, "filename", None)
     if path is not None and os.fsdecode(path) not in text:
         text = f"{os.fsdecode(path)}: {text}"

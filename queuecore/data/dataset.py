@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, SupportsIndex, TypeVar
@@ -14,7 +13,7 @@ from queuecore._checks import seeds as _seeds
 from queuecore._checks.checks import check_bool, check_int, check_name, check_optional_count
 from queuecore._checks.pickles import Outdated
 from queuecore._elements.nests import has_none, mapped
-from queuecore._io.names import Filename, expand_patterns
+from queuecore._io.names import Filename, expand_patterns, local_text
 from queuecore._ops.stage import Stage
 from queuecore.data._methods.grouping import Grouping
 from queuecore.data._methods.sources import Sources
@@ -41,8 +40,8 @@ from queuecore.data._nodes.scan import Scan
 from queuecore.data._nodes.snapshot import Snapshot
 from queuecore.data._nodes.unique import Unique
 from queuecore.data._nodes.windows import Window, stacked
-from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, Source
-from queuecore.data._plan.explain import lines_of, shown
+from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, Source, register
+from queuecore.data._plan.explain import lines_of, shown, written
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.shards import UNEVEN, resolve_shard
 from queuecore.data._plan.specs import shape_of, type_of
@@ -1184,9 +1183,10 @@ class Dataset(Sources, Grouping):
 
         Parameters
         ----------
-        tensors : array, `Ragged`, `Sparse` or list of datasets, or a dict or tuple of them, nested
+        tensors : array, `Ragged`, `Sparse`, table or list of datasets, or a dict or tuple of them, nested
             Numbers, booleans, or strings (`bytes`, or `str`, which becomes UTF-8). A list is one array. A structured
-            array is a dict of its fields.
+            array is a dict of its fields; a ``pyarrow.Table`` or ``RecordBatch``, or a ``DataFrame`` of pandas or
+            polars, is a dict of its columns.
         name : str, optional
             An identifier, else it is an `InvalidArgumentError`. Not used.
 
@@ -1199,7 +1199,8 @@ class Dataset(Sources, Grouping):
         Raises
         ------
         InvalidArgumentError
-            If there is no array, an array is a scalar, they are not of one length, or a list isn't rectangular.
+            If there is no array, an array is a scalar, they are not of one length, a list isn't rectangular, or a
+            table's column has missing values.
         DtypeError
             If an array is neither of numbers nor of strings.
 
@@ -1741,9 +1742,9 @@ class Dataset(Sources, Grouping):
         >>> folder.cleanup()
         """
         check_name(name)
-        if compression not in ("AUTO", "NONE", "GZIP", "", None):
+        if (compression or "").upper() not in ("AUTO", "NONE", "GZIP", ""):
             raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
-        compress = compression == "GZIP"
+        compress = compression is not None and compression.upper() == "GZIP"
         if reader_func is not None or shard_func is not None:
             return _of(Snapshot.of(self._chain, _name(path, "path"), compress, shard_func, reader_func))
         store = Files(_name(path, "path"), snapshot=True, compress=compress)
@@ -2459,8 +2460,8 @@ class Dataset(Sources, Grouping):
         -------
         str
             A line for each step, the last one first; what a step takes its elements from stands behind it, further
-            in. At the end of each line: whether it runs natively, in threads that don't take the GIL, or what part of
-            it Python does, and what forced that.
+            in. In front of each line: whether it runs natively, in threads that don't take the GIL, or in Python; at
+            its end what part of it that is, and what forced Python. On a terminal long lines are broken.
 
         Notes
         -----
@@ -2470,13 +2471,11 @@ class Dataset(Sources, Grouping):
         --------
         >>> import queuecore as qc
         >>> print(qc.data.Dataset.range(10).map(lambda x: x * 2).batch(4).plan())
-        batch(4, False)                      native: order
-        map(traced(multiply(x0, int64(2))))  native
-        range(0, 10)                         Python: hands on rows, a chunk at a time
+        native  batch(4, False): order
+        native  map(traced(multiply(x0, int64(2))))
+        Python  range(0, 10): hands on rows, a chunk at a time
         """
-        lines = lines_of(self._chain)
-        width = max(len(what) for what, _ in lines)
-        return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
+        return written(lines_of(self._chain))
 
     def _then(self, *steps: Step) -> Dataset:
         return Dataset._of(self._chain.then(*steps))
@@ -2490,7 +2489,7 @@ class Dataset(Sources, Grouping):
 def _name(path: Any, what: str) -> str:
     """Return a file's name as a string, whatever it was."""
     try:
-        name = os.fsdecode(path)
+        name = local_text(path)
     except TypeError:
         raise InvalidArgumentError(f"{what} must be str, bytes or os.PathLike, not {path!r}") from None
     if not name or "\0" in name:
@@ -2542,4 +2541,4 @@ def _weights(weights: Any, number: int) -> list[float]:
 # Pickles name it, from when it had another name and other attributes.
 _Steps = Outdated
 
-Chained.public = Dataset
+register(Dataset)

@@ -24,7 +24,7 @@ from queuecore._ops.raw import record_stage
 from queuecore._ops.stage import Stage
 from queuecore.data._nodes.map import mapped_chain
 from queuecore.data._plan.chain import Chain
-from queuecore.data._plan.explain import lines_of
+from queuecore.data._plan.explain import lines_of, written
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.steps import Map, Prefetch, ShapedBatch, Step
 from queuecore.data.iterator import Iterator
@@ -164,7 +164,9 @@ class DeviceDataset:
         """
         host, widening, kept = self._parts
         stages = [] if widening is None else widening.stages
-        lines = [(f"map({stage!r})", "device: one kernel, in the stream of the copies") for stage in reversed(stages)]
+        lines = [
+            (f"map({stage.shown})", "device: one kernel, in the stream of the copies") for stage in reversed(stages)
+        ]
         device, where = "cpu", "native: batches stay on the host"
         if self._target is not None:
             device, where = f"cuda:{self._target.device.ordinal}", "native: one thread copies batches as they lie"
@@ -172,8 +174,7 @@ class DeviceDataset:
                 where = "Python copies an element's arrays together, one native thread copies those"
         lines.append((f"prefetch_to_device({device!r}, {self._asked.buffers})", where))
         lines += lines_of(host, "", kept)
-        width = max(len(what) for what, _ in lines)
-        return "\n".join(f"{what:{width}}  {where}" for what, where in lines)
+        return written(lines)
 
 
 def _opened(chain: Chain) -> Iterator:

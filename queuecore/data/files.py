@@ -14,7 +14,7 @@ from queuecore._checks.checks import check_bool, check_int, check_name
 from queuecore._core.io.sources import FileList
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes, compile_record
-from queuecore._io.compression import encoding_number
+from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.names import Filename, expand_filenames
 from queuecore._ops.csv import csv_columns, csv_format
 from queuecore.data._plan.blocks import MOST_BYTES, block_source, blocks_of_fixed
@@ -68,8 +68,8 @@ class FixedLengthRecordDataset(Dataset):
         From the start of a record to the start of the next one, in bytes; 0: the length of a record. Less makes records
         overlap, more leaves gaps.
     tail : {"error", "drop"}, default "error"
-        What to do about a file that ends inside a record: raise `TruncatedRecordError` after its whole records, or
-        leave the rest out and count it in ``stats()["dropped_tails"]``.
+        What to do about a file that ends inside a record: raise `TruncatedRecordError`, or leave the rest out and count
+        it in ``stats()["dropped_tails"]``.
 
     Raises
     ------
@@ -81,8 +81,11 @@ class FixedLengthRecordDataset(Dataset):
 
     Notes
     -----
-    Files are opened when their turn comes, and not here: a missing one, a directory, a cut one is an error
-    in its place in the order, after all good records before it. It names the file, and where it applies the offset and
+    Files are opened when their turn comes, and not here: a missing one, or a directory, is an error
+    in its place in the order, after all good records before it. Only their sizes are looked at when an iteration
+    begins: ``iter()`` raises `TruncatedRecordError` if one ends inside a record, most often because records have
+    another length, unless `tail` or ``Options(on_error="skip")`` leaves such a rest out. Where the size doesn't tell,
+    in a compressed file, the whole records come first. It names the file, and where it applies the offset and
     the record. Those classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`,
     `TruncatedRecordError`, `SourceChangedError` (a file that was written to or replaced while it was in use:
     when the last of it was read, bytes that it had when it was opened must not have changed, by its size and
@@ -95,7 +98,7 @@ class FixedLengthRecordDataset(Dataset):
     Booleans are made 0 or 1: any other byte counts as 1.
 
     The class follows ``tf.data.FixedLengthRecordDataset``; new are `record`, `hop_bytes` and `tail`. tf.data refuses a
-    file with a cut record before its first record; here the whole ones are delivered.
+    file with a cut record before the first record of that file.
 
     Examples
     --------
@@ -153,7 +156,7 @@ class FixedLengthRecordDataset(Dataset):
         fixed = FixedLengthSource(files, plan, header, footer, hop, tail == "drop", threads)
         self._chain = Chain(fixed)
         if encoding:
-            words = {"compression": compression_type, **fixed.describe()}
+            words = {"compression": compression_of(compression_type), **fixed.describe()}
             self._chain = Chain(replace(blocks_of_fixed(fixed), encoding=encoding, words=words))
 
 
@@ -526,7 +529,7 @@ class CsvDataset(Dataset):
         del buffer_size
         columns = csv_columns(record_defaults, "CsvDataset")
         delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
-        headings = _Headings(delim, use_quote_delim, bool(compression_type)) if header else None
+        headings = _Headings(delim, use_quote_delim, bool(encoding_number(compression_type))) if header else None
         if isinstance(filenames, Iterator):
             filenames = list(filenames)
         wanted = _Wanted(filenames, headings, len(columns))

@@ -96,6 +96,59 @@ def test_files_that_do_not_open(tmp_path, kind, ops, number):
     assert error.stage
 
 
+def run_on(ds, paths, contents):
+    """The elements and the error of an iterator, whose files get these contents once it has looked at their sizes."""
+    iterator = iter(ds)
+    for path, content in zip(paths, contents, strict=True):
+        path.write_bytes(content)
+    with iterator:
+        return pull(iterator)
+
+
+@pytest.mark.parametrize("ops", CHAINS)
+@pytest.mark.parametrize("where", [0, 1, 3])
+def test_sizes_are_checked_when_the_iteration_begins(tmp_path, ops, where):
+    # As tf.data, which refuses a file before its first record; and all files, not each in its turn.
+    contents = [bytes(4 + 6 * 5), bytes(4), bytes(4 + 6 * 3), bytes(4 + 6 * 4), bytes(4)]
+    paths = write_files(tmp_path, contents)
+    frame = {"header": 1, "footer": 3}
+    expected, _ = run(apply(dataset(paths, 6, **frame), ops), 30)
+    paths[where].write_bytes(contents[where] + bytes(3))
+    paths[4].write_bytes(bytes(4 + 1))
+    with pytest.raises(qc.errors.TruncatedRecordError, match="length of a record.*tail='drop'") as caught:
+        iter(apply(dataset(paths, 6, **frame), ops))
+    record = (len(contents[where]) - 4) // 6
+    assert (caught.value.path, caught.value.record) == (str(paths[where]), record)
+    assert caught.value.offset == 1 + 6 * record
+    assert_same(run(apply(dataset(paths, 6, tail="drop", **frame), ops), 30)[0], expected)
+
+
+@pytest.mark.parametrize("over", ["zip", "interleave", "flat_map", "cache", "take", "ignore_errors", "skip", "missing"])
+def test_sizes_of_files_beneath_other_steps(tmp_path, over):
+    good, bad = write_files(tmp_path, [bytes(8), bytes(7)])
+    two = dataset([good, bad], 4)
+    paths = [str(good), str(bad)]
+    if over in ("ignore_errors", "skip"):
+        skipping = two.with_options(qc.data.Options(on_error="skip"))
+        assert len(run(two.ignore_errors() if over == "ignore_errors" else skipping)[0]) == 3
+        return
+    if over == "missing":  # that is an error in its place
+        bad.unlink()
+        got, error = run(two)
+        assert len(got) == 2 and isinstance(error, FileNotFoundError)
+        return
+    made = {
+        "zip": lambda: qc.data.Dataset.zip((qc.data.Dataset.range(2), two)),
+        "interleave": lambda: qc.data.Dataset.from_tensor_slices(paths).interleave(lambda name: dataset([name], 4), 2),
+        "flat_map": lambda: qc.data.Dataset.from_tensor_slices(paths).flat_map(lambda name: dataset([name], 4)),
+        "cache": lambda: two.map(lambda row: row.tolist()).cache(),
+        "take": lambda: two.take(1),
+    }[over]()
+    with pytest.raises(qc.errors.TruncatedRecordError) as caught:
+        iter(made)
+    assert caught.value.path == str(bad)
+
+
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("ops", CHAINS)
@@ -108,11 +161,11 @@ def test_cut_in_a_record(tmp_path, ops, number, where):
         bytes(range(50, 54 + 6 * 4)),
         bytes(4),
     ]
-    contents[where] += b"abc"
     paths = write_files(tmp_path, contents)
+    contents[where] += b"abc"
     frame = {"header": 1, "footer": 3}
     expected, fault = until_fault(Model(contents, 6, ops, **frame))
-    got, error = run(threads(apply(dataset(paths, 6, **frame), ops), number))
+    got, error = run_on(threads(apply(dataset(paths, 6, **frame), ops), number), paths, contents)
     assert_same(got, expected)
     assert type(error) is qc.errors.TruncatedRecordError
     assert (error.path, error.record, error.offset) == (str(paths[where]), fault.record, fault.offset)
@@ -125,10 +178,10 @@ def test_cut_in_a_record(tmp_path, ops, number, where):
 @pytest.mark.parametrize("tail", ["error", "drop"])
 def test_shorter_than_header_and_footer(tmp_path, ops, number, tail):
     contents = [bytes(10), b"", bytes(10), bytes(7), bytes(10)]
-    paths = write_files(tmp_path, contents)
+    paths = write_files(tmp_path, [b""] * 5)
     frame = {"header": 4, "footer": 4, "tail": tail}
     expected, _ = until_fault(Model(contents, 1, ops, **frame))
-    got, error = run(threads(apply(dataset(paths, 1, **frame), ops), number))
+    got, error = run_on(threads(apply(dataset(paths, 1, **frame), ops), number), paths, contents)
     assert_same(got, expected)
     assert type(error) is qc.errors.TruncatedRecordError
     assert error.path == str(paths[3])
@@ -144,9 +197,9 @@ def test_shorter_than_header_and_footer(tmp_path, ops, number, tail):
 )
 def test_every_chain_meets_the_error_in_its_place(tmp_path_factory, ops, sizes, frame, number):
     contents = [os.urandom(size) for size in sizes]
-    paths = write_files(tmp_path_factory.mktemp("bad"), contents)
+    paths = write_files(tmp_path_factory.mktemp("bad"), [b""] * len(contents))
     expected, fault = until_fault(Model(contents, 4, ops, **frame))
-    got, error = run(threads(apply(dataset(paths, 4, **frame), ops), number))
+    got, error = run_on(threads(apply(dataset(paths, 4, **frame), ops), number), paths, contents)
     assert_same(got, expected)
     if fault is None:
         assert error is None
@@ -256,9 +309,10 @@ def test_only_bad_files(tmp_path, number):
 def test_the_error_is_the_same_for_records_with_fields(tmp_path):
     record = np.dtype([("a", ">u4"), ("b", "u1", (3,))])
     content = np.random.default_rng(0).bytes(record.itemsize * 9 + 4)
-    paths = write_files(tmp_path, [content])
+    (path,) = write_files(tmp_path, [b""])
     for number in THREADS:
+        path.write_bytes(b"")
         expected, fault = until_fault(Model([content], record, [("batch", 4, False)]))
-        got, error = run(threads(dataset(paths, record).batch(4), number))
+        got, error = run_on(threads(dataset([path], record).batch(4), number), [path], [content])
         assert_same(got, expected)
         assert (error.record, error.offset) == (fault.record, fault.offset) == (9, 63)

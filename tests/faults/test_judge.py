@@ -16,12 +16,13 @@ pytestmark = pytest.mark.unwatched
 
 
 def use(path):
-    """Batches of a file that ends within its last record, and a queue with something in it."""
-    path.write_bytes(bytes(range(43)))
+    """Batches of a file and of one that is missing, and a queue with something in it."""
+    path.write_bytes(bytes(range(40)))
     with judged():
         queue = qc.FIFOQueue(2, ["i4"], [()])
         queue.enqueue(1)
-        with contextlib.suppress(QueueCoreError), iter(FixedLengthRecordDataset(path, 4).batch(2)) as it:
+        dataset = FixedLengthRecordDataset([path, path.with_name("missing")], 4).batch(2)
+        with contextlib.suppress(QueueCoreError), iter(dataset) as it:
             for _ in it:
                 pass
 

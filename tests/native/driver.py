@@ -436,7 +436,7 @@ def handed() -> dict[str, object]:
     from queuecore import data
     from queuecore._core.stream.link import choose
     from queuecore.data._nodes.node import Node
-    from queuecore.data._plan.chain import Chain, Chained, chain_of
+    from queuecore.data._plan.chain import Chain, chain_of, dataset_of
     from queuecore.data._plan.made import Layout
     from queuecore.data._rows.chunks import Objects
 
@@ -474,7 +474,7 @@ def handed() -> dict[str, object]:
                 return choose(feed, pass_, child, 1, start)
 
     def after(node, dataset):
-        return Chained.of(Chain(node((chain_of(dataset),)), (), chain_of(dataset).options))
+        return dataset_of(Chain(node((chain_of(dataset),)), (), chain_of(dataset).options))
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

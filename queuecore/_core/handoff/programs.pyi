@@ -16,6 +16,7 @@ class NativeProgram:
         stop: StopEvent,
         names: NativeQueue | None,
         next_name: Callable[[], bytes] | None,
+        local: Callable[[bytes], bytes],
         order: list[int],
         placed: list[int],
         skip: Callable[..., None] | None = None,

@@ -194,8 +194,8 @@ class Buckets(Node):
     def where(self) -> str:
         if self.sorted is None:
             return f"Python: {name_of(self.length.function)} for each element, stacks batches"
-        how = f"Python, for each element: {self.sorted.why}" if self.sorted.why else "native: lengths"
-        return f"{how}; Python stacks batches, of many rows at a time"
+        how = f"lengths, for each element: {self.sorted.why}" if self.sorted.why else "native: lengths"
+        return f"Python: stacks batches, of many rows at a time; {how}"
 
     def count(self, needed: int | None) -> Count:
         raise Unknown

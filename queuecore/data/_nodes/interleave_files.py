@@ -13,6 +13,7 @@ import numpy as np
 
 from queuecore._core.io.sources import FileList
 from queuecore._elements.component import BYTES
+from queuecore._io.names import local_name
 from queuecore.data._nodes.arrays import Slices
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.pad_shards import Padded
@@ -74,7 +75,7 @@ class Named(Node):
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows | Failed]:
         with contextlib.closing(run.elements(0, pass_)) as elements:  # whose errors are those of the list
-            names = [bytes(name) for name in elements]
+            names = [local_name(bytes(name)) for name in elements]
         if not names:
             return
         chain = Chain(replace(self.source, files=FileList(names)))
@@ -142,8 +143,12 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
         return None
     made: list[Any] = []
     facts: list[Any] = []
-    for name in names[:2] if isinstance(called, type) else names:
+    paths: list[bytes] = []
+    for index, name in enumerate(names):
         try:
+            paths.append(local_name(name))
+            if index > 1 and isinstance(called, type):
+                continue
             one = function(name)
         except Exception:  # noqa: BLE001 - it comes out where it belongs, when elements are asked for
             return None
@@ -153,7 +158,7 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
         found = made_of.source
         if not isinstance(found, BlockSource | FixedLengthSource) or not found.takes_any_files:
             return None
-        if len(found.files) != 1 or found.files[0] != name:
+        if len(found.files) != 1 or found.files[0] != paths[-1]:
             return None
         made.append(found)
         facts.append(_facts(found))
@@ -161,7 +166,7 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
             return None
     if not made:
         return None
-    source_of_all: BlockSource | FixedLengthSource = replace(made[0], files=FileList(names))
+    source_of_all: BlockSource | FixedLengthSource = replace(made[0], files=FileList(paths))
     return source_of_all
 
 

@@ -26,7 +26,7 @@ from queuecore.data._nodes.filters import elements_of
 from queuecore.data._nodes.inputs import objects_of, relaid
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Pairs, Run
-from queuecore.data._plan.chain import Chain, Chained, chain_of
+from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Shuffle, ShuffleSeeds, Unknown
 from queuecore.data._rows.chunks import Chunk, Failed, Rows
@@ -139,10 +139,10 @@ class Snapshot(Cache):
 
     def _read(self, run: Run, index: Index, start: int) -> Generator[Chunk]:
         layout, spec = self.layout(), self.spec()
-        shards = [Chained.of(Chain(_Shard((), index, number, layout, spec))) for number in index.shards()]
+        shards = [dataset_of(Chain(_Shard((), index, number, layout, spec))) for number in index.shards()]
         if not shards:
             return
-        shards_of = Chained.of(Chain(Items((), shards)))
+        shards_of = dataset_of(Chain(Items((), shards)))
         name = "reader_func" if self.reader is None else name_of(self.reader)
         made = called_at(_STAGE, 0, self.reader or _in_turns(len(shards)), shards_of)
         if not isinstance(made, Chained):

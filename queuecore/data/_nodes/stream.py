@@ -88,6 +88,8 @@ class ChainStream(Stream):
             skips = check_on_error(options.on_error or "raise", options.max_skips, options.quarantine)
             if skips is not None:
                 skips.check_apart(chain.paths())
+            else:
+                source.check_sizes()
         else:
             pairs = seeded.pairs
             counters = [_counter(base) for base in seeded.bases[:own]]

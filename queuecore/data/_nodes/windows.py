@@ -21,7 +21,7 @@ from queuecore.data._nodes.combine import Zip
 from queuecore.data._nodes.inputs import components_of, objects_of
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Run
-from queuecore.data._plan.chain import Chain, Chained, chain_of
+from queuecore.data._plan.chain import Chain, chain_of, dataset_of
 from queuecore.data._plan.made import Layout, native_of
 from queuecore.data._plan.steps import Batch, Count, Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take, Unknown
 from queuecore.data._rows.chunks import Chunk, Column, Failed, One, Piece, Rows
@@ -334,7 +334,7 @@ def _whole(window: Window, made: Chain, batch: Batch | None) -> Any:
 
 
 def _of(node: Node) -> Any:
-    return Chained.of(Chain.of(node))
+    return dataset_of(Chain.of(node))
 
 
 def _of_objects(elements: list[Any]) -> Any:

@@ -10,7 +10,8 @@ from queuecore._core.io.csv import CsvFormat
 from queuecore._core.io.sources import FileList
 from queuecore._core.stream.describe import Description, Frames, Records
 from queuecore._elements.component import BYTES, Component
-from queuecore._io.compression import encoding_number
+from queuecore._elements.record import compile_bytes
+from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.names import Filename, expand_filenames
 from queuecore._ops.raw import record_stage
 from queuecore._ops.stage import Stage
@@ -100,6 +101,12 @@ class BlockSource(Source):
         """Nobody knows how many records there are without reading the files: raise `Unknown`."""
         raise Unknown
 
+    def check_sizes(self) -> None:
+        """Raise an error if the size alone of a file says that it ends inside a record."""
+        if self.framing == "fixed" and not self.encoding:
+            length, header, footer, hop, drop = self.fixed
+            FixedLengthSource(self.files, compile_bytes(length), header, footer, hop, drop, None).check_sizes()
+
     def made(self, stages: list[Stage]) -> Made:
         """Return the result of stages on a record."""
         return made_by(self.components, self.template, stages if self.first is None else [self.first, *stages])
@@ -157,12 +164,14 @@ def block_source(
     **rest: Any,
 ) -> BlockSource:
     """Return the source for a user's arguments; `rest` as for `BlockSource`."""
+    files = FileList(expand_filenames(filenames))
+    encoding = encoding_number(compression_type)
     return BlockSource(
         name=name,
-        files=FileList(expand_filenames(filenames)),
+        files=files,
         framing=framing,
-        encoding=encoding_number(compression_type),
-        words={"compression": compression_type or "", **(words or {})},
+        encoding=encoding,
+        words={"compression": compression_of(compression_type), **(words or {})},
         num_threads=check_threads(num_parallel_reads, "num_parallel_reads"),
         **rest,
     )

@@ -39,7 +39,16 @@ from queuecore.data._plan.steps import (
 from queuecore.data.options import Options, check_threads
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 
-__all__ = ["INFINITE_CARDINALITY", "UNKNOWN_CARDINALITY", "Chain", "Chained", "Source", "chain_of"]
+__all__ = [
+    "INFINITE_CARDINALITY",
+    "UNKNOWN_CARDINALITY",
+    "Chain",
+    "Chained",
+    "Source",
+    "chain_of",
+    "dataset_of",
+    "register",
+]
 
 INFINITE_CARDINALITY = -1
 """The answer of `Dataset.cardinality` for an endless dataset."""
@@ -113,6 +122,11 @@ class Source(abc.ABC):
     @abc.abstractmethod
     def describe(self) -> dict[str, Any]:
         """Return what decides the elements, as plain values."""
+
+    def check_sizes(self) -> None:
+        """Raise an error if a file's size says that it can't be read to its end: of files of its own, and of inputs."""
+        for one in self.inputs:
+            one.source.check_sizes()
 
     def label(self) -> str:
         """Return the user's name for the source, in one line."""
@@ -415,9 +429,6 @@ class Chain:
 class Chained:
     """The base class of `queuecore.data.Dataset`, by which a user holds a chain."""
 
-    # Registered by queuecore.data.dataset, which stands above.
-    public: ClassVar[type[Chained]]
-
     _chain: Chain
 
     @property
@@ -435,10 +446,19 @@ class Chained:
         made._chain = chain
         return made
 
-    @staticmethod
-    def of(chain: Chain) -> Any:
-        """Return the dataset of a chain, for a user."""
-        return Chained.public._of(chain)
+
+_public: type[Chained] = Chained
+
+
+def register(public: type[Chained]) -> None:
+    """Register the class of users' datasets: `queuecore.data.dataset` stands above."""
+    global _public
+    _public = public
+
+
+def dataset_of(chain: Chain) -> Any:
+    """Return the dataset of a chain, for a user."""
+    return _public._of(chain)
 
 
 def chain_of(dataset: Chained) -> Chain:
@@ -447,4 +467,4 @@ def chain_of(dataset: Chained) -> Chain:
 
 
 def _class_of(spec: Any) -> type[Any]:
-    return Chained.public if isinstance(spec, DatasetSpec) else class_of(spec)
+    return _public if isinstance(spec, DatasetSpec) else class_of(spec)

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
 
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.steps import Map, Prefetch
 
-__all__ = ["lines_of", "shown", "step_labels"]
+__all__ = ["lines_of", "shown", "step_labels", "written"]
+
+_INSET = 8  # of what is done, behind the word for where
 
 
 def step_labels(chain: Chain) -> list[str]:
     """Return the steps of a chain, in their order."""
     labels = []
     for step in chain.steps:
+        if isinstance(step, Map):
+            labels.append(f"map({step.stage.shown})")
+            continue
         words = step.describe() or ["prefetch", *vars(step).values()]
-        parts = [str(word) if isinstance(step, Map) else repr(word) for word in words[1:]]
-        labels.append(f"{words[0]}({', '.join(parts)})")
+        labels.append(f"{words[0]}({', '.join(map(repr, words[1:]))})")
     return labels
 
 
@@ -56,3 +63,22 @@ def lines_of(chain: Chain, front: str = "", kept: Mapping[int, str] | None = Non
             continue
         lines += lines_of(one, front + "    ", None if kept is None else {})
     return lines
+
+
+def written(lines: Sequence[tuple[str, str]]) -> str:
+    """Return what `lines_of` returns as text: a line for each step, with the word for where it is done in front.
+
+    On a terminal, lines are broken that are longer than it is wide.
+    """
+    width = shutil.get_terminal_size((0, 0)).columns  # 0: no terminal
+    made = []
+    for what, where in lines:
+        word, rest = re.fullmatch(r"(\w+)(.*)", where, re.DOTALL).groups()  # type: ignore[union-attr]
+        text = f"{word:{_INSET}}{what}{':' if rest.startswith(' ') else ''}{rest}"
+        if 0 < width < len(text):
+            inset = _INSET + len(what) - len(what.lstrip()) + 4
+            text = textwrap.fill(
+                text, max(width, inset + 20), subsequent_indent=" " * inset, break_on_hyphens=False, expand_tabs=False
+            )
+        made.append(text)
+    return "\n".join(made)

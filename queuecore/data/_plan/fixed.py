@@ -101,10 +101,29 @@ class FixedLengthSource(Source):
             )
         good, bad = self.frame(info.st_size)
         if bad is not None and not (needed is not None and good >= needed):
-            raise errors.TruncatedRecordError(
-                f"{os.fsdecode(path)}: {bad}", path=path, stage=_STAGE, record=good, offset=self.offset(good)
-            )
+            raise self._cut(path, good, bad)
         return good
+
+    def check_sizes(self) -> None:
+        """Raise a `TruncatedRecordError` for the first file that ends inside a record, where such a rest isn't dropped.
+
+        A file that can't be looked at is an error in its place, when it is read.
+        """
+        for index in range(0 if self.drop_tail else len(self.files)):
+            path = self.files[index]
+            try:
+                info = os.stat(path)
+            except OSError:
+                continue
+            good, bad = self.frame(info.st_size) if stat.S_ISREG(info.st_mode) else (0, None)
+            if bad is not None:
+                raise self._cut(path, good, bad)
+
+    def _cut(self, path: bytes, good: int, bad: str) -> errors.QueueCoreError:
+        advice = "Check the length of a record, complete the file, or pass tail='drop' to leave such a rest out"
+        return errors.TruncatedRecordError(
+            f"{os.fsdecode(path)}: {bad}. {advice}", path=path, stage=_STAGE, record=good, offset=self.offset(good)
+        )
 
     def label(self) -> str:
         """Return the user's name for the source, in one line."""
@@ -152,7 +171,7 @@ class FixedLengthSource(Source):
         left = body if count == 0 else body - ((count - 1) * hop + length)
         if left == 0 or (count > 0 and left <= hop - length) or self.drop_tail:
             return count, None
-        return count, f"ends inside record {count}: {left} bytes are left over"
+        return count, f"ends inside record {count}: {left} of its {length} bytes are there"
 
 
 def _has_bytes(path: bytes) -> bool:

@@ -16,6 +16,7 @@ from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore.data._plan.chain import Chained
 from queuecore.data._plan.made import Layout
 from queuecore.data._rows.chunks import Column
+from queuecore.data._rows.frames import unframed
 from queuecore.data._rows.values import rows_apart
 from queuecore.errors import DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
@@ -25,16 +26,21 @@ __all__ = ["element_of", "flattened", "objects_of_slices", "rows_of_element", "r
 _INT64_BYTES = 8
 
 
-def flattened(value: Any, leaf: Callable[[Any, str], Any], where: str = "") -> tuple[Any, list[Any]]:
+def flattened(
+    value: Any, leaf: Callable[[Any, str], Any], where: str = "", opened: Callable[[Any, str], Any] | None = None
+) -> tuple[Any, list[Any]]:
     """Return the structure of a value over numbers of leaves, and what `leaf` makes of each and its place in words.
 
-    Dicts, tuples and records are structure, and `None` has no leaves; everything else, a list too, is a leaf.
+    Dicts, tuples and records are structure, and `None` has no leaves; everything else, a list too, is a leaf. `opened` is
+    called before with each value and its place, and returns what is taken for it.
     """
     leaves: list[Any] = []
 
     def walk(inner: Any, where: str) -> Any:
         if inner is None:
             return None
+        if opened is not None:
+            inner = opened(inner, where)
         if isinstance(inner, dict):
             return {key: walk(part, f"{where}[{key!r}]") for key, part in inner.items()}
         if isinstance(inner, np.ndarray) and inner.dtype.names is not None:
@@ -61,7 +67,7 @@ def rows_of_slices(tensors: Any) -> tuple[int, list[Column], Layout] | None:
         If one is no array of numbers or strings.
     """
     what = "from_tensor_slices: tensors"
-    template, leaves = flattened(tensors, lambda value, where: (_tensors(value, what + where), what + where))
+    template, leaves = flattened(tensors, lambda value, where: (_tensors(value, where), where), what, unframed)
     if not leaves:
         raise InvalidArgumentError("from_tensor_slices: tensors has no arrays in it")
     if any(_needs_objects(value) for value, _ in leaves):
@@ -98,7 +104,7 @@ def objects_of_slices(tensors: Any) -> tuple[list[Any], Any]:
         If one is a scalar, or they are not of one length.
     """
     what = "from_tensor_slices: tensors"
-    template, columns = flattened(tensors, lambda value, where: _items(_tensors(value, what + where), what + where))
+    template, columns = flattened(tensors, lambda value, where: _items(_tensors(value, where), where), what, unframed)
     lengths = [len(one) for one, _ in columns]
     if min(lengths) != max(lengths):
         raise InvalidArgumentError(f"from_tensor_slices: all arrays must have the same length, not {lengths}")
@@ -131,7 +137,7 @@ def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
         If a part is no array of numbers or strings.
     """
     what = "from_tensors: tensors"
-    template, values = flattened(tensors, lambda value, where: as_tensor(value, what + where))
+    template, values = flattened(tensors, as_tensor, what, unframed)
     if not values and tensors is not None:
         raise InvalidArgumentError("from_tensors: tensors has no arrays in it")
     if not values or any(not isinstance(one, np.ndarray) or (one.dtype == object and one.ndim > 1) for one in values):
@@ -142,7 +148,7 @@ def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
 
 def element_of(tensors: Any) -> tuple[Any, Any]:
     """Return an element as a read-only object, and its specification. Errors as for `rows_of_element`."""
-    template, values = flattened(tensors, lambda value, where: as_tensor(value, "from_tensors: tensors" + where))
+    template, values = flattened(tensors, as_tensor, "from_tensors: tensors", unframed)
     specs: list[Any] = []
     for index, value in enumerate(values):
         if isinstance(value, Ragged):
@@ -201,7 +207,8 @@ def as_tensor(value: Any, where: str) -> Any:
         made[:] = flat
         return made.reshape(array.shape)
     if kind_of(array.dtype) not in "biufc" or array.dtype.itemsize > 16:
-        raise DtypeError(f"{where} must be an array of numbers or of strings, not of {array.dtype}")
+        hint = ": hand in numbers, as .astype('int64') gives them" if array.dtype.kind in "mM" else ""
+        raise DtypeError(f"{where} must be an array of numbers or of strings, not of {array.dtype}{hint}")
     native = array.dtype.newbyteorder("=")
     if isinstance(value, list | int | float | complex):
         array = np.asarray(array, native, order="C")

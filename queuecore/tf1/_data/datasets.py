@@ -17,7 +17,7 @@ import queuecore.data as eager
 from queuecore._checks.seeds import Pair, draw_pair, paired
 from queuecore._elements.component import BYTES, Component
 from queuecore.data._plan.blocks import BlockSource, blocks_of_fixed
-from queuecore.data._plan.chain import Chained, chain_of
+from queuecore.data._plan.chain import chain_of, dataset_of
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._data.functions import Function
 from queuecore.tf1._data.iterators import components, make_initializable_iterator, make_one_shot_iterator
@@ -959,7 +959,8 @@ class FixedLengthRecordDataset(_Files):
 
     Notes
     -----
-    A file that ends inside a record raises a `TruncatedRecordError` after its whole records.
+    A file that ends inside a record is a `TruncatedRecordError` when an iteration begins, or, where its size doesn't
+    tell, after its whole records.
     """
 
     def __init__(
@@ -979,7 +980,7 @@ class FixedLengthRecordDataset(_Files):
             blocks = source if isinstance(source, BlockSource) else blocks_of_fixed(source)
             component = Component(BYTES, (), size)
             words = {**blocks.words, "strings": True}
-            return Chained.of(replace(chain, source=replace(blocks, components=(component,), first=None, words=words)))
+            return dataset_of(replace(chain, source=replace(blocks, components=(component,), first=None, words=words)))
 
         super().__init__(
             "FixedLengthRecordDataset", filenames, compression_type, num_parallel_reads, _STRING, make, *sizes

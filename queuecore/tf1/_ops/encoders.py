@@ -140,7 +140,7 @@ def encode_jpeg(
         In a run, if the picture has another number of channels, or no pixels.
     """
     if importlib.util.find_spec("PIL") is None:
-        raise UnimplementedError("encode_jpeg needs Pillow: pip install queuecore[images]")
+        raise UnimplementedError("encode_jpeg needs Pillow: pip install pillow")
     if xmp_metadata:
         raise UnimplementedError("encode_jpeg: no XMP metadata are written")
     if format not in ("", "default", "grayscale", "rgb"):

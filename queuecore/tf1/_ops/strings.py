@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import glob
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from queuecore._io.names import local_name, matches
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, constant_value, convert_to_tensor
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_value, broadcast, int64, string
@@ -557,10 +557,11 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Operati
 
     def kernel(run: Any, path: bytes, data: bytes) -> None:
         del run
-        folder = os.path.dirname(path)
+        local = local_name(path)
+        folder = os.path.dirname(local)
         if folder:
             os.makedirs(folder, exist_ok=True)
-        with open(path, "wb") as file:
+        with open(local, "wb") as file:
             file.write(data)
 
     return given.graph.create_op("WriteFile", [given, text], [], kernel, name or "WriteFile")
@@ -572,7 +573,7 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
 
     def kernel(run: Any, patterns: Any) -> Any:
         del run
-        found = [one for each in np.ravel(np.asarray(patterns, object)) for one in glob.glob(each, include_hidden=True)]
+        found = [one for each in np.ravel(np.asarray(patterns, object)) for one in matches(each, hidden=True)]
         made = np.empty(len(found), object)
         made[:] = sorted(found)
         return made

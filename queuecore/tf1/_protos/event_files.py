@@ -9,11 +9,19 @@ from types import TracebackType
 from typing import Any, ClassVar, Self
 
 from queuecore._checks.warnings import warn
-from queuecore.errors import InvalidArgumentError
+from queuecore._io.names import local_text
+from queuecore.errors import InvalidArgumentError, UnimplementedError
 from queuecore.tf1._protos.summaries import Event, SessionLog, Summary
 from queuecore.tf1.python_io import tf_record_iterator
 
 __all__ = ["FileWriter", "FileWriterCache", "summary_iterator"]
+
+
+def _folder(logdir: Any) -> str:
+    try:
+        return local_text(logdir)
+    except UnimplementedError:  # TensorBoard's package writes to other places too
+        return str(logdir)
 
 
 class FileWriter:
@@ -46,7 +54,7 @@ class FileWriter:
     ) -> None:  # fmt: skip
         del graph, graph_def, session
         self._logdir = logdir
-        self._arguments = (str(logdir), max_queue, flush_secs, filename_suffix or "")
+        self._arguments = (_folder(logdir), max_queue, flush_secs, filename_suffix or "")
         self._closed = False
         self._told = False
         self._seen: set[str] = set()

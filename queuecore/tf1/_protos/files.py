@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import glob as _glob
 import os
 import shutil
 import stat as _stat
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
 
+from queuecore._io.names import local_text, matches
 from queuecore.errors import (
     AlreadyExistsError,
     FailedPreconditionError,
@@ -43,7 +43,7 @@ _MODES = {"r": "rb", "w": "wb", "a": "ab", "r+": "r+b", "w+": "w+b", "a+": "a+b"
 
 
 def _name(path: Any) -> str:
-    return os.fsdecode(path)
+    return local_text(path)
 
 
 @contextlib.contextmanager
@@ -78,7 +78,7 @@ class GFile:
     """
 
     def __init__(self, name: Any, mode: str = "r") -> None:
-        self.name = _name(name)
+        self.name = os.fsdecode(name)
         self.mode = mode
         self._text = "b" not in mode
         self._file: IO[bytes] | None = None
@@ -95,7 +95,7 @@ class GFile:
     def _opened(self) -> IO[bytes]:
         if self._file is None:
             with _refused(self.name):
-                self._file = open(self.name, self._open_as)  # noqa: SIM115 - closed by close()
+                self._file = open(_name(self.name), self._open_as)  # noqa: SIM115 - closed by close()
         return self._file
 
     def _shown(self, data: bytes) -> Any:
@@ -104,7 +104,7 @@ class GFile:
     def size(self) -> int:
         """Return its size in bytes, as the system knows it."""
         with _refused(self.name):
-            return os.stat(self.name).st_size
+            return os.stat(_name(self.name)).st_size
 
     def read(self, n: int = -1) -> Any:
         """Return the next `n` bytes, or all that are left, as text unless the mode has a ``b``."""
@@ -223,7 +223,7 @@ def stat(path: Any) -> FileStatistics:
 def glob(pattern: Any) -> list[str]:
     """Return the names that match a pattern, or any of several, sorted."""
     patterns = pattern if isinstance(pattern, (list, tuple)) else [pattern]
-    return sorted(name for one in patterns for name in _glob.glob(_name(one), include_hidden=True))
+    return sorted(os.fsdecode(name) for one in patterns for name in matches(os.fsencode(one), hidden=True))
 
 
 def listdir(path: Any) -> list[str]:
@@ -309,7 +309,7 @@ def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
 
 def join(path: Any, *paths: Any) -> str:
     """Return the parts of a name as one."""
-    return os.path.join(_name(path), *map(_name, paths))
+    return os.path.join(os.fsdecode(path), *map(os.fsdecode, paths))
 
 
 def walk(top: Any, topdown: bool = True, onerror: Any = None) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -17,7 +17,7 @@ from queuecore.data import Dataset
 from queuecore.data._nodes.arrays import Numbers
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Run
-from queuecore.data._plan.chain import Chain, Chained, chain_of
+from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Unknown
 from queuecore.data._rows.chunks import Chunk, Objects, Rows
@@ -37,7 +37,7 @@ COMPONENTS = {
 def made(node: Node) -> Dataset:
     """The dataset of a node's elements; its inputs may be datasets."""
     inputs = tuple(chain_of(one) if isinstance(one, Chained) else one for one in node.inputs)
-    return Chained.of(Chain(dataclasses.replace(node, inputs=inputs)))
+    return dataset_of(Chain(dataclasses.replace(node, inputs=inputs)))
 
 
 def numbers(count: int) -> Dataset:

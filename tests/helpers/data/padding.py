@@ -13,7 +13,7 @@ from queuecore._elements.component import BYTES, Component
 from queuecore.data import Dataset
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Run
-from queuecore.data._plan.chain import Chain, Chained
+from queuecore.data._plan.chain import Chain, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._rows.chunks import Chunk, Objects, Rows
 
@@ -75,7 +75,7 @@ def _joined(parts: Sequence[bytes]) -> tuple[Any, Any]:
 
 def given(elements: list[Any], component: Component | None, chunk: int = 3, fails: int | None = None) -> Dataset:
     """The dataset of such elements; without a component they are objects."""
-    return Chained.of(Chain(Given((), elements, component, chunk, fails)))
+    return dataset_of(Chain(Given((), elements, component, chunk, fails)))
 
 
 def padded(rows: Sequence[Any], sides: Sequence[int | None], fill: Any) -> Any:

@@ -1,5 +1,6 @@
 """Arguments that are there for tf.data's sake: their names, their order, and the little they do."""
 
+import gzip
 import json
 import pickle
 import subprocess
@@ -9,6 +10,7 @@ import pytest
 from helpers.tensorflow import data_arguments
 from helpers.tensorflow.peers import PYTHON, asks_tensorflow
 
+import queuecore as qc
 from queuecore import data
 from queuecore.data import (
     AUTOTUNE,
@@ -223,3 +225,29 @@ def test_fixed_records_of_no_files():
 def test_arrays_of_no_files_are_unknown():
     with pytest.raises(InvalidArgumentError, match="filenames is empty"):
         NumpyDataset([])
+
+
+def test_datasets_show_what_is_for_users():
+    # Names that Dataset documents; all else that its base class has is private.
+    shown = {name for name in dir(Dataset) if not name.startswith("_")}
+    assert shown == {name for name in vars(Dataset) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("word", ["gzip", "Gzip", "GZIP"])
+def test_words_of_compression_in_any_letters(tmp_path, word):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"name\n1\n2\n"))
+    assert list(data.TextLineDataset(path, word)) == [b"name", b"1", b"2"]
+    assert [int(row) for (row,) in data.CsvDataset(path, [0], word, header=True)] == [1, 2]
+    assert len(list(data.FixedLengthRecordDataset(path, 3, compression_type=word))) == 3
+    assert qc.FixedLengthRecordReader(3, encoding=word).read([path])[1] == b"nam"
+    assert qc.ops.decode_compressed(path.read_bytes(), word) == b"name\n1\n2\n"
+    with qc.TFRecordWriter(tmp_path / "b", word) as writer:
+        writer.write(b"x")
+    assert gzip.decompress((tmp_path / "b").read_bytes())[12:13] == b"x"
+    with iter(data.TextLineDataset(path, word)) as lines:
+        next(lines)
+        state = lines.state_dict()
+    with iter(data.TextLineDataset(path, "GZIP")) as lines:  # the same dataset
+        lines.load_state_dict(state)
+        assert next(lines) == b"1"

@@ -172,7 +172,12 @@ def test_less_than_header_and_footer(tmp_path, compression, tail, size):
 
     ds = Dataset.from_tensor_slices([str(tmp_path / "a")] * 2)
     for times, one in ((1, function(tmp_path / "a")), (2, ds.interleave(function, 2, 1))):
-        got, error = pulled(iter(one), None, values)
+        if size < 5 and tail == "error" and not compression:  # the size alone tells
+            with pytest.raises(TruncatedRecordError) as caught:
+                iter(one)
+            got, error = [], caught.value
+        else:
+            got, error = pulled(iter(one), None, values)
         if size < 5:
             assert got == []
             assert isinstance(error, TruncatedRecordError)

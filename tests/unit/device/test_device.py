@@ -158,7 +158,7 @@ def test_maps_on_the_device(cuda, tmp_path, name, schedule):
     cuda.fake.schedule(schedule, 2)
     cuda.stream()
     ds = cuda.of(host).map(MAPS[name])
-    assert ds.plan().count("device: one kernel") == 1
+    assert ds.plan().count("one kernel, in the stream") == 1
     expected = on_host(host.map(MAPS[name]))
     with iter(ds) as it:
         for got, wanted in zip(it, expected, strict=True):
@@ -228,7 +228,7 @@ def same(got, wanted):
 
 def on_the_device(ds):
     """How many maps of a `DeviceDataset` are done there."""
-    return ds.plan().count("device: one kernel")
+    return ds.plan().count("one kernel, in the stream")
 
 
 def widened(r):

@@ -15,6 +15,7 @@ import pytest
 from helpers.formats.tfrecords import KNOWN, KNOWN_BYTES, places, read, stream
 from helpers.process import open_descriptors, run_python
 
+import queuecore.tf1 as tf
 from queuecore import errors
 from queuecore.data import FixedLengthRecordDataset
 from queuecore.writers import FixedLengthRecordWriter, TFRecordOptions, TFRecordWriter
@@ -149,7 +150,8 @@ def test_options(tmp_path, options, word):
 
 
 @pytest.mark.parametrize(
-    "options", ["gzip", "LZ4", 7, [], TFRecordOptions("BZ2"), TFRecordOptions("GZIP", 99), TFRecordOptions("ZLIB", "x")]
+    "options",
+    ["bzip2", "LZ4", 7, [], TFRecordOptions("BZ2"), TFRecordOptions("GZIP", 99), TFRecordOptions("ZLIB", "x")],
 )
 def test_options_that_are_none(tmp_path, options):
     with pytest.raises(errors.InvalidArgumentError):
@@ -387,6 +389,14 @@ def test_records_that_no_file_holds(tmp_path, record):
     with pytest.raises(errors.InvalidArgumentError):
         FixedLengthRecordWriter(tmp_path / "a", record)
     assert not (tmp_path / "a").exists()
+
+
+def test_a_message_says_how_it_goes_in(tmp_path):
+    made = tf.train.Example()
+    with TFRecordWriter(tmp_path / "a") as writer:
+        with pytest.raises(errors.DtypeError, match=r"SerializeToString\(\)"):
+            writer.write(made)
+        writer.write(made.SerializeToString())
 
 
 def test_a_header_must_be_bytes(tmp_path):

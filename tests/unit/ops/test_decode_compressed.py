@@ -71,7 +71,7 @@ def test_strings_are_encoded():
     assert decode_compressed("plain", "") == b"plain"
 
 
-@pytest.mark.parametrize("word", ["NONE", "gzip", "zip", None, 5])
+@pytest.mark.parametrize("word", ["NONE", "bzip2", "zip", None, 5])
 def test_unknown_words(word):
     with pytest.raises(qc.errors.InvalidArgumentError):
         decode_compressed(b"", word)

@@ -384,6 +384,19 @@ def test_arity(module, kind, wrong):
     assert q.size() == 0
 
 
+@pytest.mark.parametrize("shapes", [None, [(16,)]])
+def test_one_array_that_is_a_list(shapes):
+    # As in TensorFlow a list holds an element's components.
+    q = qc.FIFOQueue(9, [np.int32], shapes)
+    with pytest.raises(
+        InvalidArgumentError, match=r"1 component, and 16 were given\..*numpy\.array\(values\).*\[values\]"
+    ):
+        q.enqueue([1] * 16)
+    q.enqueue(np.array([1] * 16, np.int32))
+    q.enqueue([[1] * 16])
+    assert q.dequeue().tolist() == q.dequeue().tolist() == [1] * 16
+
+
 @ALL
 @pytest.mark.parametrize("value", [5, np.zeros(3), np.zeros((2, 1)), np.zeros((1, 2)), np.zeros(0)])
 def test_shapes(module, kind, value):

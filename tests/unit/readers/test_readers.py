@@ -204,7 +204,7 @@ def test_a_compressed_file_that_is_cut(file, cut):
 
 def test_unknown_encodings():
     with pytest.raises(InvalidArgumentError, match="encoding must be"):
-        qc.FixedLengthRecordReader(1, encoding="zlib")
+        qc.FixedLengthRecordReader(1, encoding="deflate")
 
 
 # Lines

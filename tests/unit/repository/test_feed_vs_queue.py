@@ -452,7 +452,7 @@ def test_a_plot_without_pillow_fails_before_the_run(monkeypatch, capsys, tmp_pat
     assert example.main(["--quick", "--plot", str(tmp_path / "a.png")]) == 1
     streams = capsys.readouterr()
     assert streams.out == ""
-    assert "pip install --upgrade 'queuecore[images]'" in streams.err
+    assert "pip install --upgrade pillow" in streams.err
 
 
 def test_a_gpu_that_isn_t_there_is_an_error(monkeypatch, capsys):

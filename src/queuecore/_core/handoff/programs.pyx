@@ -9,6 +9,7 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.handoff.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.atoms.platform cimport Atomic, Fault, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.handoff.queues cimport NativeQueue
+from queuecore._core.io.framing cimport framing_reads
 from queuecore._core.io.readers cimport (
     READER_AGAIN, READER_DAMAGED, READER_DRY, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave,
     reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
@@ -29,7 +30,7 @@ cdef enum:
 cdef enum:
     RUN_ON = 0
     RUN_STOPPED = 1   # stopped; or a slice of a wait is over and the main thread has ended: `stop` says which. The loop can resume
-    RUN_NAME = 2      # the next work unit must be asked for in Python; the thread has the reader's role
+    RUN_NAME = 2      # the next work unit must be asked for in Python, or understood there; the thread has the reader's role
     RUN_NAMES = 3     # the queue of names gives none: `rc` says why
     RUN_NO_NAME = 4   # its element is no string
     RUN_OPEN = 5
@@ -90,6 +91,10 @@ cdef int _next_unit(Run* run, NativeQueue names, StopEvent stop) noexcept nogil:
     if not names.slot_string(slot, &data, &nbytes):
         names.slot_give(slot)
         return RUN_NO_NAME
+    if framing_reads(run.reader.framing) and _is_special(data, nbytes):
+        _keep_name(run, data, nbytes)
+        names.slot_give(slot)
+        return RUN_NAME
     opened = reader_open(run.reader, data, nbytes, &run.fault)
     if not opened:
         _keep_name(run, data, nbytes)
@@ -97,14 +102,31 @@ cdef int _next_unit(Run* run, NativeQueue names, StopEvent stop) noexcept nogil:
     return RUN_ON if opened else RUN_OPEN
 
 
+cdef bint _is_special(const unsigned char* data, int64_t nbytes) noexcept nogil:
+    # Whether a name may mean another path: it begins with "~", or may have a scheme.
+    cdef int64_t i
+    if nbytes > 0 and data[0] == c"~":
+        return True
+    for i in range(nbytes - 1):
+        if data[i] == c"/":
+            return False
+        if data[i] == c":" and data[i + 1] == c"/":
+            return True
+    return False
+
+
 cdef void _keep_name(Run* run, const unsigned char* data, int64_t nbytes) noexcept nogil:
-    # Keeps the name of a unit that can't be opened; no record is on its way then.
+    # Keeps the name of a unit that can't be opened here; no record is on its way then.
     arena_reset(&run.arena)
     run.name = <unsigned char*>arena_take(&run.arena, nbytes + 1)
     run.name_bytes = 0
     if run.name != NULL:
         memcpy(run.name, data, nbytes)
         run.name_bytes = nbytes
+
+
+cdef bytes _kept_name(Run* run):
+    return (<const char*>run.name)[:run.name_bytes]
 
 
 cdef int _begin(Run* run, NativeQueue queue) noexcept nogil:
@@ -339,8 +361,8 @@ cdef class NativeProgram:
                 run.held_most = 1
         return 0
 
-    def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, list order, list placed,
-            skip=None):
+    def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, local, list order,
+            list placed, skip=None):
         """Fill the queue until `stop` is set.
 
         Parameters
@@ -353,6 +375,8 @@ cdef class NativeProgram:
             Of one component of strings.
         next_name : callable or None
             If there is no such queue: returns the next work unit's name, as bytes, or raises.
+        local : callable
+            ``local(name)`` returns the path that a name of the queue means, or raises.
         order : list of int
             For each component of the queue, which output goes there.
         placed : list of int
@@ -389,7 +413,7 @@ cdef class NativeProgram:
                     still_waiting()
                     continue
                 if rc == RUN_NAME:
-                    rc = self._ask(&run, next_name)
+                    rc = self._ask(&run, next_name, local)
                     if rc == RUN_ON:
                         continue
                 if rc == RUN_STOPPED:
@@ -440,7 +464,7 @@ cdef class NativeProgram:
             free(run.cells)
             free(<void*>run.order)
 
-    cdef int _ask(self, Run* run, object next_name) except -1:
+    cdef int _ask(self, Run* run, object next_name, object local) except -1:
         cdef bytes name
         cdef const char* text
         cdef int64_t nbytes
@@ -448,7 +472,7 @@ cdef class NativeProgram:
         run.reader.owner.store(<uint64_t>PyThread_get_thread_ident(), kRelaxed)  # relaxed: as in reader_leave
         begin_wait(ON_INPUT)
         try:
-            name = next_name()
+            name = next_name() if run.asks else local(_kept_name(run))
         finally:
             end_wait()
         text = name
@@ -512,7 +536,7 @@ cdef class NativeProgram:
         if rc == RUN_NO_NAME:
             return new_error(CODE_INVALID_ARGUMENT, f"an element of {names.kind} {names.name!r} is not one string, and so no name of a file")
         if rc == RUN_OPEN:
-            return self.reader._error(&run.fault, (<const char*>run.name)[:run.name_bytes])
+            return self.reader._error(&run.fault, _kept_name(run))
         if rc == RUN_PUT and run.rc != HAND_NO_MEMORY:
             return queue._closed_for_putting(run.rc)
         if rc == RUN_READ or rc == RUN_CHECK:

@@ -403,8 +403,10 @@ cdef class Slots:
         cdef cnp.ndarray array
         cdef bint fits
         if len(values) != self.part_count:
-            raise_error(CODE_INVALID_ARGUMENT,
-                f"{self.kind} {self.name!r} has {self.part_count} components, and {len(values)} were given")
+            hint = (". A list or tuple holds an element's components: hand in one array as numpy.array(values), or as [values]"
+                    if self.part_count == 1 else "")
+            raise_error(CODE_INVALID_ARGUMENT, f"{self.kind} {self.name!r} has {self.part_count} "
+                f"component{'' if self.part_count == 1 else 's'}, and {len(values)} were given{hint}")
         for i in range(self.part_count):
             part = &self.parts[i]
             value = values[i]
