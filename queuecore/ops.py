@@ -35,6 +35,7 @@ from queuecore._ops.images import (
 from queuecore._ops.numbers import cast, compose, on, one_hot, pad, reshape, scale, slice, transpose
 from queuecore._ops.raw import decode_compressed, decode_padded_raw, decode_raw
 from queuecore._ops.stage import Stage
+from queuecore._ops.texts import Table, equal, join, less, not_equal, split, table
 
 __all__ = [
     "Component",
@@ -43,6 +44,7 @@ __all__ = [
     "RaggedFeature",
     "SparseFeature",
     "Stage",
+    "Table",
     "VarLenFeature",
     "adjust_brightness",
     "adjust_contrast",
@@ -60,6 +62,10 @@ __all__ = [
     "decode_padded_raw",
     "decode_png",
     "decode_raw",
+    "equal",
+    "join",
+    "less",
+    "not_equal",
     "on",
     "one_hot",
     "pad",
@@ -78,5 +84,7 @@ __all__ = [
     "resize",
     "scale",
     "slice",
+    "split",
+    "table",
     "transpose",
 ]

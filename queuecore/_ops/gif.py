@@ -51,7 +51,7 @@ class Frame:
         from PIL import GifImagePlugin
 
         if not self.width * self.height:
-            return np.empty((self.height, self.width), np.uint8)
+            raise DecodeError(f"{label}: the GIF picture is damaged: a frame has no pixels")
         # A file of this frame alone, whose palette of greys makes every index its own colour.
         sides = struct.pack("<HH", self.width, self.height)
         front = b"GIF89a" + sides + b"\xf7\0\0" + _GREYS + b",\0\0\0\0" + sides + bytes([self.interlaced << 6])

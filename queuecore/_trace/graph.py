@@ -47,9 +47,11 @@ class Value:
         As of a `Component`.
     opaque : str
         The kind of value, if only operations of `queuecore.ops` accept it.
+    truth : bool
+        Whether the function has a bool of Python's in its place, for which some operators mean something else.
     """
 
-    __slots__ = ("dims", "dtype", "index", "nbytes", "node", "opaque", "ragged")
+    __slots__ = ("dims", "dtype", "index", "nbytes", "node", "opaque", "ragged", "truth")
 
     def __init__(self, node: TraceNode, dtype: np.dtype[Any], dims: Dims | None) -> None:
         self.node = node
@@ -59,6 +61,7 @@ class Value:
         self.nbytes: int | None = None
         self.ragged = False
         self.opaque = "bytes" if dtype == BYTES else ""
+        self.truth = False
         node.made.append(self)
 
     def component(self, name: str | None = None) -> Component:
@@ -133,9 +136,9 @@ class Graph:
             return value
         return Value(node, given.dtype, given.shape)
 
-    def stage(self, stage: Stage, step: Step, value: Value) -> list[Value]:
-        """Return the values that a bound stage makes of a value."""
-        node = self._node("stage", (value,), (stage, step))
+    def stage(self, stage: Stage, step: Step, values: Sequence[Value]) -> list[Value]:
+        """Return the values that a bound stage makes of values."""
+        node = self._node("stage", values, (stage, step))
         for component in step.outputs:
             dims = None
             if component.shape is not None:

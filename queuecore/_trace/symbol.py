@@ -27,6 +27,7 @@ from queuecore._core.steps.stages import PythonStep, Step
 from queuecore._elements.dtypes import as_dtype
 from queuecore._ops.chain import Cast, Links, Reshape, Scale, Transpose, merged
 from queuecore._ops.stage import Stage
+from queuecore._ops.texts import SplitStage, comparison
 from queuecore._trace.graph import Dims, Graph, Side, Value
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 
@@ -186,15 +187,23 @@ def _stopper(words: str) -> Any:
     return stop
 
 
-def _binary(ufunc: Any) -> Any:
-    return lambda self, other: _call(self._tracer, ufunc, (self, other))
+def _comparison(ufunc: Any, how: str) -> Any:
+    def compare(self: Symbol, other: Any) -> Symbol:
+        if self._value.opaque == "bytes":
+            return _texts_compared(self, how, other)
+        return _operated(self, ufunc, (self, other))
+
+    return compare
 
 
 def _operators(ufunc: Any) -> tuple[Any, Any, Any]:
     """Return the methods of an operator: with the symbol on the left, on the right, and in place."""
 
+    def forth(self: Symbol, other: Any) -> Symbol:
+        return _operated(self, ufunc, (self, other))
+
     def swapped(self: Symbol, other: Any) -> Symbol:
-        return _call(self._tracer, ufunc, (other, self))
+        return _operated(self, ufunc, (other, self))
 
     def inplace(self: Symbol, other: Any) -> Symbol:
         # For a number, `x += y` only gives the name another number. But operations and numpy.where make arrays, even
@@ -203,13 +212,13 @@ def _operators(ufunc: Any) -> tuple[Any, Any, Any]:
         number = node.kind == "input" or node.kind == "call" and node.what[0] is not np.where
         if self._sides("an operation in place") or not number:
             self._stop("an operation that changes an array in place")
-        return _call(self._tracer, ufunc, (self, other))
+        return _operated(self, ufunc, (self, other))
 
-    return _binary(ufunc), swapped, inplace
+    return forth, swapped, inplace
 
 
 def _unary(ufunc: Any) -> Any:
-    return lambda self: _call(self._tracer, ufunc, (self,))
+    return lambda self: _operated(self, ufunc, (self,))
 
 
 class Symbol:
@@ -262,7 +271,7 @@ class Symbol:
 
     def _number(self, what: str) -> Value:
         if self._value.opaque or not self._tracer.active:
-            self._stop(f"{what} of {self._value.opaque}")
+            self._stop(f"{what} of {self._value.opaque}{_HINTS.get(what, '') * (self._value.opaque == 'bytes')}")
         return self._value
 
     def _sides(self, what: str) -> Dims:
@@ -318,12 +327,12 @@ class Symbol:
     __xor__, __rxor__, __ixor__ = _operators(np.bitwise_xor)
     __lshift__, __rlshift__, __ilshift__ = _operators(np.left_shift)
     __rshift__, __rrshift__, __irshift__ = _operators(np.right_shift)
-    __eq__ = _binary(np.equal)
-    __ne__ = _binary(np.not_equal)
-    __lt__ = _binary(np.less)
-    __le__ = _binary(np.less_equal)
-    __gt__ = _binary(np.greater)
-    __ge__ = _binary(np.greater_equal)
+    __eq__ = _comparison(np.equal, "==")
+    __ne__ = _comparison(np.not_equal, "!=")
+    __lt__ = _comparison(np.less, "<")
+    __le__ = _comparison(np.less_equal, "<=")
+    __gt__ = _comparison(np.greater, ">")
+    __ge__ = _comparison(np.greater_equal, ">=")
     __neg__ = _unary(np.negative)
     __pos__ = _unary(np.positive)
     __abs__ = _unary(np.absolute)
@@ -362,6 +371,10 @@ class Symbol:
         return Symbol(tracer, tracer.graph.cast(self._value, dtype, numpys), row)
 
     def __getitem__(self, key: Any) -> Symbol:
+        node = self._value.node
+        if node.kind == "stage" and isinstance(node.what[0], SplitStage) and type(key) is int and not self._tracer.lead:
+            values = self._bound(self._tracer.graph, node.what[0].at(key), node.given[0])
+            return Symbol(self._tracer, values[0], None)
         dims = self._sides("an index")
         if not dims:
             self._stop("an index of a number")
@@ -531,6 +544,33 @@ class Symbol:
             self._stop(f"{name}, which makes several things")
         return made[0]
 
+    def _traced_together(self, name: str, stage: Stage, operands: Sequence[Any]) -> Symbol:
+        """Return the result of a stage on several strings: symbols and constants."""
+        tracer = self._tracer
+        if not tracer.active:
+            self._number(name)
+        values: list[Value] = []
+        rows: list[Value] = []
+        for one in operands:
+            if type(one) is Symbol:
+                if one._tracer is not tracer:
+                    tracer.give_up("a symbol of another trace")
+                values.append(one._value)
+                rows += [] if one._row is None else [one._row]
+            elif type(one) in (bytes, str):
+                text = one.encode() if type(one) is str else one
+                values.append(tracer.graph.constant(text))
+                rows.append(tracer.rows.constant(text))
+            else:
+                tracer.give_up(f"{name} of a {type(one).__name__}")
+        made = tracer.graph.stage(stage, stage.bind([one.component() for one in values]), values)[0]
+        row = None
+        if tracer.lead and stage.rowwise and len(rows) == len(values):
+            row = tracer.rows.stage(stage, stage.bind([one.component() for one in rows]), rows)[0]
+            outer = next(one._value.dims for one in operands if type(one) is Symbol)
+            made.dims = (*(outer or ())[: tracer.lead], *(made.dims or ())[tracer.lead :])
+        return Symbol(tracer, made, row)
+
     def _apply(self, stage: Stage) -> list[Symbol]:
         """Return the results of a stage on it."""
         tracer = self._tracer
@@ -570,7 +610,7 @@ class Symbol:
         step: Step = stage.bind((value.component(),))
         if isinstance(step, PythonStep):
             self._stop(step.why)
-        values = graph.stage(stage, step, value)
+        values = graph.stage(stage, step, (value,))
         if isinstance(stage, Links) and all(isinstance(link, (Cast, Scale)) for link in stage.links):
             values[0].dims = value.dims
             values[0].ragged = value.ragged
@@ -623,6 +663,41 @@ class Symbol:
         return "<Symbol of a trace that is over>"
 
     __str__ = __repr__
+
+
+# What is native in the place of what a function does with bytes.
+_HINTS = {
+    "the attribute 'split'": ": queuecore.ops.split is native",
+    "the attribute 'join'": ": queuecore.ops.join is native",
+    "a value as a key or in a set (hash())": ": queuecore.ops.table is native",
+}
+
+
+def _texts_compared(self: Symbol, how: str, other: Any) -> Symbol:
+    """Return the result of a comparison of two strings by an operator of Python's."""
+    texts = [one for one in (self, other) if type(one) is Symbol]
+    if any(one._value.opaque != "bytes" or one._value.dims != () for one in texts):
+        self._stop("a comparison of several strings: queuecore.ops.equal, not_equal and less are native")
+    if type(other) is not bytes and len(texts) < 2:
+        self._stop(f"a comparison of bytes with a {type(other).__name__}")
+    made = self._traced_together(how, comparison(how), [self, other])
+    made._value.truth = True
+    return made
+
+
+_BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
+_COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
+
+
+def _operated(self: Symbol, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
+    """Return what an operator of Python's gives. Those of its bools, which are whole numbers, differ from NumPy's."""
+    truths = [type(one) is bool or type(one) is Symbol and one._value.truth for one in inputs]
+    made = all(truths)
+    if made and ufunc not in _BITWISE and ufunc not in _COMPARISONS:
+        self._stop(f"numpy.{ufunc.__name__} of what a comparison of bytes gives, which is a bool of Python's")
+    result = _call(self._tracer, ufunc, inputs)
+    result._value.truth = made
+    return result
 
 
 def is_native_dtype(dtype: np.dtype[Any]) -> bool:

@@ -75,7 +75,7 @@ class Cache(Node):
         """Yield the kept elements from number `start` on; return `None` if nothing is kept."""
         del pass_
         found = self.store.find(self.inputs[0], key, run.skips is not None)
-        made: Generator[Chunk] | None = None if found is None else found.chunks(start)
+        made: Generator[Chunk] | None = None if found is None else found.chunks(start, self.layout())
         return made
 
     def writes(self, run: Run) -> bool:
@@ -204,7 +204,8 @@ class _Kept:
         self._pieces = pieces
         self.ends = [0, *itertools.accumulate(map(_size, pieces))]
 
-    def chunks(self, start: int) -> Generator[Chunk]:
+    def chunks(self, start: int, layout: Layout) -> Generator[Chunk]:
+        del layout
         for piece, at in pieces_from(self.ends, start):
             yield _part(self._pieces[piece], at)
 

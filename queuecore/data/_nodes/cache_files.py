@@ -29,8 +29,10 @@ from queuecore.data._nodes.cache_store import (
 from queuecore.data._nodes.run import Pairs
 from queuecore.data._plan import state as _state
 from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.made import Layout
 from queuecore.data._rows.chunks import Chunk, Objects, Rows
-from queuecore.data._rows.container import Packer, framed, read_piece, unpack
+from queuecore.data._rows.container import MOST_EXPANDED, Packer, framed, read_piece, unpack
+from queuecore.data._rows.found import check_columns
 from queuecore.errors import AbortedError, DataLossError, FailedPreconditionError, InvalidArgumentError
 
 __all__ = ["FileWriter", "Files", "Index", "Lock", "Paths"]
@@ -38,6 +40,8 @@ __all__ = ["FileWriter", "Files", "Index", "Lock", "Paths"]
 _VERSION = 1
 _MAGIC = b"queuecore cache\n"
 _PATIENCE = 0.5
+# Elements of a piece, besides those that its bytes may hold: some have none.
+_MOST_ROWS = 1 << 24
 
 
 class Files(Store):
@@ -192,24 +196,58 @@ class Index:
                 path=self.path,
                 stage=STAGE,
             )
-        said = unpack(read_piece(fd, self.path, len(_MAGIC), info.st_size - len(_MAGIC)))
-        if said["version"] != _VERSION:
+        piece = read_piece(fd, self.path, len(_MAGIC), info.st_size - len(_MAGIC))
+        try:
+            said = unpack(piece)
+            version = said["version"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._damaged(self.path, len(_MAGIC), error) from error
+        if version != _VERSION:
             raise FailedPreconditionError(
-                f"{self.path} has version {said['version']}; this queuecore reads version {_VERSION}. "
+                f"{self.path} has version {version}; this queuecore reads version {_VERSION}. "
                 "Remove it to have it written again",
                 path=self.path,
                 stage=STAGE,
             )
+        try:
+            self._take(said)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise self._damaged(self.path, len(_MAGIC), error) from error
+        self.ends = [0, *itertools.accumulate(piece[0] for piece in self._pieces)]
+        self._same: bool = False
+
+    def _take(self, said: dict[str, Any]) -> None:
+        """Take the facts of an index, each of them checked as far as it is used without a comparison."""
         self._plan: dict[str, Any] = said["plan"]
-        self._files = said["files"].tolist()
+        self._files = _numbers(said["files"], 2)
         self.key = Key([(low, high) for low, high in said["pairs"]], said["bases"])
+        numbers = [*itertools.chain.from_iterable(self.key.pairs), *self.key.bases]
+        if not all(type(one) is int and 0 <= one < 1 << 62 for one in numbers):
+            raise ValueError("its seeds and passes aren't numbers from 0 on")
+        if not isinstance(self._plan, dict) or not isinstance(self._plan.get("plan"), dict):
+            raise ValueError("it has no plan")
         self.skipped: bool = said["skipped"]
         self._compressed: bool = said["compressed"]
         # For each piece: its elements, offset, length with its frame, and its last 4 bytes.
-        self._pieces = said["pieces"].tolist()
-        self._shards = said["shards"].tolist() if "shards" in said else []
-        self.ends = [0, *itertools.accumulate(piece[0] for piece in self._pieces)]
-        self._same: bool = False
+        self._pieces = _numbers(said["pieces"], 4)
+        shards = said["shards"].reshape(-1, 1) if "shards" in said else np.empty((0, 1), np.int64)
+        self._shards = [shard for (shard,) in _numbers(shards, 1)]
+        end = len(_MAGIC)
+        for n, offset, size, footer in self._pieces:
+            if not (0 < n <= _MOST_ROWS + size * MOST_EXPANDED and offset == end and 0 <= footer < 1 << 32):
+                raise ValueError("a piece has an impossible place, or number of elements")
+            end += size
+        if self._shards and len(self._shards) != len(self._pieces):
+            raise ValueError("it has not as many shards as pieces")
+
+    def _damaged(self, path: str, offset: int, error: Exception) -> DataLossError:
+        return DataLossError(
+            f"{path}: the piece at {offset} isn't what a cache has there: {error}. Remove {self.path} to have both "
+            "files written again",
+            path=path,
+            offset=offset,
+            stage=STAGE,
+        )
 
     def count(self, of: int) -> int:
         """Return how many elements are in shard `of`."""
@@ -217,6 +255,8 @@ class Index:
 
     def shards(self) -> list[int]:
         """Return the numbers of the shards, in rising order."""
+        if len(self._shards) != len(self._pieces):
+            raise self._damaged(self.path, len(_MAGIC), ValueError("it has pieces without a shard"))
         return sorted(set(self._shards))
 
     def difference(self, chain: Chain, now: dict[str, Any]) -> str:
@@ -228,15 +268,20 @@ class Index:
             why = _state.first_difference(then["plan"], now["plan"], "").replace(" there ", " in the cache ")
             others = (what for what in ("files", "seeds", "shards") if then.get(what) != now.get(what))
             return why or f"it is of other {next(others, 'things')}"
-        for path, old, new in zip(chain.paths(), self._files, _stamps(chain), strict=True):
+        if not len(self.key.pairs) == len(self.key.bases) == len(chain.shuffles):
+            return "it is of other shuffles"
+        stamps = _stamps(chain)
+        if len(stamps) != len(self._files):
+            return "it is of other files"
+        for path, old, new in zip(chain.paths(), self._files, stamps, strict=True):
             # An input file that is missing isn't needed any more.
             if new != _NO_FILE and old != new:
                 return f"{os.fsdecode(path)} has changed since"
         self._same = True
         return ""
 
-    def chunks(self, start: int, of: int | None = None) -> Generator[Chunk]:
-        """Yield the elements of shard `of`, or of all shards, from number `start` on."""
+    def chunks(self, start: int, layout: Layout, of: int | None = None) -> Generator[Chunk]:
+        """Yield the elements of shard `of`, or of all shards, from number `start` on; `layout` is the elements'."""
         pieces, ends = self._pieces, self.ends
         if of is not None:
             pieces = [piece for piece, shard in zip(pieces, self._shards, strict=True) if shard == of]
@@ -251,14 +296,37 @@ class Index:
             ) from None
         try:
             for number, at in pieces_from(ends, start):
-                _, offset, size, footer = pieces[number]
+                n, offset, size, footer = pieces[number]
                 piece = read_piece(fd, self.data, offset, size, footer.to_bytes(4, "little"), self._compressed)
-                kind, elements = unpack(piece)
-                chunk = Rows(*elements) if kind == "rows" else Objects(elements)
-                yield chunk.part(at, chunk.n) if isinstance(chunk, Rows) else Objects(chunk.elements[at:])
-                del chunk, elements, piece
+                try:
+                    chunk = _chunk_of(unpack(piece), n, layout)
+                except (ValueError, TypeError) as error:
+                    raise self._damaged(self.data, offset, error) from error
+                yield chunk.part(at, n)
+                del chunk, piece
         finally:
             os.close(fd)
+
+
+def _numbers(table: Any, width: int) -> list[list[int]]:
+    """Return an array of int64 with so many columns as a list."""
+    if not isinstance(table, np.ndarray) or table.dtype != np.int64 or table.ndim != 2 or table.shape[1] != width:
+        raise ValueError(f"a table of it isn't one of {width} columns")
+    rows: list[list[int]] = table.tolist()
+    return rows
+
+
+def _chunk_of(value: Any, n: int, layout: Layout) -> Chunk:
+    """Return the `n` elements of a piece, of which native code may believe everything."""
+    kind, elements = value
+    if kind == "rows" and layout.components is not None:
+        rows, columns = elements
+        if rows == n:
+            check_columns(columns, n, layout.components)
+            return Rows(n, columns)
+    elif kind == "objects" and layout.components is None and isinstance(elements, list) and len(elements) == n:
+        return Objects(elements)
+    raise ValueError(f"it doesn't hold {n} elements of this dataset")
 
 
 class FileWriter:

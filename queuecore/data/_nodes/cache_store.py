@@ -75,7 +75,7 @@ class Store:
         self._first = key
 
     def find(self, chain: Chain, key: Key, skips: bool) -> Any:
-        """Return the kept pass of this key, an object with a method ``chunks(start)``; `None` if nothing is kept."""
+        """Return the kept pass of this key, an object with ``chunks(start, layout)``; `None` if nothing is kept."""
         raise NotImplementedError
 
     def count(self, chain: Chain) -> int | None:

@@ -218,7 +218,7 @@ class _Shard(Node):
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         del run, pass_
-        yield from self.index.chunks(start, self.number)
+        yield from self.index.chunks(start, self.given, self.number)
 
 
 class _Waiting:

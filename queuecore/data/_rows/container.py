@@ -20,7 +20,7 @@ from queuecore._elements.dtypes import as_dtype, is_bfloat16
 from queuecore.errors import ChecksumError, DataLossError, DecompressError, InvalidArgumentError, TruncatedRecordError
 from queuecore.ragged import Ragged, Sparse
 
-__all__ = ["Packer", "framed", "read_piece", "unpack"]
+__all__ = ["MOST_EXPANDED", "Packer", "framed", "read_piece", "unpack"]
 
 _HEADER_BYTES = 12
 _FRAME_BYTES = 16
@@ -29,6 +29,8 @@ _ALIGN = 16
 # Python refuses to read longer ones from text.
 _MOST_INT_BITS = 8192
 _GZIP = zlib.MAX_WBITS + 16
+# DEFLATE's own limit: a byte expands to no more.
+MOST_EXPANDED = 1032
 _STAGE = "cache"
 
 
@@ -104,16 +106,34 @@ def _word(dtype: np.dtype[Any]) -> str:
 
 
 def unpack(piece: np.ndarray[Any, Any]) -> Any:
-    """Return the value in a piece, whose arrays are views of it."""
-    length = int(piece[:8].view("<i8")[0])
-    skeleton, sizes = json.loads(piece[8 : 8 + length].tobytes())
-    at = 8 + length
+    """Return the value in a piece, whose arrays are views of it.
+
+    Raises
+    ------
+    ValueError
+        If the piece isn't one that `Packer` makes.
+    """
+    length = int(piece[:8].view("<i8")[0]) if len(piece) >= 8 else -1
+    if not 0 <= length <= len(piece) - 8:
+        raise ValueError(f"its head can't have {length} bytes")
+    try:
+        skeleton, sizes = json.loads(piece[8 : 8 + length].tobytes())
+        return _value(skeleton, _parts(piece, 8 + length, sizes))
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever Python and NumPy make of damage
+        raise ValueError(f"its content is no value: {error}") from error
+
+
+def _parts(piece: np.ndarray[Any, Any], at: int, sizes: list[int]) -> list[np.ndarray[Any, Any]]:
     parts = []
     for size in sizes:
         at += -at % _ALIGN
+        if not 0 <= size <= len(piece) - at:
+            raise ValueError(f"{size} bytes at {at} are more than there are")
         parts.append(piece[at : at + size])
         at += size
-    return _value(skeleton, parts)
+    return parts
 
 
 def _value(skeleton: Any, parts: list[Any]) -> Any:
@@ -126,11 +146,17 @@ def _value(skeleton: Any, parts: list[Any]) -> Any:
         return parts[inner[0]].tobytes()
     if kind in ("array", "scalar"):
         index, word, shape = inner
+        if any(type(side) is not int or side < 0 for side in shape):
+            raise ValueError(f"no array has the shape {shape}")
         dtype = as_dtype(word) if word[0] not in "[(" else np.lib.format.descr_to_dtype(ast.literal_eval(word))
+        if dtype.itemsize * math.prod(shape) != len(parts[index]):
+            raise ValueError(f"{len(parts[index])} bytes are no {dtype} of shape {shape}")
         array = np.ndarray(shape, dtype, parts[index])
         return array if kind == "array" else array[()]
     if kind == "objects":
-        made = np.empty(math.prod(inner[0]), object)
+        if math.prod(inner[0]) != len(inner) - 1:
+            raise ValueError(f"{len(inner) - 1} objects are no array of shape {inner[0]}")
+        made = np.empty(len(inner) - 1, object)
         for index, one in enumerate(inner[1:]):
             made[index] = _value(one, parts)
         return made.reshape(inner[0])
@@ -175,6 +201,13 @@ def read_piece(
         If it isn't what was written.
     """
     place: dict[str, Any] = {"path": path, "offset": offset, "stage": _STAGE}
+    there = os.fstat(fd).st_size
+    if size > there - offset:
+        raise TruncatedRecordError(
+            f"{path} ends at byte {there}, inside the piece of {size} bytes at {offset}", **place
+        )
+    if size < _FRAME_BYTES:
+        raise ChecksumError(f"{path}: {size} bytes at {offset} are no piece", **place)
     memory = np.empty(size + _ALIGN - _HEADER_BYTES, np.uint8)
     view = memory[_ALIGN - _HEADER_BYTES :]
     done = 0
@@ -198,6 +231,8 @@ def read_piece(
 
 def _inflated(piece: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     length = int.from_bytes(piece[:8].tobytes(), "little")
+    if length > MOST_EXPANDED * len(piece):
+        raise DataLossError(f"{length} bytes don't come from {len(piece)}")
     made = zlib.decompressobj(_GZIP).decompress(piece[8:].data, length + 1)
     if len(made) != length:
         raise DataLossError(f"{len(made)} bytes instead of {length}")

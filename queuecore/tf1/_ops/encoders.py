@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import math
 import struct
 import zlib
 from typing import Any
@@ -19,6 +20,8 @@ __all__ = ["encode_jpeg", "encode_png", "parse_tensor", "png_of", "serialize_ten
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _COLOURS = {1: 0, 2: 4, 3: 2, 4: 6}  # PNG's number for so many channels
+# Bytes of a tensor of which the message doesn't hold every value. A few bytes could claim any shape.
+_MOST_REPEATED = 1 << 30
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
@@ -227,7 +230,9 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Ten
 
 def _array_of(message: Any, shape: list[int]) -> Any:
     dtype = as_dtype(int(message.dtype))
-    count = int(np.prod(shape, dtype=object)) if shape else 1
+    if min(shape, default=0) < 0:
+        raise InvalidArgumentError(f"Shape {shape} is not valid")
+    count = math.prod(shape)
     if message.tensor_content and dtype != string:
         if len(message.tensor_content) != count * dtype.size:
             raise InvalidArgumentError(f"{len(message.tensor_content)} bytes are no {dtype.name} of shape {shape}")
@@ -245,6 +250,10 @@ def _array_of(message: Any, shape: list[int]) -> Any:
     if len(flat) > count or not 0 < len(flat) < count and len(flat) != count and count:
         raise InvalidArgumentError(f"{len(flat)} values are no {dtype.name} of shape {shape}")
     if len(flat) < count:  # the last one stands for all that follow
+        if count * flat.itemsize > _MOST_REPEATED:
+            raise InvalidArgumentError(
+                f"{len(flat)} values claim the shape {shape}: the last is repeated for {_MOST_REPEATED} bytes at most"
+            )
         flat = np.concatenate([flat, np.repeat(flat[-1:], count - len(flat))])
     made = flat.reshape(shape)
     return as_value(made) if dtype == string else made[()]

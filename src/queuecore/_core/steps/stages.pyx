@@ -3,6 +3,7 @@ cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libc.string cimport memcpy, memset
+from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport (
     CODE_DTYPE, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, new_error, raise_error, raise_from)
 from queuecore._core.atoms.memory cimport calloc, free
@@ -89,8 +90,16 @@ cdef class Step:
             free(cells)
 
 
+cdef int _check_dims(int ndim) except -1:
+    # NumPy's arrays may have more.
+    if ndim > MAX_DIMS:
+        raise_error(CODE_INVALID_ARGUMENT, f"an array of {ndim} dimensions; at most {MAX_DIMS} are possible")
+    return 0
+
+
 cdef int _array_in(Cell* cell, cnp.ndarray array) except -1:
     cdef int j
+    _check_dims(cnp.PyArray_NDIM(array))
     cell.data = <unsigned char*>cnp.PyArray_DATA(array)
     cell.nbytes = cnp.PyArray_NBYTES(array)
     cell.ndim = cnp.PyArray_NDIM(array)
@@ -124,6 +133,7 @@ cdef int _strings_in(Cell* cell, object value, Arena* arena) except -1:
         cell.data = <unsigned char*><char*>value
         cell.nbytes = len(value)
         return 0
+    _check_dims(value.ndim)
     n = value.size
     cell.ndim = value.ndim
     for j in range(cell.ndim):
