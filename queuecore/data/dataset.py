@@ -40,7 +40,7 @@ from queuecore.data._nodes.scan import Scan
 from queuecore.data._nodes.snapshot import Snapshot
 from queuecore.data._nodes.unique import Unique
 from queuecore.data._nodes.windows import Window, stacked
-from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, Source, register
+from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Source, register
 from queuecore.data._plan.explain import lines_of, shown, written
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.shards import UNEVEN, resolve_shard

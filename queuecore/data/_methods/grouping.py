@@ -14,7 +14,7 @@ from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.resample import Resample
 from queuecore.data._nodes.sparse import SparseBatch
 from queuecore.data._nodes.whole import WholeCall
-from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained
+from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, dataset_of
 from queuecore.errors import InvalidArgumentError
 
 __all__ = ["Grouping"]
@@ -144,7 +144,7 @@ class Grouping(Chained):
         check_name(name)
         if not callable(class_func):
             raise InvalidArgumentError(f"rejection_resample: class_func must be a function, not {class_func!r:.60}")
-        pairs: Any = Chained.of(self._chain).map(_Paired(class_func, type(self._chain.element_spec) is tuple))
+        pairs: Any = dataset_of(self._chain).map(_Paired(class_func, type(self._chain.element_spec) is tuple))
         return self._made(Resample.of(pairs._chain, target_dist, initial_dist, seed))
 
     def sparse_batch(
@@ -223,7 +223,7 @@ class Grouping(Chained):
         return self._made(AssertCardinality((self._chain,), math.inf if number == INFINITE_CARDINALITY else number))
 
     def _made(self, node: Node) -> Self:
-        made: Self = Chained.of(Chain.of(node))
+        made: Self = dataset_of(Chain.of(node))
         return made
 
 

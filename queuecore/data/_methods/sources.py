@@ -8,7 +8,7 @@ from queuecore._checks.checks import check_bool, check_name
 from queuecore.data._nodes.arrays import Items, Slices
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.random import RandomNumbers
-from queuecore.data._plan.chain import Chain, Chained
+from queuecore.data._plan.chain import Chain, Chained, dataset_of
 from queuecore.data._rows.chunks import Rows
 from queuecore.data._rows.lists import objects_of_list, rows_of_list
 from queuecore.errors import InvalidArgumentError
@@ -62,7 +62,7 @@ class Sources(Chained):
         node: Node = (
             Items((), *objects_of_list(tensors)) if rows is None else Slices((), Rows(len(tensors), rows[0]), rows[1])
         )
-        made: Self = Chained.of(Chain.of(node))
+        made: Self = dataset_of(Chain.of(node))
         return made
 
     @classmethod
@@ -103,5 +103,5 @@ class Sources(Chained):
         again = check_bool(
             False if rerandomize_each_iteration is None else rerandomize_each_iteration, "rerandomize_each_iteration"
         )
-        made: Self = Chained.of(Chain.of(RandomNumbers.of(seed, again)))
+        made: Self = dataset_of(Chain.of(RandomNumbers.of(seed, again)))
         return made

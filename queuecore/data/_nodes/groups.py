@@ -25,7 +25,7 @@ from queuecore.data._nodes.node import Node, ObjectNode
 from queuecore.data._nodes.padded import plain_template
 from queuecore.data._nodes.run import Run, leave_out
 from queuecore.data._nodes.whole import WholeCall
-from queuecore.data._plan.chain import Chain, Chained, chain_of
+from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Unknown
 from queuecore.data._rows.chunks import Column, Failed, One, Piece, Rows
@@ -266,7 +266,7 @@ class GroupByWindow(Node):
     def _reduced(self, key: int, group: _Group, number: int) -> Chain:
         chain = self.inputs[0]
         spec = chain.element_spec if chain.layout.components is None else None
-        window = Chained.of(group.taken(chain.layout, spec))
+        window = dataset_of(group.taken(chain.layout, spec))
         made = called_at(self.name, number, self.reduce, np.int64(key), window)
         if not isinstance(made, Chained):
             raise DtypeError(

@@ -31,8 +31,8 @@ def flattened(
 ) -> tuple[Any, list[Any]]:
     """Return the structure of a value over numbers of leaves, and what `leaf` makes of each and its place in words.
 
-    Dicts, tuples and records are structure, and `None` has no leaves; everything else, a list too, is a leaf. `opened` is
-    called before with each value and its place, and returns what is taken for it.
+    Dicts, tuples and records are structure, and `None` has no leaves; everything else, a list too, is a leaf. `opened`
+    is called before with each value and its place, and returns what is taken for it.
     """
     leaves: list[Any] = []
 
