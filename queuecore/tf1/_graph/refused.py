@@ -64,7 +64,7 @@ _NAMES = {
         list_variables load_checkpoint load_variable LoggingTensorHook MomentumOptimizer MonitoredSession
         MonitoredTrainingSession NanLossDuringTrainingError NanTensorHook natural_exp_decay NewCheckpointReader
         noisy_linear_cosine_decay Optimizer piecewise_constant piecewise_constant_decay polynomial_decay
-        ProfilerHook ProximalAdagradOptimizer ProximalGradientDescentOptimizer queue_runner remove_checkpoint
+        ProfilerHook ProximalAdagradOptimizer ProximalGradientDescentOptimizer remove_checkpoint
         replica_device_setter RMSPropOptimizer Saver SaverDef Scaffold sdca_fprint sdca_optimizer sdca_shrink_l1
         SecondOrStepTimer Server ServerDef SessionCreator SessionManager SessionRunArgs SessionRunContext
         SessionRunHook SessionRunValues SingularMonitoredSession StepCounterHook StopAtStepHook SummarySaverHook
