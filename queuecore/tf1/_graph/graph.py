@@ -352,7 +352,8 @@ class Graph:
                 self, self.unique_name(name or type_), type_, inputs, outputs, kernel, pure, blocking, control
             )
             for device in scopes.devices:
-                op.device = (device(op) if callable(device) else device) or ""
+                place: Any = device(op) if callable(device) else device
+                op.device = place or ""
             self._ops.append(op)
             self._named[op.name] = op
         return op
