@@ -118,8 +118,7 @@ _NAMES = {
         uniform_candidate_sampler
     """,
     "tf.strings": """
-        format ngrams unicode_decode unicode_decode_with_offsets unicode_encode unicode_script unicode_split
-        unicode_split_with_offsets unicode_transcode unsorted_segment_join
+        ngrams unicode_script unsorted_segment_join
     """,
     "tf.summary": """
         all_v2_summary_ops get_summary_description initialize SummaryDescription TaggedRunMetadata
