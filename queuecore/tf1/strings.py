@@ -21,10 +21,20 @@ from queuecore.tf1._ops.strings import (
     strings_split as split,
     substr,
 )
+from queuecore.tf1._ops.unicode import (
+    string_format as format,
+    unicode_decode,
+    unicode_decode_with_offsets,
+    unicode_encode,
+    unicode_split,
+    unicode_split_with_offsets,
+    unicode_transcode,
+)
 
 __all__ = [
     "as_string",
     "bytes_split",
+    "format",
     "join",
     "length",
     "lower",
@@ -38,6 +48,12 @@ __all__ = [
     "to_hash_bucket_fast",
     "to_hash_bucket_strong",
     "to_number",
+    "unicode_decode",
+    "unicode_decode_with_offsets",
+    "unicode_encode",
+    "unicode_split",
+    "unicode_split_with_offsets",
+    "unicode_transcode",
     "upper",
 ]
 

@@ -2,6 +2,7 @@
 
 from queuecore.runtime import Coordinator, LooperThread
 from queuecore.tf1._graph.refused import refusing as _refusing
+from queuecore.tf1._input import runners as queue_runner
 from queuecore.tf1._input.batches import (
     batch,
     batch_join,
@@ -70,6 +71,7 @@ __all__ = [
     "maybe_batch_join",
     "maybe_shuffle_batch",
     "maybe_shuffle_batch_join",
+    "queue_runner",
     "range_input_producer",
     "shuffle_batch",
     "shuffle_batch_join",

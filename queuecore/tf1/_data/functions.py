@@ -6,6 +6,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from queuecore._checks.seeds import draw_pair
 from queuecore._trace.symbol import Symbol
 from queuecore.errors import CancelledError
@@ -41,6 +43,7 @@ class Aside:
         return None
 
 
+@np.errstate(all="ignore")  # as in a session: infinities and nan need no warning
 def evaluated(plan: Plan, run: Any, given: Sequence[Any], salt: int | None = None) -> list[Any]:
     """Run a plan; return the values of all its slots.
 

@@ -30,6 +30,7 @@ __all__ = [
     "convert_to_tensor",
     "default_session",
     "device",
+    "folded_value",
     "get_collection",
     "get_collection_ref",
     "get_default_graph",
@@ -351,7 +352,8 @@ class Graph:
                 self, self.unique_name(name or type_), type_, inputs, outputs, kernel, pure, blocking, control
             )
             for device in scopes.devices:
-                op.device = (device(op) if callable(device) else device) or ""
+                place: Any = device(op) if callable(device) else device
+                op.device = place or ""
             self._ops.append(op)
             self._named[op.name] = op
         return op
@@ -817,6 +819,18 @@ def constant_value(tensor: Any) -> Any:
     if not isinstance(tensor, Tensor):
         return as_value(tensor)
     return tensor.op.attributes.get("value")
+
+
+def folded_value(tensor: Any) -> Any:
+    """Return a tensor's value if constants and pure operations alone make it, else `None`."""
+    known = constant_value(tensor)
+    if known is not None or not isinstance(tensor, Tensor) or not tensor.op.pure:
+        return known
+    given = [folded_value(one) for one in tensor.op.operands]
+    if any(one is None for one in given):
+        return None
+    made = tensor.op.kernel(*given)
+    return made[tensor.value_index] if len(tensor.op.outputs) > 1 else made
 
 
 def apply_op(

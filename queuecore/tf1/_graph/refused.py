@@ -64,7 +64,7 @@ _NAMES = {
         list_variables load_checkpoint load_variable LoggingTensorHook MomentumOptimizer MonitoredSession
         MonitoredTrainingSession NanLossDuringTrainingError NanTensorHook natural_exp_decay NewCheckpointReader
         noisy_linear_cosine_decay Optimizer piecewise_constant piecewise_constant_decay polynomial_decay
-        ProfilerHook ProximalAdagradOptimizer ProximalGradientDescentOptimizer queue_runner remove_checkpoint
+        ProfilerHook ProximalAdagradOptimizer ProximalGradientDescentOptimizer remove_checkpoint
         replica_device_setter RMSPropOptimizer Saver SaverDef Scaffold sdca_fprint sdca_optimizer sdca_shrink_l1
         SecondOrStepTimer Server ServerDef SessionCreator SessionManager SessionRunArgs SessionRunContext
         SessionRunHook SessionRunValues SingularMonitoredSession StepCounterHook StopAtStepHook SummarySaverHook
@@ -118,8 +118,7 @@ _NAMES = {
         uniform_candidate_sampler
     """,
     "tf.strings": """
-        format ngrams unicode_decode unicode_decode_with_offsets unicode_encode unicode_script unicode_split
-        unicode_split_with_offsets unicode_transcode unsorted_segment_join
+        ngrams unicode_script unsorted_segment_join
     """,
     "tf.summary": """
         all_v2_summary_ops get_summary_description initialize SummaryDescription TaggedRunMetadata

@@ -190,7 +190,7 @@ def _batched(
         if keep is not None:
             lists = [_kept_rows(one, keep, enqueue_many) for one in lists]
         put = made.enqueue if keep is None and not enqueue_many else made.enqueue_many
-        fill(made, [put(one) for one in lists], copies)
+        fill(made, [put(one) for one in lists], copies, told=True)
         take = made.dequeue_up_to if allow_smaller_final_batch else made.dequeue_many
         taken = take(batch_size, name=scope)
         parts = [
@@ -497,5 +497,5 @@ def prefetch_queue(
             capacity, [one.dtype for one in parts], [one.shape for one in parts], names=names, shared_name=shared_name
         )
         op = queue.enqueue(parts if names is None else dict(zip(names, parts, strict=True)))
-        fill(queue, [op], num_threads)
+        fill(queue, [op], num_threads, told=True)
         return queue

@@ -161,7 +161,7 @@ def input_producer(
     shared_name : str, optional
         Queues of one session with the same one are one queue; epochs are counted by each.
     summary_name : str, optional
-        Taken, and not used: there are no summaries.
+        That of a summary of how full the queue is; without one there is none.
     name : str, optional
     cancel_op : Operation, optional
         As of `QueueRunner`.
@@ -182,7 +182,6 @@ def input_producer(
     One `QueueBase.enqueue_many` puts a whole epoch: a count of epochs is that of those begun, and epochs never mix.
     Without a last epoch, the runner fails with `InvalidArgumentError` if there are no rows; TensorFlow's never ends.
     """
-    del summary_name
     with get_default_graph().name_scope(name or "input_producer"):
         given = convert_to_tensor(input_tensor)
         row = row_shape(given).merge_with(element_shape)
@@ -196,7 +195,7 @@ def input_producer(
             given = random_shuffle(given, seed=seed)
         given = limit_epochs(given, num_epochs)
         queue = FIFOQueue(capacity, [given.dtype], [row], shared_name=shared_name, name=name)  # type: ignore[arg-type]
-        fill(queue, [queue.enqueue_many([given])], cancel_op=cancel_op)
+        fill(queue, [queue.enqueue_many([given])], cancel_op=cancel_op, told=summary_name or False)
         return queue
 
 
@@ -247,9 +246,8 @@ def string_input_producer(
         given = convert_to_tensor(string_tensor, string)
         row_shape(given)
         given = _with_rows(given, "string_input_producer requires a non-null input tensor: there are no strings")
-        return input_producer(
-            given, [], num_epochs, shuffle, seed, capacity, shared_name, name=scope, cancel_op=cancel_op
-        )
+        level = f"fraction_of_{capacity}_full"
+        return input_producer(given, [], num_epochs, shuffle, seed, capacity, shared_name, level, scope, cancel_op)
 
 
 def range_input_producer(
@@ -280,7 +278,8 @@ def range_input_producer(
         If the limit is negative.
     """
     with get_default_graph().name_scope(name or "input_producer") as scope:
-        return input_producer(_range(limit), [], num_epochs, shuffle, seed, capacity, shared_name, name=scope)
+        level = f"fraction_of_{capacity}_full"
+        return input_producer(_range(limit), [], num_epochs, shuffle, seed, capacity, shared_name, level, scope)
 
 
 def _range(limit: Any) -> Tensor:

@@ -91,11 +91,17 @@ class QueueBase:
     shapes : list of TensorShape
     names : list of str or None
     name : str
+    capacity : int
+        Elements that it holds; negative: any number.
+    kept : int
+        Elements that stay in it as long as it is open.
     queue_ref : Tensor
         The tensor that operations use as the queue.
     """
 
     _kind = ""
+    capacity = -1
+    kept = 0
 
     def __init__(
         self,
@@ -513,7 +519,7 @@ class FIFOQueue(QueueBase):
         self, capacity: int, dtypes: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
         name: str = "fifo_queue",
     ) -> None:  # fmt: skip
-        size = _check_capacity(capacity)
+        self.capacity = size = _check_capacity(capacity)
         types = _dtypes(dtypes)
         sides = _shapes(shapes, len(types))
         _check_defined(sides)
@@ -545,11 +551,12 @@ class RandomShuffleQueue(QueueBase):
         self, capacity: int, min_after_dequeue: int, dtypes: Any, shapes: Any = None, names: Any = None,
         seed: int | None = None, shared_name: str | None = None, name: str = "random_shuffle_queue",
     ) -> None:  # fmt: skip
-        size = _check_capacity(capacity)
+        self.capacity = size = _check_capacity(capacity)
         types = _dtypes(dtypes)
         sides = _shapes(shapes, len(types))
         _check_defined(sides)
         pair = seed_pair(seed)
+        self.kept = int(min_after_dequeue)
 
         def make(own: str) -> base.QueueBase:
             return eager.RandomShuffleQueue(
@@ -577,7 +584,7 @@ class PaddingFIFOQueue(QueueBase):
         self, capacity: int, dtypes: Any, shapes: Any, names: Any = None, shared_name: str | None = None,
         name: str = "padding_fifo_queue",
     ) -> None:  # fmt: skip
-        size = _check_capacity(capacity)
+        self.capacity = size = _check_capacity(capacity)
         types = _dtypes(dtypes)
         if (
             not isinstance(shapes, (list, tuple))
@@ -621,7 +628,7 @@ class PriorityQueue(QueueBase):
         self, capacity: int, types: Any, shapes: Any = None, names: Any = None, shared_name: str | None = None,
         name: str = "priority_queue",
     ) -> None:  # fmt: skip
-        size = _check_capacity(capacity)
+        self.capacity = size = _check_capacity(capacity)
         values = _dtypes(types)
         if shapes is None:
             raise TypeError("shapes of a PriorityQueue must be given: those of its values, without the priority's")

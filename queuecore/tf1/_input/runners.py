@@ -13,8 +13,10 @@ from queuecore._runners.coordinator import Coordinator, check_types
 from queuecore.errors import CancelledError, OutOfRangeError, QueueCoreError
 from queuecore.tf1._graph.graph import GraphKeys, default_session, get_default_graph
 from queuecore.tf1._graph.session import Session
+from queuecore.tf1._graph.values import string
 from queuecore.tf1._input.lowering import Lowered, lowered
 from queuecore.tf1._input.queues import QueueBase
+from queuecore.tf1._protos.summaries import Summary
 
 __all__ = ["QueueRunner", "add_queue_runner", "fill", "lowering_report", "start_queue_runners"]
 
@@ -213,8 +215,10 @@ def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS)
     get_default_graph().add_to_collection(collection, qr)
 
 
-def fill(queue: QueueBase, ops: list[Any], copies: int = 1, cancel_op: Any = None) -> None:
+def fill(queue: QueueBase, ops: list[Any], copies: int = 1, cancel_op: Any = None, told: bool | str = False) -> None:
     """Add a runner that fills a queue by these operations, each in so many threads; `start_queue_runners` starts it.
+
+    `told`: whether there is a summary of how full the queue is, or the summary's name.
 
     Raises
     ------
@@ -224,6 +228,20 @@ def fill(queue: QueueBase, ops: list[Any], copies: int = 1, cancel_op: Any = Non
     if copies > _MOST_THREADS:
         raise ValueError(f"num_threads must be at most {_MOST_THREADS}, not {copies}")
     add_queue_runner(QueueRunner(queue, ops * copies, cancel_op=cancel_op))
+    span = queue.capacity - queue.kept
+    if not told or span <= 0:
+        return
+    over = f"over_{queue.kept}_of" if queue.kept else "of"
+    name = told if isinstance(told, str) else f"fraction_{over}_{queue.capacity}_full"
+
+    def kernel(run: Any) -> bytes:
+        share = max(0, queue.of(run.session).size() - queue.kept) / span
+        made = Summary()
+        made.value.add(tag=op.name, simple_value=share)
+        return made.SerializeToString()
+
+    op = queue.graph.create_op("ScalarSummary", [], [(string, ())], kernel, name)
+    queue.graph.add_to_collection(GraphKeys.SUMMARIES, op.outputs[0])
 
 
 def start_queue_runners(

@@ -35,7 +35,7 @@ from queuecore.tf1._graph.values import (
     string,
     word_of,
 )
-from queuecore.tf1._ops.math import axes_of, cast, identity, tensors
+from queuecore.tf1._ops.math import axes_of, cast, identity, slice_shape, tensors
 
 __all__ = [
     "boolean_mask",
@@ -573,9 +573,8 @@ def strided_slice(
     Parameters
     ----------
     input_ : Tensor
-    begin, end : list of int
-        Known beforehand.
-    strides : list of int, optional
+    begin, end : Tensor of integers, vector
+    strides : Tensor of integers, vector, optional
         Default: 1.
     begin_mask, end_mask : int, default 0
         No beginning, no end.
@@ -586,8 +585,31 @@ def strided_slice(
     name : str, optional
     """
     del var
-    first, last = (np.ravel(_known(one, what)).tolist() for one, what in ((begin, "begin"), (end, "end")))
-    steps = [1] * len(first) if strides is None else np.ravel(_known(strides, "strides")).tolist()
+    given = convert_to_tensor(input_)
+    bounds = [convert_to_tensor(one) for one in ([begin, end] if strides is None else [begin, end, strides])]
+    masks = begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask
+    known = [constant_value(one) for one in bounds]
+    if all(one is not None for one in known):
+        made: Tensor = given[_key_of(known, *masks)]
+        return made if name is None else identity(made, name)
+    count = bounds[0].shape.ranked(1)[0].value
+    shape: Any = None
+    if count is not None and given.shape.sides is not None:
+        # Of a part whose bounds only a run knows nothing is known but that it is there.
+        sides = [side or 0 for side in given.shape.sides]
+        cut = len(sides) if ellipsis_mask else count - new_axis_mask.bit_count()
+        unknown = [side is None or at < cut for at, side in enumerate(given.shape.sides)]
+        places = np.zeros(count, np.int64)
+        shape = slice_shape(sides, unknown, _key_of([places, places], *masks))
+    kernel = structural(lambda x, *values: x[_key_of(values, *masks)], given.dtype)
+    return apply_op("StridedSlice", [given, *bounds], given.dtype, shape, kernel, name or "StridedSlice")
+
+
+def _key_of(bounds: Sequence[Any], begin_mask: int, end_mask: int, *rest: int) -> tuple[Any, ...]:
+    # The index that the bounds and the masks stand for.
+    ellipsis_mask, new_axis_mask, shrink_axis_mask = rest
+    first, last, *strides = (np.ravel(one).tolist() for one in bounds)
+    steps = strides[0] if strides else [1] * len(first)
     if not len(first) == len(last) == len(steps):
         raise ValueError(f"strided_slice: {len(first)} begins, {len(last)} ends and {len(steps)} strides")
     key: list[Any] = []
@@ -603,8 +625,7 @@ def strided_slice(
             raise ValueError(f"strides[{i}] must be non-zero")
         else:
             key.append(np.s_[None if begin_mask & bit else a : None if end_mask & bit else b : step])
-    made: Tensor = convert_to_tensor(input_)[tuple(key)]
-    return made if name is None else identity(made, name)
+    return tuple(key)
 
 
 def gather(

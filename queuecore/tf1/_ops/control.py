@@ -37,7 +37,8 @@ __all__ = ["Assert", "Print", "case", "cond", "numpy_function", "py_func"]  # wh
 # Printing
 
 
-def _shown(value: Any) -> str:
+def item_text(value: Any) -> str:
+    """Return a number or a string as TensorFlow's kernels write it."""
     if isinstance(value, bytes):
         text = value.decode(errors="backslashreplace")
         return "".join([_escaped(one) for one in text])
@@ -68,7 +69,7 @@ def summarized(value: Any, count: int) -> str:
     flat = [value] if isinstance(value, bytes) else np.ravel(value).tolist() if np.asarray(value).dtype == object else [
         one for one in np.ravel(value)]  # fmt: skip
     limit = len(flat) if count < 0 else min(count, len(flat))
-    items = iter(map(_shown, flat[:limit]))
+    items = iter(map(item_text, flat[:limit]))
     sides = np.shape(value)
     text = "".join(_rows(sides, items, [limit])) if sides else "".join(items)
     return text + ("..." if limit < len(flat) else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ from queuecore.ops import (
     VarLenFeature,
 )
 from queuecore.ragged import Ragged, Sparse
-from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor
+from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor, folded_value
 from queuecore.tf1._graph.texts import retold
 from queuecore.tf1._graph.values import DType, Sides, as_dtype, int64, string
 from queuecore.tf1._ops.ragged import RaggedTensor
@@ -217,7 +218,7 @@ def _default(value: Any) -> Any:
         value = value[0]
     if not isinstance(value, Tensor):
         return value
-    known = constant_value(value)
+    known = folded_value(value)
     if known is None:
         raise ValueError(f"decode_csv: a default must be known before the graph runs, and {value!r} is not")
     # An empty array of strings shows the column's type by its dtype alone.
@@ -540,6 +541,23 @@ _VALUES = [
 ]  # fmt: skip
 
 
+def _settled(features: Mapping[Any, Any] | None) -> Any:
+    # Defaults may be tensors that constants make.
+    if not isinstance(features, Mapping):
+        return features
+    found = dict(features)
+    for key, one in found.items():
+        value = getattr(one, "default_value", None)
+        if isinstance(value, Tensor):
+            known = folded_value(value)
+            if known is None:
+                raise ValueError(
+                    f"feature {key!r}: a default must be known before the graph runs, and {value!r} is not"
+                )
+            found[key] = dataclasses.replace(one, default_value=known)
+    return found
+
+
 def _unparsed(given: Any) -> str:
     # TensorFlow shows a single message, and of several none.
     shown = f", value: '{given.decode(errors='backslashreplace')}'" if isinstance(given, bytes) else ""
@@ -583,7 +601,7 @@ def parse_example(
     InvalidArgumentError
         In a run, if a message doesn't parse, or lacks a feature that has no default.
     """
-    names = _names(example_names)
+    names, features = _names(example_names), _settled(features)
     return _parsed("ParseExample", serialized, [features], None,
                    lambda x: ops.parse_example(x, features, None, names), name)[0]  # fmt: skip
 
@@ -610,6 +628,7 @@ def parse_single_example(
         As `parse_example`.
     """
     del example_names
+    features = _settled(features)
     return _parsed("ParseSingleExample", serialized, [features], 0,
                    lambda x: ops.parse_single_example(x, features), name)[0]  # fmt: skip
 
@@ -642,6 +661,7 @@ def parse_sequence_example(
         As `parse_example`.
     """
     names = _names(example_names)
+    context_features, sequence_features = _settled(context_features), _settled(sequence_features)
     extra = [key for key, one in (sequence_features or {}).items() if isinstance(one, FixedLenSequenceFeature)]
     found = _parsed(
         "ParseSequenceExample", serialized, [context_features, sequence_features], 1,
@@ -676,6 +696,7 @@ def parse_single_sequence_example(
     """
     called = None if example_name is None else constant_value(convert_to_tensor(example_name))
     shown = called.decode(errors="replace") if isinstance(called, bytes) else "<unknown>"
+    context_features, sequence_features = _settled(context_features), _settled(sequence_features)
     steps = sequence_features or {}
     told = [
         (r"Feature: (.*) \(data type: .*is required",

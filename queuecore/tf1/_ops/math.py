@@ -484,7 +484,7 @@ def sliced(tensor: Any, key: Any) -> Tensor:
     if tensor.shape.sides is not None:
         sides = [0 if side is None else side for side in tensor.shape.sides]
         unknown = [side is None for side in tensor.shape.sides]
-        shape = _shape_of_slice(sides, unknown, keys)
+        shape = slice_shape(sides, unknown, keys)
     made = apply_op("StridedSlice", [tensor], tensor.dtype, shape, lambda x: x[key], "strided_slice")
     if isinstance(key, int):
         made.op.attributes["index"] = key  # for what is known of a shape that is made of such
@@ -528,7 +528,8 @@ def _sliced_by_tensors(tensor: Tensor, keys: tuple[Any, ...]) -> Tensor:
     return apply_op("StridedSlice", inputs, tensor.dtype, shape, kernel, "strided_slice")
 
 
-def _shape_of_slice(sides: list[int], unknown: list[bool], keys: tuple[Any, ...]) -> list[int | None]:
+def slice_shape(sides: list[int], unknown: list[bool], keys: tuple[Any, ...]) -> list[int | None]:
+    """Return the shape of a part; a side that is unknown there is unknown here."""
     given = [part for part in keys if part is not None and part is not Ellipsis]
     rest = len(sides) - len(given)
     if rest < 0:

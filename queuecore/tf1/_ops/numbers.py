@@ -190,7 +190,8 @@ def _conversion(dtype: str) -> Callable[..., Tensor]:
     def convert(x: Any, name: str | None = None) -> Tensor:
         return cast(x, dtype, name)
 
-    return _named(f"to_{dtype}", convert, f"Return it as {dtype}.")  # type: ignore[no-any-return]
+    made: Callable[..., Tensor] = _named(f"to_{dtype}", convert, f"Return it as {dtype}.")
+    return made
 
 
 to_bfloat16 = _conversion("bfloat16")

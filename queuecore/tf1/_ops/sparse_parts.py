@@ -128,7 +128,7 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
                 f"{bracketed(to)}"
             )
         sides[sides == -1] = total // rest if rest else 0
-        flat = np.ravel_multi_index(tuple(x[0].T), tuple(x[2])) if len(x[0]) else np.zeros(0, np.int64)
+        flat: Any = np.ravel_multi_index(tuple(x[0].T), tuple(x[2])) if len(x[0]) else np.zeros(0, np.int64)
         places = np.stack(np.unravel_index(flat, tuple(sides)), 1) if len(flat) else np.zeros((0, len(sides)), np.int64)
         return places.astype(np.int64), x[1], sides
 

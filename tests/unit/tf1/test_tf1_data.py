@@ -544,3 +544,16 @@ def test_elements_keep_their_structure(structure, rows, size, drop, seed):
         same(one, other)
         mapped(lambda a, shape: shape.assert_is_compatible_with(np.shape(a)), one, shapes)
         mapped(lambda a, dtype: dtype.kind == "S" or a.dtype == dtype or pytest.fail("dtype"), one, types)
+
+
+def test_an_iterator_goes_on_behind_numbers_that_are_none():
+    # Neither the division nor the check warns; as in TensorFlow the error takes one element.
+    with tf.Graph().as_default(), tf.Session() as sess:
+        checked = tf.data.Dataset.range(4).map(lambda x: tf.check_numerics(1.0 / (tf.cast(x, tf.float32) - 1.0), "bad"))
+        following = tf.data.make_one_shot_iterator(checked).get_next()
+        assert sess.run(following) == -1.0
+        with pytest.raises(tf.errors.InvalidArgumentError, match="^bad : Tensor had Inf values"):
+            sess.run(following)
+        assert [sess.run(following) for _ in range(2)] == [1.0, 0.5]
+        with pytest.raises(tf.errors.OutOfRangeError):
+            sess.run(following)

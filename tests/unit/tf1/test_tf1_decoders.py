@@ -410,3 +410,19 @@ def test_what_isn_t_native_runs_in_python_and_the_report_says_why(graph, tmp_pat
     assert "not lowered" in report
     assert reason in report
     np.testing.assert_array_equal(found.sum(1), records.sum(1, dtype=np.uint8))
+
+
+def test_defaults_that_are_tensors():
+    with tf.Graph().as_default(), tf.Session() as sess:
+        features = {
+            "a": tf.FixedLenFeature([2], tf.int64, default_value=tf.zeros([2], tf.int64)),
+            "b": tf.FixedLenFeature([], tf.float32, default_value=tf.cast(tf.constant(3), tf.float32) + 1),
+        }
+        found = sess.run(tf.parse_single_example(b"", features))
+        assert found["a"].tolist() == [0, 0] and found["b"] == 4.0
+        assert sess.run(tf.parse_example([b""], features))["a"].tolist() == [[0, 0]]
+        made = tf.decode_csv([",2"], [tf.zeros([1], tf.int32), tf.constant([], tf.float32)])
+        assert [one.tolist() for one in sess.run(made)] == [[0], [2.0]]
+        fed = tf.FixedLenFeature([], tf.float32, default_value=tf.placeholder(tf.float32, []))
+        with pytest.raises(ValueError, match="a default must be known before the graph runs"):
+            tf.parse_single_example(b"", {"c": fed})

@@ -439,3 +439,33 @@ def test_a_prefetch_queue_with_several_threads_and_refusals():
         tf.contrib.slim.prefetch_queue.prefetch_queue(tf.constant([1]))
     with pytest.raises(ValueError, match="at least one component"):
         tf.contrib.slim.prefetch_queue.prefetch_queue([])
+
+
+def levels(sess):
+    told = tf.Summary.FromString(sess.run(tf.summary.merge_all()))
+    return {one.tag: round(one.simple_value, 6) for one in told.value}
+
+
+def test_producers_and_batches_tell_how_full_their_queues_are():
+    # The names and shares are those of TensorFlow's functions.
+    with tf.Graph().as_default(), tf.Session() as sess:
+        names = tf.train.string_input_producer(["a", "b"], num_epochs=3, shuffle=False, capacity=8, name="names")
+        batch = tf.train.batch([names.dequeue()], 2, capacity=4, name="ordered")
+        tf.train.shuffle_batch([tf.constant(1)], 2, capacity=10, min_after_dequeue=6, name="mixed")
+        tf.train.input_producer([1, 2], name="plain")
+        tf.contrib.slim.prefetch_queue.prefetch_queue([tf.constant(1)], capacity=3, name="ready")
+        assert levels(sess) == {
+            "names/fraction_of_8_full": 0, "ordered/fraction_of_4_full": 0, "mixed/fraction_over_6_of_10_full": 0,
+            "ready/fraction_of_3_full": 0,
+        }  # fmt: skip
+        queue = tf.get_collection(tf.GraphKeys.QUEUE_RUNNERS)[2].queue
+        sess.run(queue.enqueue_many([[1] * 8]))
+        assert levels(sess)["mixed/fraction_over_6_of_10_full"] == 0.5
+        sess.run(names.enqueue_many([["x"] * 2]))
+        assert levels(sess)["names/fraction_of_8_full"] == 0.25
+        assert batch.shape.as_list() == [2]
+
+
+def test_runners_have_a_module_of_their_own():
+    assert tf.train.queue_runner.QueueRunner is tf.train.QueueRunner
+    assert tf.train.queue_runner.add_queue_runner is tf.train.add_queue_runner

@@ -44,6 +44,12 @@ CASES = [
     "tf.bitcast([1.5], tf.int32)", "tf.bitcast([1.5, 2], tf.uint8)",
     "tf.bitcast(tf.constant([[1, 2, 3, 4]], tf.uint8), tf.int32)",
     "tf.bitcast(7, tf.int32)", "tf.bitcast(tf.constant([1, 2, 3], tf.uint8), tf.int32)",
+    f"tf.strided_slice({M}, [0, {FED}(1, [])], [2, 3])", f"tf.strided_slice({M}, {FED}([0, 1], None), [2, 3])",
+    f"tf.strided_slice({M}, [0], [{FED}(2, [])], end_mask=1)", f"tf.strided_slice(['a', 'b'], [{FED}(1, [])], [2])",
+    f"tf.strided_slice({M}, [{FED}(1, [])], [9], shrink_axis_mask=1)",
+    f"tf.strided_slice({M}, [0, 0], [2, 3], [1, {FED}(2, [])])",
+    f"tf.strided_slice({M}, [0, 0], [{FED}(2, []), 0], [1, 0])",
+    f"tf.strided_slice({M}, [{FED}(0, []), 0], [0, 2], new_axis_mask=1)",
     # segments and counts
     *(f"tf.segment_{kind}({x}, [0, 0, 2])" for kind in ("sum", "mean", "prod", "max", "min")
       for x in ("[1, 5, 3]", "[[1., 2.], [3., 5.], [6., 7.]]")),
