@@ -17,6 +17,7 @@ from queuecore._elements.nests import has_none, mapped
 from queuecore._io.names import Filename, expand_patterns
 from queuecore._ops.stage import Stage
 from queuecore.data._methods.grouping import Grouping
+from queuecore.data._methods.keeping import Keeping
 from queuecore.data._methods.sources import Sources
 from queuecore.data._nodes.arrays import Counter, Items, Numbers, Slices
 from queuecore.data._nodes.batch import ObjectBatch
@@ -83,7 +84,7 @@ _MOST_CALLS = 2**31 - 1
 _Applied = TypeVar("_Applied", "Dataset", DeviceDataset)
 
 
-class Dataset(Sources, Grouping):
+class Dataset(Sources, Grouping, Keeping):
     """A stream of elements: a source and the steps after it. Immutable; abstract: make one of its subclasses.
 
     Every method returns a new dataset and leaves this one as it is. A dataset can be iterated over any number of

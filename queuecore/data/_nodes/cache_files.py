@@ -210,6 +210,8 @@ class Index:
         self._shards = said["shards"].tolist() if "shards" in said else []
         self.ends = [0, *itertools.accumulate(piece[0] for piece in self._pieces)]
         self._same: bool = False
+        # Of a dataset that was saved for anyone: what its elements are.
+        self.saved: Any = said.get("saved")
 
     def count(self, of: int) -> int:
         """Return how many elements are in shard `of`."""
@@ -303,6 +305,10 @@ class FileWriter:
         """Return further entries of the index."""
         return {}
 
+    def plain(self, element: Any) -> Any:
+        """Return an element as the files have it."""
+        return element
+
     def _flush(self) -> None:
         objects, self._objects = self._objects, []
         if objects:
@@ -310,7 +316,7 @@ class FileWriter:
 
     def _skeleton(self, packer: Packer, element: Any, number: int) -> Any:
         try:
-            return packer.skeleton(element)
+            return packer.skeleton(self.plain(element))
         except InvalidArgumentError as error:
             raise InvalidArgumentError(
                 f"{self._store}: element {number}: {error}", path=self._paths.data, stage=STAGE
