@@ -302,6 +302,18 @@ class DataLoader(Loader, Generic[T]):
         state: dict[str, Any] = self._iterator.state_dict()
         return state
 
+    def stats(self) -> dict[str, int]:
+        """Return counters of the newest iterator.
+
+        Returns
+        -------
+        dict of str to int
+            ``batches`` (delivered), ``workers`` (threads or processes of the loader), and for a queuecore dataset those
+            of `queuecore.data.Iterator.stats`. Without an iterator: no batches, no workers.
+        """
+        made: dict[str, int] = {"batches": 0, "workers": 0} if self._iterator is None else self._iterator.stats()
+        return made
+
     def _begun(self, state: Mapping[str, Any] | None) -> Any:
         """Return a new iterator, at a place or at the start of the next epoch."""
         try:

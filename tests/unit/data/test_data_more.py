@@ -379,3 +379,16 @@ def test_fields_that_there_are_not_fail_when_the_dataset_is_made():
             make()
     table = {"x": 3}
     assert run(ROWS.map(lambda row: row["a"] + table.get("img", 1)), values) == [2]
+
+
+def test_choices_without_an_end():
+    endless, few = Dataset.range(3).repeat(), Dataset.range(3)
+    turns = Dataset.range(2).repeat()
+    assert Dataset.choose_from_datasets([endless, endless], turns).cardinality() == INFINITE_CARDINALITY
+    for given in (([endless, few], turns), ([endless, endless], few)):
+        assert Dataset.choose_from_datasets(*given).cardinality() == UNKNOWN_CARDINALITY
+    for stop in (False, True):
+        both = Dataset.sample_from_datasets([endless, endless], stop_on_empty_dataset=stop)
+        assert both.cardinality() == INFINITE_CARDINALITY
+    ended = Dataset.sample_from_datasets([endless, few], stop_on_empty_dataset=True)
+    assert ended.cardinality() == UNKNOWN_CARDINALITY
