@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
-from queuecore.errors import PipelineError, QueueCoreError
+from queuecore.errors import DtypeError, PipelineError, QueueCoreError
 
-__all__ = ["arguments_of", "called", "called_at", "element_error", "name_of", "placed", "raised"]
+__all__ = ["arguments_of", "called", "called_at", "check_arguments", "element_error", "name_of", "placed", "raised"]
 
 
 def name_of(function: Any) -> str:
@@ -35,6 +36,19 @@ def placed(what: str, name: str, error: QueueCoreError, number: int) -> QueueCor
 def arguments_of(element: Any) -> tuple[Any, ...]:
     """Return the arguments for a function of an element: the parts of a tuple are separate arguments."""
     return element if type(element) is tuple else (element,)
+
+
+def check_arguments(what: str, function: Any, count: int) -> None:
+    """Raise `DtypeError` if a function is known to take another number of arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # it doesn't say
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        shown = "1 argument" if count == 1 else f"{count} arguments"
+        raise DtypeError(f"{what}: {name_of(function)} is called with {shown}: {error}") from None
 
 
 def called_at(what: str, number: int, function: Callable[..., Any], *arguments: Any) -> Any:

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-__all__ = ["apart", "has_none", "is_plain", "mapped", "plain", "structure_of"]
+__all__ = ["apart", "bare", "has_none", "is_plain", "like", "mapped", "plain", "structure_of"]
 
 Rebuild = Callable[[Sequence[Any]], Any]
 
@@ -71,6 +71,25 @@ def plain(structure: Any) -> Any:
     parts = tuple(map(plain, found[0]))
     fields = None if issubclass(kind, tuple) else _fields_of(kind)  # type: ignore[arg-type]
     return parts if fields is None else {"of": kind.__qualname__, **dict(zip(fields, parts, strict=True))}
+
+
+def bare(structure: Any) -> Any:
+    """Return a structure of tuples without names, dicts and leaves alone: a record is the tuple of its fields."""
+    found = None if structure is None else apart(structure)
+    if found is None:
+        return structure
+    if issubclass(type(structure), dict):
+        return {key: bare(inner) for key, inner in structure.items()}
+    return tuple(map(bare, found[0]))
+
+
+def like(structure: Any, value: Any) -> Any:
+    """Return what `bare` made of a value in a structure like the one it came from."""
+    found = None if structure is None else apart(structure)
+    if found is None:
+        return value
+    parts = [value[key] for key in structure] if issubclass(type(structure), dict) else value
+    return found[1]([like(*pair) for pair in zip(found[0], parts, strict=True)])
 
 
 def has_none(template: Any) -> bool:

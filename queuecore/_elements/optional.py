@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from queuecore._elements.component import BYTES
+from queuecore._elements.nests import mapped
+from queuecore._elements.record import ArraySpec
 from queuecore.errors import InvalidArgumentError
 
 __all__ = ["Optional"]
@@ -21,10 +27,11 @@ class Optional:
     False
     """
 
-    __slots__ = ("_parts",)
+    __slots__ = ("_parts", "_spec")
 
-    def __init__(self) -> None:
+    def __init__(self, spec: Callable[[], Any] | None = None) -> None:
         self._parts: list[Any] = []
+        self._spec = spec
 
     @classmethod
     def from_value(cls, value: Any) -> Optional:
@@ -40,9 +47,22 @@ class Optional:
         return made
 
     @classmethod
-    def empty(cls) -> Optional:
-        """Return an `Optional` without a value."""
-        return cls()
+    def empty(cls, element_spec: Any = None) -> Optional:
+        """Return an `Optional` without a value.
+
+        Parameters
+        ----------
+        element_spec : structure of ArraySpec, optional
+            The specification of the value that it might have.
+        """
+        return cls(lambda: element_spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """The specification of the value; of one that was given alone, that of its arrays. `None`: it is unknown."""
+        if self._spec is not None:
+            return self._spec()
+        return mapped(_spec_of, self._parts[0]) if self._parts else None
 
     def has_value(self) -> bool:
         """Return whether there is an element."""
@@ -63,3 +83,12 @@ class Optional:
     def __repr__(self) -> str:
         """Return the element, or that there is none."""
         return f"Optional({self._parts[0]!r})" if self._parts else "Optional.empty()"
+
+
+def _spec_of(part: Any) -> Any:
+    if isinstance(part, bytes | str):
+        return ArraySpec((), BYTES)
+    if isinstance(part, np.ndarray | np.generic | bool | int | float | complex | list):
+        array = np.asarray(part)
+        return ArraySpec(array.shape, BYTES if array.dtype.kind in "SUO" else array.dtype)
+    return None

@@ -57,10 +57,12 @@ class Left:
         self.over = False
         self._state: dict[str, Any] = {}
         self._error: Exception | None = None
+        self._counters: dict[str, int] = {}
 
     def leave(self, epoch: Any) -> None:
         """Note the place of the epoch, which ends."""
         self.over = epoch.over
+        self._counters = epoch.stats()
         try:
             self._state = copy.deepcopy(epoch.state_dict())
         except Exception as error:
@@ -71,6 +73,10 @@ class Left:
         if self._error is not None:
             raise self._error
         return dict(self._state)
+
+    def stats(self) -> dict[str, int]:
+        """Return the counters of the epoch as it was left."""
+        return dict(self._counters)
 
 
 class Loader(torch.utils.data.DataLoader[Any]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import logging
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar
@@ -36,6 +37,8 @@ from queuecore.errors import InvalidArgumentError, ResumeMismatchError, Unimplem
 __all__ = ["DataLoader"]
 
 _MOST = 2**31 - 1  # elements in the window of a shuffle
+_log = logging.getLogger("queuecore")
+_shown: set[str] = set()
 
 T = TypeVar("T", covariant=True)
 
@@ -56,8 +59,9 @@ class DataLoader(Loader, Generic[T]):
     shuffle : bool, optional
         Shuffles a queuecore dataset, also in an `IterableDataset` of queuecore's (a copy of it), with seeds from
         `generator`, in another order each epoch: by `queuecore.data.Dataset.permute`, or by a ``shuffle`` that holds
-        all elements in memory, if it can't be permuted (elements of an unknown number, batches). Shuffles another
-        dataset by the permutation that PyTorch draws from `generator`, or from its global generator.
+        all elements in memory, if it can't be permuted (elements of an unknown number, batches), which the log says
+        once (``queuecore``, INFO). Shuffles another dataset by the permutation that PyTorch draws from `generator`, or
+        from its global generator.
     sampler, batch_sampler : optional
         As in PyTorch; not with iterable datasets, of queuecore or PyTorch.
     num_workers : int, default 0
@@ -117,7 +121,7 @@ class DataLoader(Loader, Generic[T]):
         caller's own thread does the work.
     InvalidArgumentError
         If the dataset can't be copied for a worker.
-    InvalidArgumentError, UnimplementedError
+    InvalidArgumentError
         If a queuecore dataset without an end is to be shuffled: use its own ``shuffle``.
 
     Notes
@@ -298,6 +302,18 @@ class DataLoader(Loader, Generic[T]):
         state: dict[str, Any] = self._iterator.state_dict()
         return state
 
+    def stats(self) -> dict[str, int]:
+        """Return counters of the newest iterator.
+
+        Returns
+        -------
+        dict of str to int
+            ``batches`` (delivered), ``workers`` (threads or processes of the loader), and for a queuecore dataset those
+            of `queuecore.data.Iterator.stats`. Without an iterator: no batches, no workers.
+        """
+        made: dict[str, int] = {"batches": 0, "workers": 0} if self._iterator is None else self._iterator.stats()
+        return made
+
     def _begun(self, state: Mapping[str, Any] | None) -> Any:
         """Return a new iterator, at a place or at the start of the next epoch."""
         try:
@@ -375,9 +391,28 @@ def _shuffled(dataset: Any, generator: Any) -> Any:
     except (InvalidArgumentError, UnimplementedError):
         count = dataset.cardinality()
         if count == INFINITE_CARDINALITY:
-            raise
+            raise InvalidArgumentError(
+                "DataLoader: shuffle=True draws from all elements, and this dataset has no end: give it a window by "
+                "its own .shuffle(n), and leave shuffle out"
+            ) from None
         # A window that holds all elements.
-        return dataset_of(chain.then(Shuffle(max(count, 1) if 0 <= count < _MOST else _MOST, True, seeds)))
+        size = max(count, 1) if 0 <= count < _MOST else _MOST
+        if not _told(dataset):
+            _log.info(
+                "DataLoader: shuffle=True holds all elements of %s in memory, in a window of %s: .shuffle(n) of the "
+                "dataset itself takes a smaller one",
+                dataset,
+                size if count >= 0 else "any size",
+            )
+        return dataset_of(chain.then(Shuffle(size, True, seeds)))
+
+
+def _told(dataset: Any) -> bool:
+    """Return whether the log has said what the shuffle of such a dataset takes."""
+    name = repr(dataset)
+    told = name in _shown
+    _shown.add(name)
+    return told
 
 
 def _native(

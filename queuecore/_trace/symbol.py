@@ -43,10 +43,13 @@ class Untraced(NamedTuple):
         In words.
     where : str
         The place in the user's code: ``"file.py:12: `if x > 3:`"``; empty where there is none.
+    missing : str or None
+        The key that it asked for, if it ended because there is none.
     """
 
     reason: str
     where: str
+    missing: str | None = None
 
     def __str__(self) -> str:
         """Return both, in one line."""

@@ -123,8 +123,11 @@ def trace(
     except GiveUp:
         pass
     except (Exception, SystemExit) as error:
+        missing = error.args[0] if type(error) is KeyError and len(error.args) == 1 else None
         return tracer.failure or Untraced(
-            f"it raised {type(error).__name__}: {error}", where_raised(error.__traceback__)
+            f"it raised {type(error).__name__}: {error}",
+            where_raised(error.__traceback__),
+            missing if type(missing) is str else None,
         )
     finally:
         tracer.active = False

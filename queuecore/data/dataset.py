@@ -16,6 +16,7 @@ from queuecore._elements.nests import has_none, mapped
 from queuecore._io.names import Filename, expand_patterns, local_text
 from queuecore._ops.stage import Stage
 from queuecore.data._methods.grouping import Grouping
+from queuecore.data._methods.keeping import Keeping
 from queuecore.data._methods.sources import Sources
 from queuecore.data._nodes.arrays import Counter, Items, Numbers, Slices
 from queuecore.data._nodes.batch import ObjectBatch
@@ -29,7 +30,7 @@ from queuecore.data._nodes.generators import Generated, argument_of, signature_o
 from queuecore.data._nodes.ignore import Ignore
 from queuecore.data._nodes.interleave import Interleave
 from queuecore.data._nodes.interleave_files import of_names
-from queuecore.data._nodes.map import mapped_chain
+from queuecore.data._nodes.map import check_function, mapped_chain
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.pad_shards import padded_shard
 from queuecore.data._nodes.padded import dense_to_ragged, padded
@@ -82,7 +83,7 @@ _MOST_CALLS = 2**31 - 1
 _Applied = TypeVar("_Applied", "Dataset", DeviceDataset)
 
 
-class Dataset(Sources, Grouping):
+class Dataset(Sources, Grouping, Keeping):
     """A stream of elements: a source and the steps after it. Immutable; abstract: make one of its subclasses.
 
     Every method returns a new dataset and leaves this one as it is. A dataset can be iterated over any number of
@@ -497,7 +498,8 @@ class Dataset(Sources, Grouping):
         ----------
         buffer_size : int
             Size of the window in elements, 1 to 2**31 - 1; 1 keeps the order. An element is delivered at most
-            ``buffer_size - 1`` places early, and may be delivered arbitrarily late.
+            ``buffer_size - 1`` places early, and may be delivered arbitrarily late. `UNKNOWN_CARDINALITY` (-2): a
+            window that holds all elements.
         seed : int, optional
             Together with the graph-level seed (`queuecore.set_random_seed`) it decides the order. With no seed at all
             one is drawn from the operating system, now; ``state_dict()`` holds it.
@@ -541,6 +543,9 @@ class Dataset(Sources, Grouping):
         """
         check_name(name)
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
+        if type(buffer_size) is int and buffer_size == UNKNOWN_CARDINALITY:
+            count = self._chain.known_count()
+            buffer_size = int(min(max(_MOST_SHUFFLED if count is None else count, 1), _MOST_SHUFFLED))
         return self._then(
             Shuffle.make(
                 check_int(buffer_size, "buffer_size", 1, _MOST_SHUFFLED),
@@ -2081,6 +2086,7 @@ class Dataset(Sources, Grouping):
     ) -> Dataset:
         if not callable(map_func):
             raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")
+        check_function(self._chain, map_func, method)
         block = 1 if block_length is None else check_int(block_length, "block_length", 1, _MOST_ROWS)
         # The files of one kind of dataset: natively, in one stream.
         found = None if sloppy else of_names(self._chain, map_func, method, cycle, block)

@@ -45,12 +45,14 @@ __all__ = [
     "group_by_reducer",
     "group_by_window",
     "ignore_errors",
+    "load",
     "map_and_batch",
     "pad_to_cardinality",
     "parallel_interleave",
     "prefetch_to_device",
     "rejection_resample",
     "sample_from_datasets",
+    "save",
     "scan",
     "shuffle_and_repeat",
     "snapshot",
@@ -449,6 +451,45 @@ def sample_from_datasets(
     Dataset
     """
     return Dataset.sample_from_datasets(datasets, weights, seed, stop_on_empty_dataset)
+
+
+def save(
+    dataset: Dataset,
+    path: Filename,
+    compression: str | None = None,
+    shard_func: Callable[..., SupportsIndex] | None = None,
+    checkpoint_args: Any = None,
+) -> None:
+    """Write all elements of a dataset to files of a directory: `Dataset.save`.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        The dataset.
+    path, compression, shard_func, checkpoint_args
+        As of the method, which also checks them.
+    """
+    _dataset(dataset, "save").save(path, compression, shard_func, checkpoint_args)
+
+
+def load(
+    path: Filename,
+    element_spec: Any = None,
+    compression: str | None = None,
+    reader_func: Callable[[Any], Any] | None = None,
+) -> Dataset:
+    """Return a dataset of what `save` wrote: `Dataset.load`.
+
+    Parameters
+    ----------
+    path, element_spec, compression, reader_func
+        As of the method, which also checks them.
+
+    Returns
+    -------
+    Dataset
+    """
+    return Dataset.load(path, element_spec, compression, reader_func)
 
 
 def RandomDataset(  # noqa: N802 - the name is tf.data's

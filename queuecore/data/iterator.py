@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from queuecore._core.stream.stream import Held
+from queuecore._elements.optional import Optional
 from queuecore._io.names import Filename
 from queuecore._observe.trace import Trace, program_trace
 from queuecore.data._nodes.stream import ChainStream
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
     from queuecore._device.target import Target
 
 __all__ = ["Iterator"]
+
+
+def _spec_of(chain: Chain) -> Any:
+    return chain.element_spec
 
 
 class Iterator(Held, IteratorBase):
@@ -99,6 +105,10 @@ class Iterator(Held, IteratorBase):
     def element_spec(self) -> Any:
         """The structure of an element, as in `Dataset.element_spec`."""
         return self._stream.chain.element_spec
+
+    def _optional(self) -> Optional:
+        # Asked for when somebody wants it: some datasets make an element for it.
+        return Optional(functools.partial(_spec_of, self._stream.chain))
 
     @property
     def output_classes(self) -> Any:

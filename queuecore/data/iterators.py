@@ -201,8 +201,7 @@ class IteratorBase(Gets):
             "those of Iterator.from_structure() have make_initializer(dataset)"
         )
 
-    @staticmethod
-    def _optional() -> Optional:
+    def _optional(self) -> Optional:
         return Optional.empty()
 
     def string_handle(self) -> str:
@@ -250,6 +249,9 @@ class _Above(Above, IteratorBase):
     def _current(self) -> IteratorBase:
         """Return the iterator beneath, or raise if there is none."""
         raise NotImplementedError
+
+    def _optional(self) -> Optional:
+        return Optional.empty(self._spec)
 
     @property
     def element_spec(self) -> Any:

@@ -239,6 +239,8 @@ class Index:
             end += size
         if self._shards and len(self._shards) != len(self._pieces):
             raise ValueError("it has not as many shards as pieces")
+        # Of a dataset that was saved for anyone: what its elements are.
+        self.saved: Any = said.get("saved")
 
     def _damaged(self, path: str, offset: int, error: Exception) -> DataLossError:
         return DataLossError(
@@ -371,6 +373,10 @@ class FileWriter:
         """Return further entries of the index."""
         return {}
 
+    def plain(self, element: Any) -> Any:
+        """Return an element as the files have it."""
+        return element
+
     def _flush(self) -> None:
         objects, self._objects = self._objects, []
         if objects:
@@ -378,7 +384,7 @@ class FileWriter:
 
     def _skeleton(self, packer: Packer, element: Any, number: int) -> Any:
         try:
-            return packer.skeleton(element)
+            return packer.skeleton(self.plain(element))
         except InvalidArgumentError as error:
             raise InvalidArgumentError(
                 f"{self._store}: element {number}: {error}", path=self._paths.data, stage=STAGE

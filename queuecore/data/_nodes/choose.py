@@ -9,6 +9,7 @@ up in order, are more than u of their sum. Where that dataset has ended, number 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from queuecore.data._nodes.combine import alike, general_spec
 from queuecore.data._nodes.inputs import Waiting, components_of, laid_out
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Run, rest
+from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Repeat, Unknown
 from queuecore.data._rows.chunks import Chunk, Failed, Objects, Piece, Rows
@@ -76,7 +78,16 @@ class Choose(Node):
         return {"stop_on_empty_dataset": self.stop}
 
     def count(self, needed: int | None) -> Count:
-        raise Unknown
+        # Where neither the choices nor any dataset have an end, there is none.
+        endless = all(chain.known_count(1) and isinstance(chain.known_count(), float) for chain in self._limits)
+        if not endless:
+            raise Unknown
+        return math.inf if needed is None else needed
+
+    @property
+    def _limits(self) -> tuple[Chain, ...]:
+        """The inputs whose end may end the elements."""
+        return self.inputs[: self.number + 1]
 
     def layout(self) -> Layout:
         return alike(self.inputs[: self.number], self.name)
@@ -196,8 +207,12 @@ class Sample(Choose):
 
     def count(self, needed: int | None) -> Count:
         if self.stop or self.weights is None:
-            raise Unknown
+            return super().count(needed)
         return sum(chain.count(needed) for chain in self.inputs[: self.number])
+
+    @property
+    def _limits(self) -> tuple[Chain, ...]:
+        return self.inputs[: self.number + (self.weights is None)]
 
     def choices(self, run: Run, pass_: int, start: int) -> Generator[Array]:
         (low, high), iteration = run.seed_of(len(self.inputs) - 1, pass_)

@@ -26,6 +26,7 @@ from queuecore._ops.stage import Stage
 from queuecore._trace.symbol import Untraced
 from queuecore._trace.trace import trace
 from queuecore.data._nodes.calls import StageCall
+from queuecore.data._nodes.map import check_function, check_keys
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.padded import plain_template
 from queuecore.data._nodes.run import Run, leave_out
@@ -77,8 +78,10 @@ class Predicate:
             raise InvalidArgumentError(f"{what} takes a function of Python's or an operation, not {function!r}")
         layout = chain.layout
         stage, why = None, "elements are Python objects or batches"
+        if not isinstance(function, Stage):
+            check_function(chain, function, what)
         if layout.components is not None:
-            stage, why = _stage_of(chain, function)
+            stage, why = _stage_of(chain, function, what)
         if stage is not None and layout.components is not None:
             step = stage.bind(layout.components)
             if isinstance(step, PythonStep):
@@ -126,7 +129,7 @@ def _name(function: Any) -> str:
     return repr(function) if isinstance(function, Stage) else name_of(function)
 
 
-def _stage_of(chain: Chain, function: Any) -> tuple[Stage | None, str]:
+def _stage_of(chain: Chain, function: Any, what: str) -> tuple[Stage | None, str]:
     """Return a function as a native stage, or the reason why there is none."""
     if isinstance(function, Stage):
         return function, ""
@@ -137,6 +140,7 @@ def _stage_of(chain: Chain, function: Any) -> tuple[Stage | None, str]:
     else:
         found = trace(function, made.given, template)
     if isinstance(found, Untraced):
+        check_keys(chain, found, function, what)
         return None, str(found)
     # One bool in a tuple or a dict is no answer.
     return (found.stage, "") if found.template == 0 else (None, "it returns no bool")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from queuecore._checks.usercode import check_arguments, name_of
+from queuecore._elements.nests import apart
 from queuecore._ops.functions import is_native
 from queuecore._ops.stage import Stage
 from queuecore._trace.symbol import Untraced
@@ -16,7 +18,7 @@ from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.steps import Map
 from queuecore.errors import InvalidArgumentError
 
-__all__ = ["mapped_chain"]
+__all__ = ["check_function", "check_keys", "mapped_chain"]
 
 _OBJECTS = "elements are Python objects"
 _SHAPED = "elements are padded or ragged batches"
@@ -49,6 +51,31 @@ def mapped_chain(
     return Chain.of(PythonMap((chain,), call, threads, ordered, why, on_device))
 
 
+def check_function(chain: Chain, function: Any, what: str) -> None:
+    """Raise `DtypeError` if a function can't be called with an element, as far as that is known without making one."""
+    if not chain.source.has_objects:
+        spec = chain.element_spec
+        check_arguments(what, function, len(spec) if type(spec) is tuple else 1)
+
+
+def check_keys(chain: Chain, found: Untraced, function: Any, what: str) -> None:
+    """Raise `InvalidArgumentError` if a trace ended because elements haven't a key that the function asked for."""
+    keys: list[Any] = []
+    _keys_of(chain.element_spec, keys)
+    if found.missing is not None and keys and found.missing not in keys:
+        raise InvalidArgumentError(
+            f"{what}: {name_of(function)} asks for {found.missing!r} ({found.where}), and elements have {keys}"
+        )
+
+
+def _keys_of(spec: Any, keys: list[Any]) -> None:
+    if isinstance(spec, dict):
+        keys.extend(spec)
+    parts = apart(spec)
+    for part in () if parts is None else parts[0]:
+        _keys_of(part, keys)
+
+
 def _why_not(chain: Chain) -> str:
     """Return why no step behind a chain can be native; an empty string if one can."""
     if chain.source.has_objects:
@@ -65,6 +92,7 @@ def _traced(chain: Chain, function: Any, on_device: bool) -> Chain | str:
     if why:
         return why
     made = chain.made
+    check_function(chain, function, "map")
     batch = tuple(one.batch_size if one.drop_remainder else None for one in reversed(chain.batches))
     template, assemble = made.template, made.assemble
     plain = None if batch else plain_template(made)
@@ -72,6 +100,7 @@ def _traced(chain: Chain, function: Any, on_device: bool) -> Chain | str:
         template, assemble = plain, None
     found = trace(function, made.given, template, assemble=assemble, batch=batch, finish=parted)
     if isinstance(found, Untraced):
+        check_keys(chain, found, function, "map")
         return str(found)
     if batch and not found.stage.rowwise:
         return _WHOLE

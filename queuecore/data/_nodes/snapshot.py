@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.usercode import arguments_of, called_at, name_of
-from queuecore._elements.nests import plain
+from queuecore._elements.nests import is_plain, like, plain
 from queuecore.data._nodes.arrays import Items
 from queuecore.data._nodes.cache import Cache
 from queuecore.data._nodes.cache_files import Files, FileWriter, Index, Lock, Paths
@@ -29,13 +29,13 @@ from queuecore.data._nodes.run import Pairs, Run
 from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Shuffle, ShuffleSeeds, Unknown
-from queuecore.data._rows.chunks import Chunk, Failed, Rows
+from queuecore.data._rows.chunks import Chunk, Failed, Objects, Rows
 from queuecore.data._rows.columns import compacted, joined
 from queuecore.data._rows.container import Packer
 from queuecore.data._rows.values import readonly
 from queuecore.errors import DtypeError, FailedPreconditionError, InvalidArgumentError
 
-__all__ = ["Snapshot"]
+__all__ = ["OneShard", "ShardWriter", "Snapshot", "in_turns"]
 
 _STAGE = "snapshot"
 # Without a function for shards, element i belongs to shard i modulo this.
@@ -135,16 +135,16 @@ class Snapshot(Cache):
                         yield chunk.part(at, at + n)
 
     def writer(self, store: Files, paths: Paths, key: Key, lock: Lock) -> FileWriter:
-        return _Writer(self, store, paths, key, lock)
+        return ShardWriter(self.shard, self.inputs[0], store, paths, key, lock)
 
     def _read(self, run: Run, index: Index, start: int) -> Generator[Chunk]:
         layout, spec = self.layout(), self.spec()
-        shards = [dataset_of(Chain(_Shard((), index, number, layout, spec))) for number in index.shards()]
+        shards = [dataset_of(Chain(OneShard((), index, number, layout, spec))) for number in index.shards()]
         if not shards:
             return
         shards_of = dataset_of(Chain(Items((), shards)))
         name = "reader_func" if self.reader is None else name_of(self.reader)
-        made = called_at(_STAGE, 0, self.reader or _in_turns(len(shards)), shards_of)
+        made = called_at(_STAGE, 0, self.reader or in_turns(len(shards)), shards_of)
         if not isinstance(made, Chained):
             raise DtypeError(f"snapshot: {name} must return a dataset, not {made!r:.60}", stage=_STAGE)
         chain = chain_of(made)
@@ -184,16 +184,17 @@ def _template(layout: Layout) -> Any:
         return None
 
 
-def _in_turns(number: int) -> Callable[[Any], Any]:
-    return lambda chains: chains.interleave(_itself, cycle_length=number, num_parallel_calls=-1)
-
-
 def _itself(chain: Any) -> Any:
     return chain
 
 
+def in_turns(number: int) -> Callable[[Any], Any]:
+    """Return what makes of so many datasets, the elements of another, one: an element of each in turn."""
+    return lambda chains: chains.interleave(_itself, cycle_length=number, num_parallel_calls=-1)
+
+
 @dataclass(frozen=True, eq=False)
-class _Shard(Node):
+class OneShard(Node):
     """The elements of one shard."""
 
     name = "shard of a snapshot"
@@ -218,7 +219,11 @@ class _Shard(Node):
 
     def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
         del run, pass_
-        yield from self.index.chunks(start, self.given, self.number)
+        for chunk in self.index.chunks(start, self.given, self.number):
+            # Files know tuples and dicts alone.
+            if isinstance(chunk, Objects) and self.of is not None and not is_plain(self.of):
+                chunk = Objects([like(self.of, element) for element in chunk.elements])
+            yield chunk
 
 
 class _Waiting:
@@ -232,17 +237,26 @@ class _Waiting:
         self.packer = Packer()
 
 
-class _Writer(FileWriter):
-    """Writes the pieces of each shard."""
+class ShardWriter(FileWriter):
+    """Writes the pieces of each shard.
 
-    def __init__(self, node: Snapshot, store: Files, paths: Paths, key: Key, lock: Lock) -> None:
-        super().__init__(store, node.inputs[0], paths, key, lock)
-        self._shard = node.shard
+    Parameters
+    ----------
+    shard : callable or None
+        As of `Snapshot`.
+    chain, store, paths, key, lock
+        As of `FileWriter`.
+    """
+
+    def __init__(
+        self, shard: Callable[..., Any] | None, chain: Chain, store: Files, paths: Paths, key: Key, lock: Lock
+    ) -> None:
+        super().__init__(store, chain, paths, key, lock)
+        self._shard = shard
         self._waiting: dict[int, _Waiting] = {}
         self._numbers: list[int] = []
         # The number of the chunk's first element, and of the next chunk's.
         self._first = self._next = 0
-        chain = node.inputs[0]
         self._made = chain.made
 
     def add(self, chunk: Chunk) -> Chunk:
@@ -261,7 +275,7 @@ class _Writer(FileWriter):
         first = self._first = self._next
         self._next += chunk.n
         if self._shard is None:
-            return np.arange(first, self._next) % _SHARDS
+            return self._by_number(first, self._next)
         made = self._made
         elements: Iterable[Any] = (
             map(elements_of(made.components, made.template, made.assemble, chunk.columns, chunk.n), range(chunk.n))
@@ -276,12 +290,17 @@ class _Writer(FileWriter):
             self.error = error
         return np.array(shards, np.int64)
 
+    def _by_number(self, first: int, stop: int) -> np.ndarray[Any, Any]:
+        """Return the shards of elements without a function."""
+        return np.arange(first, stop) % _SHARDS
+
     def _put(self, shard: int, chunk: Chunk, group: np.ndarray[Any, Any]) -> None:
         waiting = self._waiting.setdefault(shard, _Waiting())
         waiting.n += len(group)
         if isinstance(chunk, Rows):
-            columns = compacted(chunk.columns, 0, chunk.n, group)
-            if len(group) == 1:  # else it is a copy
+            whole = len(group) == chunk.n
+            columns = compacted(chunk.columns, 0, chunk.n, None if whole else group)
+            if whole or len(group) == 1:  # else it is a copy
                 columns = [copied(column) for column in columns]
             waiting.columns.append((columns, 0, len(group)))
             parts = itertools.chain(*(one if isinstance(one, tuple) else (one,) for one in columns))

@@ -28,6 +28,7 @@ METHODS = {
     "counter": "start step dtype name",
     "enumerate": "start name",
     "filter": "predicate name",
+    "fingerprint": "",
     "flat_map": "map_func name",
     "from_generator": "generator output_types output_shapes args output_signature name",
     "from_tensor_slices": "tensors name",
@@ -37,6 +38,7 @@ METHODS = {
     "ignore_errors": "log_warning name",
     "interleave": "map_func cycle_length block_length num_parallel_calls deterministic name",
     "list_files": "file_pattern shuffle seed name",
+    "load": "path element_spec compression reader_func wait",
     "map": "map_func num_parallel_calls deterministic synchronous use_unbounded_threadpool name",
     "options": "",
     "padded_batch": "batch_size padded_shapes padding_values drop_remainder name",
@@ -48,6 +50,7 @@ METHODS = {
     "rejection_resample": "class_func target_dist initial_dist seed name",
     "repeat": "count name",
     "sample_from_datasets": "datasets weights seed stop_on_empty_dataset rerandomize_each_iteration",
+    "save": "path compression shard_func checkpoint_args",
     "scan": "initial_state scan_func name",
     "shard": "num_shards index name",
     "shuffle": "buffer_size seed reshuffle_each_iteration name",
@@ -85,6 +88,7 @@ EXPERIMENTAL = {
     "group_by_reducer": "key_func reducer",
     "group_by_window": "key_func reduce_func window_size window_size_func",
     "ignore_errors": "log_warning",
+    "load": "path element_spec compression reader_func",
     "make_batched_features_dataset": (
         "file_pattern batch_size features reader label_key reader_args num_epochs shuffle "
         "shuffle_buffer_size shuffle_seed prefetch_buffer_size reader_num_threads parser_num_threads "
@@ -103,6 +107,7 @@ EXPERIMENTAL = {
     "prefetch_to_device": "device buffer_size",
     "rejection_resample": "class_func target_dist initial_dist seed",
     "sample_from_datasets": "datasets weights seed stop_on_empty_dataset",
+    "save": "dataset path compression shard_func checkpoint_args",
     "scan": "initial_state scan_func",
     "shuffle_and_repeat": "buffer_size count seed",
     "snapshot": "path compression reader_func shard_func",

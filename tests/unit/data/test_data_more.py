@@ -16,6 +16,7 @@ from queuecore.data import (
     UNKNOWN_CARDINALITY,
     ArraySpec,
     Dataset,
+    Optional,
     SparseSpec,
     TFRecordDataset,
     experimental,
@@ -311,3 +312,83 @@ def test_devices_by_tensorflow_s_names():
         with pytest.raises(InvalidArgumentError):
             bad()
     assert list(itertools.islice(Dataset.random(1).apply(experimental.prefetch_to_device("cpu")), 1))
+
+
+def test_a_window_of_all_elements():
+    # The order of a window as large as the data; of lines nobody knows beforehand how many there are.
+    known = Dataset.range(50)
+    assert run(known.shuffle(UNKNOWN_CARDINALITY, 3), values) == run(known.shuffle(50, 3), values)
+    some = Dataset.range(50).filter(lambda x: x < 20)
+    assert run(some.shuffle(UNKNOWN_CARDINALITY, 3), values) == run(Dataset.range(20).shuffle(20, 3), values)
+    assert run(Dataset.range(0).shuffle(UNKNOWN_CARDINALITY), values) == []
+
+
+def test_specifications_of_optionals():
+    it = Dataset.range(1).map(lambda x: {"a": x}).make_one_shot_iterator()
+    for there in (True, False):
+        found = it.get_next_as_optional()
+        assert (found.has_value(), found.element_spec) == (there, {"a": ArraySpec((), INT64)})
+    told = Optional.from_value((3, np.zeros((2, 3), "f4"), b"a", None)).element_spec
+    assert told == (
+        ArraySpec((), INT64),
+        ArraySpec((2, 3), np.dtype("f4")),
+        ArraySpec((), np.dtype("S")),
+        None,
+    )
+    assert Optional.empty(ArraySpec((), INT64)).element_spec == ArraySpec((), INT64)
+    assert Optional.empty().element_spec is None
+
+
+PAIRS = Dataset.zip(Dataset.range(2), Dataset.range(2))
+ROWS = Dataset.from_tensors({"a": 1, "b": {"c": 2}})
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: PAIRS.map(lambda x: x),
+        lambda: Dataset.range(2).map(lambda x, y: x),
+        lambda: PAIRS.batch(2).map(lambda x, y, z: x),
+        lambda: PAIRS.filter(lambda x: True),
+        lambda: PAIRS.take_while(lambda: True),
+        lambda: PAIRS.flat_map(lambda x: Dataset.range(2)),
+        lambda: PAIRS.interleave(lambda x: Dataset.range(2)),
+        lambda: ROWS.map(lambda *, row: row),
+    ],
+)
+def test_functions_of_other_arguments_fail_when_the_dataset_is_made(make):
+    with pytest.raises(TypeError, match="is called with") as caught:
+        make()
+    assert isinstance(caught.value, DtypeError)
+
+
+def test_functions_of_any_arguments_are_taken():
+    assert run(PAIRS.map(lambda x, y=0, *more: x + y), values) == [0, 2]
+    assert run(PAIRS.map(max), values) == [0, 1]
+    assert run(ROWS.map(lambda row, other=None: row["a"]), values) == [1]
+
+
+def test_fields_that_there_are_not_fail_when_the_dataset_is_made():
+    for make in (
+        lambda: ROWS.map(lambda row: row["img"]),
+        lambda: ROWS.map(lambda row: row["b"]["img"]),
+        lambda: ROWS.batch(2).map(lambda row: row["img"] + 1),
+        lambda: ROWS.filter(lambda row: row["img"] > 1),
+    ):
+        with pytest.raises(InvalidArgumentError, match=r"asks for 'img' .* and elements have \['a', 'b', 'c'\]"):
+            make()
+    table = {"x": 3}
+    assert run(ROWS.map(lambda row: row["a"] + table.get("img", 1)), values) == [2]
+
+
+def test_choices_without_an_end():
+    endless, few = Dataset.range(3).repeat(), Dataset.range(3)
+    turns = Dataset.range(2).repeat()
+    assert Dataset.choose_from_datasets([endless, endless], turns).cardinality() == INFINITE_CARDINALITY
+    for given in (([endless, few], turns), ([endless, endless], few)):
+        assert Dataset.choose_from_datasets(*given).cardinality() == UNKNOWN_CARDINALITY
+    for stop in (False, True):
+        both = Dataset.sample_from_datasets([endless, endless], stop_on_empty_dataset=stop)
+        assert both.cardinality() == INFINITE_CARDINALITY
+    ended = Dataset.sample_from_datasets([endless, few], stop_on_empty_dataset=True)
+    assert ended.cardinality() == UNKNOWN_CARDINALITY

@@ -922,8 +922,28 @@ def test_shuffling_a_dataset_of_ours_permutes_it():
     again = DataLoader(Dataset.range(30), 10, shuffle=True)
     again.load_state_dict(state)
     assert all(map(torch.equal, again, it))
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(InvalidArgumentError, match=r"by its own \.shuffle\(n\)"):
         DataLoader(Dataset.range(9).repeat(), shuffle=True)
+    with pytest.raises(InvalidArgumentError, match=r"by its own \.shuffle\(n\)"):
+        DataLoader(Dataset.random(), shuffle=True)
+
+
+def test_a_shuffle_that_holds_all_elements_is_told_once(caplog):
+    caplog.set_level(logging.INFO, "queuecore")
+    for _ in range(2):
+        DataLoader(Dataset.range(41).batch(2), None, shuffle=True)
+    said = [one.getMessage() for one in caplog.records if "shuffle=True" in one.getMessage()]
+    assert len(said) == 1 and "window of 21" in said[0] and "permute" not in said[0]
+
+
+def test_counters_of_the_loader():
+    loader = DataLoader(range(7), 2, num_workers=2)
+    assert loader.stats() == {"batches": 0, "workers": 0}
+    it = iter(loader)
+    next(it)
+    assert loader.stats() == it.stats() == {"batches": 1, "workers": 2}
+    ours = DataLoader(Dataset.range(7), 2)
+    assert len(list(ours)) == 4 and ours.stats()["batches"] == 4
 
 
 @pytest.mark.parametrize("make", [
