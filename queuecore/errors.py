@@ -142,7 +142,7 @@ class QueueCoreError(Exception):
         known: dict[str, Any] = {"path": self.path, "offset": self.offset, "record": self.record, "stage": self.stage}
         if isinstance(self, OSError):
             known["errno"] = self.errno
-        rest = {name: value for name, value in vars(self).items() if name not in (*known, "node_def", "op")}
+        rest = {name: value for name, value in vars(self).items() if name not in (*known, "node_def", "op", "step")}
         return _rebuild, (type(self), self.message, known), rest or None
 
 
@@ -195,7 +195,11 @@ class CsvError(InvalidArgumentError):
         The name of the bad field in the file's header, where a dataset leaves one out.
     placed_text : str or None
         The text without the number of the record, for a dataset, which adds the record's place in a file.
+    step : object or None
+        The step that met it, for whoever adds the text of the field.
     """
+
+    step: Any = None
 
     placed_text: str | None = None
     field: int | None = None

@@ -131,6 +131,7 @@ def decode_csv(
     try:
         return step(strings)
     except CsvError as error:
+        error.step = None
         if error.record is not None and error.field is not None:
             # The step knows the numbers of record and field only; the field's text is added here.
             flat = strings.reshape(-1) if isinstance(strings, np.ndarray) else strings

@@ -145,7 +145,7 @@ def _add_demo(commands: Any) -> None:
     demo.add_argument("--megabytes", type=_positive, default=600, metavar="N", help="how much to stream (default: 600)")
     # For tests: shorter, and less to look at.
     demo.add_argument("--steps", type=_positive, default=None, help=argparse.SUPPRESS)
-    demo.add_argument("--rounds", type=_positive, default=7, help=argparse.SUPPRESS)
+    demo.add_argument("--rounds", type=_positive, default=21, help=argparse.SUPPRESS)
     demo.add_argument("--part", choices=("train", "stream", "both"), default="both", help=argparse.SUPPRESS)
     demo.set_defaults(run=_run_demo)
 

@@ -2,7 +2,8 @@
 
 The floor is what one thread can do when it only asks the kernel for the bytes: ``preadv`` into one reused buffer of
 about a batch. Nothing that looks at the data can be much faster on one core, so rates are given as shares of it. All
-contenders run in one process, on the same files, in turns: the floor itself drifts within minutes.
+contenders run in one process, on the same files, in turns: the floor itself drifts within minutes. What other programs
+take of the machine is looked at too, and what each contender takes of the processors, which hardly depends on them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from queuecore._machine import cpus
 from queuecore.cli.progress import Progress, counted
 
 __all__ = [
+    "Comparison",
     "Pass",
     "Source",
     "available_memory",
@@ -29,6 +31,7 @@ __all__ = [
     "cores",
     "cpu_model",
     "floor_pass",
+    "others_note",
     "plain_batches",
     "plain_pass",
     "queuecore_pass",
@@ -37,6 +40,10 @@ __all__ = [
 
 # Below this, a floor taken from Python would measure the interpreter and not the kernel.
 MIN_FLOOR_CHUNK = 128 * 1024
+
+# A share of the processors' time, above which others count; and a ratio of rates, above which the floor swings.
+_BUSY = 0.05
+_SWING = 1.3
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,16 @@ class Source:
                 return replace(self, paths=self.paths[: index + 1], sizes=self.sizes[: index + 1])
         return self
 
+    def parts(self, nbytes: int) -> list[Source]:
+        """Return the files in groups of so many bytes or less, or of one file; at the end there may be fewer bytes."""
+        made: list[Source] = []
+        first = 0
+        for last in range(1, len(self.sizes) + 1):
+            if last == len(self.sizes) or sum(self.sizes[first : last + 1]) > nbytes:
+                made.append(replace(self, paths=self.paths[first:last], sizes=self.sizes[first:last]))
+                first = last
+        return made
+
     def dataset(self, threads: int | None = None) -> Any:
         """Return queuecore's dataset over these files, with default options unless `threads` is given."""
         dataset: Any = data.FixedLengthRecordDataset(
@@ -120,11 +137,14 @@ class Pass:
         Their bytes in the files.
     seconds : float
         The duration.
+    cpu_seconds : float
+        The time of all processors that this process took for it.
     """
 
     records: int
     nbytes: int
     seconds: float
+    cpu_seconds: float = 0.0
 
     @property
     def records_per_s(self) -> float:
@@ -135,6 +155,22 @@ class Pass:
     def bytes_per_s(self) -> float:
         """Bytes per second, as they stand in the files."""
         return self.nbytes / self.seconds
+
+    @property
+    def cpu_us_per_record(self) -> float:
+        """Time of the processors for a record, in microseconds."""
+        return 1e6 * self.cpu_seconds / max(self.records, 1)
+
+
+class _Clock:
+    """Measures a pass from here on, in time and in time of the processors."""
+
+    def __init__(self) -> None:
+        self._cpu, self._start = time.process_time(), time.perf_counter()
+
+    def passed(self, records: int, nbytes: int) -> Pass:
+        """Return the pass that ends here."""
+        return Pass(records, nbytes, time.perf_counter() - self._start, time.process_time() - self._cpu)
 
 
 def cores() -> int:
@@ -197,14 +233,14 @@ def floor_pass(source: Source, batch: int) -> Pass:
     buffer = memoryview(mmap.mmap(-1, size))
     for offset in range(0, size, mmap.PAGESIZE):
         buffer[offset] = 1  # touched now, so that the pass doesn't pay for the page faults
-    start = time.perf_counter()
+    clock = _Clock()
     for path, nbytes in zip(source.paths, source.sizes, strict=True):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             _read_range(fd, buffer, 0, nbytes)
         finally:
             os.close(fd)
-    return Pass(source.record_count, source.nbytes, time.perf_counter() - start)
+    return clock.passed(source.record_count, source.nbytes)
 
 
 def _split(rows: np.ndarray, dtype: np.dtype[Any]) -> Any:
@@ -261,62 +297,158 @@ def _take(block: Any, order: np.ndarray) -> Any:
 def plain_pass(source: Source, batch: int, shuffle: int = 0, seed: int = 0) -> Pass:
     """Time :func:`plain_batches` over all files, shuffled in blocks of `shuffle` records if that is not 0."""
     rows = 0
-    start = time.perf_counter()
+    clock = _Clock()
     for one in _plain_shuffled(source, batch, shuffle, seed) if shuffle else plain_batches(source, batch):
         rows += row_count(one)
-    return Pass(rows, rows * source.record_bytes, time.perf_counter() - start)
+    return clock.passed(rows, rows * source.record_bytes)
 
 
 def queuecore_pass(dataset: Any, record_bytes: int, progress: Progress | None = None) -> Pass:
     """Time one iteration of `dataset`, from ``iter()`` until its threads have ended."""
     rows = 0
-    start = time.perf_counter()
+    clock = _Clock()
     with iter(dataset) as batches:
         for one in batches:
             count = row_count(one)
             rows += count
             if progress is not None:
                 progress.update(count)
-    return Pass(rows, rows * record_bytes, time.perf_counter() - start)
+    return clock.passed(rows, rows * record_bytes)
 
 
-def compare(contenders: Sequence[tuple[str, Callable[[], Pass]]], rounds: int) -> list[tuple[str, Pass, float]]:
+@dataclass(frozen=True)
+class Row:
+    """The outcome of one contender.
+
+    Attributes
+    ----------
+    name : str
+        Its name.
+    median : Pass
+        Its pass of median rate.
+    ratio : float
+        The median over the rounds of its rate beside the floor's in the same round.
+    cpu_us : float
+        The median of its time of the processors for a record, in microseconds.
+    """
+
+    name: str
+    median: Pass
+    ratio: float
+    cpu_us: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Contenders that were measured in turns.
+
+    Attributes
+    ----------
+    rows : list of Row
+        The outcome of each.
+    note : str or None
+        If other programs were at work: what that was, for people.
+    """
+
+    rows: list[Row]
+    note: str | None
+
+
+def compare(
+    contenders: Sequence[tuple[str, Callable[[Source], Pass]]], parts: Sequence[Source], rounds: int
+) -> Comparison:
     """Run contenders in turns and return their median passes.
 
     Parameters
     ----------
     contenders : sequence of (str, callable)
         Names and functions; the first is the floor.
+    parts : sequence of Source
+        What they read: in each round all of them the same one, the next one in the next round. Small ones make short
+        rounds, in which a machine changes less.
     rounds : int
         How often each of them runs. The order rotates, so that none always runs in the wake of the same other.
-
-    Returns
-    -------
-    list of (str, Pass, float)
-        For each contender its name, its median pass, and the median over the rounds of its rate beside the floor's
-        in the same round.
     """
     passes: list[list[Pass]] = [[] for _ in contenders]
+    before, load, own = _machine_times(), os.getloadavg()[0], time.process_time()
     with Progress("measure", rounds * len(contenders), "passes") as progress:
         for turn in range(rounds):
             for step in range(len(contenders)):
                 index = (turn + step) % len(contenders)
-                passes[index].append(contenders[index][1]())
+                passes[index].append(contenders[index][1](parts[turn % len(parts)]))
                 progress.update(1)
+    note = others_note(
+        before, _machine_times(), time.process_time() - own, load, [one.bytes_per_s for one in passes[0]]
+    )
     rows = []
-    for (name, _), own in zip(contenders, passes, strict=True):
-        ratios = [one.bytes_per_s / floor.bytes_per_s for one, floor in zip(own, passes[0], strict=True)]
-        rows.append((name, sorted(own, key=lambda one: one.seconds)[len(own) // 2], statistics.median(ratios)))
-    return rows
+    for (name, _), mine in zip(contenders, passes, strict=True):
+        ratios = [one.bytes_per_s / floor.bytes_per_s for one, floor in zip(mine, passes[0], strict=True)]
+        median = sorted(mine, key=lambda one: one.bytes_per_s)[len(mine) // 2]
+        cpu = statistics.median(one.cpu_us_per_record for one in mine)
+        rows.append(Row(name, median, statistics.median(ratios), cpu))
+    return Comparison(rows, note)
 
 
-def print_table(rows: Sequence[tuple[str, Pass, float]]) -> None:
+def _machine_times() -> tuple[float, float, float]:
+    """Return for how long the processors were at work, were taken away by the host, and were there, in seconds."""
+    try:
+        with open("/proc/stat", encoding="ascii") as file:
+            times = [int(word) / os.sysconf("SC_CLK_TCK") for word in file.readline().split()[1:9]]
+        user, nice, system, idle, waiting, irq, softirq, steal = times
+    except (OSError, ValueError):
+        return 0.0, 0.0, 0.0
+    return user + nice + system + irq + softirq, steal, sum(times)
+
+
+def others_note(
+    before: tuple[float, float, float],
+    after: tuple[float, float, float],
+    own: float,
+    load: float,
+    floors: Sequence[float],
+) -> str | None:
+    """Return what else went on while something was measured; `None`: nothing to speak of.
+
+    Parameters
+    ----------
+    before, after : (float, float, float)
+        Of the machine's processors: seconds at work, taken away by the host (steal), and in all.
+    own : float
+        Seconds of the processors that this process took.
+    load : float
+        The load average before.
+    floors : sequence of float
+        The rates of the floor, in rounds.
+    """
+    busy, steal, there = (end - start for start, end in zip(before, after, strict=True))
+    ordered = sorted(floors)
+    spare = len(ordered) // 10  # rounds that stand out by themselves
+    swing = ordered[-1 - spare] / ordered[spare]
+    others = (busy - own) / there if there else 0.0
+    told = []
+    if others > _BUSY:
+        told.append(f"other programs took {100 * others:.0f}% of its processors")
+    if there and steal / there > _BUSY:
+        told.append(f"its host took {100 * steal / there:.0f}% away (steal)")
+    if load > cores() / 2:
+        told.append(f"the load was {load:.1f} on {counted(cores(), 'core')} before")
+    if swing > _SWING:
+        told.append(f"the floor swung by a factor of {swing:.1f} from round to round")
+    if not told:
+        return None
+    return (
+        f"note: the machine was busy: {', '.join(told)}. Rates are lower for it, those of several threads most of all; "
+        "the processors' time for a record hardly depends on it"
+    )
+
+
+def print_table(rows: Sequence[Row]) -> None:
     """Print the rows of :func:`compare` on standard output."""
-    width = max(len(name) for name, _, _ in rows)
-    print(f"  {'':{width}}  {'records/s':>12}  {'GB/s':>7}  {'of the floor':>12}")
-    for name, one, ratio in rows:
-        rates = f"{one.records_per_s:>12,.0f}  {one.bytes_per_s / 1e9:>7.2f}  {ratio:>12.2f}"
-        print(f"  {name:{width}}  {rates}", flush=True)
+    width = max(len(row.name) for row in rows)
+    print(f"  {'':{width}}  {'records/s':>12}  {'GB/s':>7}  {'of the floor':>12}  {'CPU us/record':>13}")
+    for row in rows:
+        rates = f"{row.median.records_per_s:>12,.0f}  {row.median.bytes_per_s / 1e9:>7.2f}  {row.ratio:>12.2f}"
+        print(f"  {row.name:{width}}  {rates}  {row.cpu_us:>13.2f}", flush=True)
 
 
 def stream_and_compare(
@@ -384,17 +516,20 @@ def stream_and_compare(
     plain = "plain Python, block shuffle" if shuffle else "plain Python"
     ours = "queuecore" + (f", window {shuffle:,}" if shuffle else "")
     ours += "" if threads is None else f", {counted(threads, 'thread')}"
-    rows = compare(
+    compared = compare(
         [
-            ("preadv floor, one thread", lambda: floor_pass(subset, batch)),
-            (plain, lambda: plain_pass(subset, batch, shuffle, seed or 0)),
-            (ours, lambda: queuecore_pass(timed, subset.record_bytes)),
+            ("preadv floor, one thread", lambda part: floor_pass(part, batch)),
+            (plain, lambda part: plain_pass(part, batch, shuffle, seed or 0)),
+            (ours, lambda part: queuecore_pass(timed, part.record_bytes)),
         ],
+        [subset],
         rounds,
     )
     part = f"the first {subset.record_count:,} records" if limited else f"{subset.record_count:,} records"
     print(f"{part} again, {counted(rounds, 'round')} in turns, medians, {cores()} cores ({cpu_model()}):")
-    print_table(rows)
+    print_table(compared.rows)
+    if compared.note:
+        print(compared.note)
     memory = available_memory()
     if memory is not None and subset.nbytes > memory // 2:
         print("note: the files may not fit in the page cache; these figures may be the disk's")

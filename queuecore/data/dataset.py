@@ -1747,9 +1747,10 @@ class Dataset(Sources, Grouping, Keeping):
         >>> folder.cleanup()
         """
         check_name(name)
-        if (compression or "").upper() not in ("AUTO", "NONE", "GZIP", ""):
+        word = compression.upper() if isinstance(compression, str) else compression
+        if word not in ("AUTO", "NONE", "GZIP", "", None):
             raise InvalidArgumentError(f'compression must be "AUTO", "NONE" or "GZIP", not {compression!r}')
-        compress = compression is not None and compression.upper() == "GZIP"
+        compress = word == "GZIP"
         if reader_func is not None or shard_func is not None:
             return _of(Snapshot.of(self._chain, _name(path, "path"), compress, shard_func, reader_func))
         store = Files(_name(path, "path"), snapshot=True, compress=compress)

@@ -16,6 +16,7 @@ from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes, compile_record
 from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.names import Filename, expand_filenames
+from queuecore._io.texts import FieldTexts, LineTexts
 from queuecore._ops.csv import csv_columns, csv_format
 from queuecore.data._plan.blocks import MOST_BYTES, block_source, blocks_of_fixed
 from queuecore.data._plan.chain import Chain
@@ -304,6 +305,7 @@ class TextLineDataset(Dataset):
             guess=64,
             max_record_bytes=_LINE_BYTES,
             header=header,
+            headings=LineTexts(encoding_number(compression_type)),
         )
         self._chain = Chain(source)
 
@@ -529,7 +531,8 @@ class CsvDataset(Dataset):
         del buffer_size
         columns = csv_columns(record_defaults, "CsvDataset")
         delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
-        headings = _Headings(delim, use_quote_delim, bool(encoding_number(compression_type))) if header else None
+        encoding = encoding_number(compression_type)
+        headings = _Headings(delim, encoding, use_quote_delim) if header else None
         if isinstance(filenames, Iterator):
             filenames = list(filenames)
         wanted = _Wanted(filenames, headings, len(columns))
@@ -564,18 +567,17 @@ class CsvDataset(Dataset):
             max_record_bytes=_LINE_BYTES,
             header=int(header),
             csv=make,
-            headings=headings,
+            headings=FieldTexts(delim, encoding) if headings is None else headings,
         )
         self._chain = Chain(source)
 
 
-class _Headings:
+class _Headings(FieldTexts):
     """Tells the names of columns from the headers of files, plain ones and those that zlib decompresses, for errors."""
 
-    def __init__(self, delim: bytes, quotes: bool, compressed: bool) -> None:
-        self._delim = delim.decode("latin-1")
+    def __init__(self, delim: bytes, encoding: int, quotes: bool) -> None:
+        super().__init__(delim, encoding)
         self._quotes = quotes
-        self._compressed = compressed
         self._known: tuple[bytes, list[str]] = (b"", [])
 
     def __call__(self, path: bytes, column: int) -> str | None:
@@ -592,11 +594,11 @@ class _Headings:
         try:
             with open(path, "rb") as file:
                 start = file.read(_HEADING_BYTES)
-            if self._compressed:
+            if self._encoding:
                 start = zlib.decompressobj(wbits=47).decompress(start, _HEADING_BYTES)
             text = io.StringIO(start.decode(errors="surrogateescape"), newline="")
             quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE
-            return next(csv.reader(text, delimiter=self._delim, quoting=quoting), [])
+            return next(csv.reader(text, delimiter=self._delim.decode("latin-1"), quoting=quoting), [])
         except (OSError, ValueError, zlib.error, csv.Error):
             return []
 

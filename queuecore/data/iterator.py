@@ -156,15 +156,17 @@ class Iterator(Held, IteratorBase):
         Returns
         -------
         dict of str to int
-            Among others ``elements`` (delivered), ``records``, ``bytes_read``, ``empty_files`` (files of no bytes),
+            Among others ``elements`` (delivered), ``records`` and ``bytes_read`` (of all sources, wherever steps in
+            Python stand in the chain, with what these have taken ahead), ``files_known`` (files that have been opened
+            or looked at), ``empty_files`` (files of no bytes),
             ``dropped_tails`` (cut last records left out because of ``tail="drop"``), ``dropped_records`` (complete
             records left out because an error cut a batch short under ``drop_remainder=True``, or because a shard's last
             group was not whole), ``copied_batches`` (elements given as copies because too many were held),
             ``helped_units`` (pieces of work done by the consumer), ``memory_bytes`` (of all buffers at this moment, as
             `Options.memory_budget` counts them), ``io_requests`` (what threads of `Options.io` have read or opened),
             ``io_depth`` (how many of these are in flight at most now; 0: such threads haven't begun), and what
-            ``on_error="skip"`` left out: ``skipped`` (records), ``skipped_files`` and ``skipped_bytes`` (of files, as
-            far as known).
+            ``on_error="skip"`` and ``ignore_errors`` left out: ``skipped`` (records), ``skipped_files`` and
+            ``skipped_bytes`` (of files, as far as known).
 
         Notes
         -----

@@ -203,7 +203,7 @@ def test_the_header_names_the_column_that_is_wrong(tmp_path, compression):
             errors.append(error)
     assert rows == [(2, 3), (2, 3)]
     assert [(error.field, error.column) for error in errors] == [(1, 'the "price", net'), (None, None), (2, None)]
-    assert "line 3, column 2 ('the \"price\", net'): not a valid int32" in str(errors[0])
+    assert "line 3, column 2 ('the \"price\", net'): '?' is no int32" in str(errors[0])
     assert next(it, None) is None
     whole = iter(CsvDataset(names[0], [0, 0, 0], compression, header=True).skip(1))
     with pytest.raises(CsvError) as caught:

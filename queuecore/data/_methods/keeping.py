@@ -12,7 +12,7 @@ import numpy as np
 
 from queuecore._io.names import Filename
 from queuecore.data._nodes.saved import loaded, save
-from queuecore.data._plan.chain import Chained
+from queuecore.data._plan.chain import Chained, dataset_of
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
 
 __all__ = ["Keeping"]
@@ -130,7 +130,7 @@ class Keeping(Chained):
         _compresses(compression)
         if reader_func is not None and not callable(reader_func):
             raise InvalidArgumentError(f"load: reader_func must be a function, not {reader_func!r:.60}")
-        made: Self = Chained.of(loaded(_folder(path), element_spec, reader_func))
+        made: Self = dataset_of(loaded(_folder(path), element_spec, reader_func))
         return made
 
     def fingerprint(self) -> np.uint64:

@@ -65,7 +65,7 @@ class Ignore(Node):
         skips = _Ignored(self.log_warning)
         objects = self.layout().components is None
         made = run.elements(0, pass_, 0, skips, True) if objects else run.rows(0, pass_, 0, skips, True)
-        with contextlib.closing(made) as elements:
+        with contextlib.closing(made) as elements, run.counting(skips):
             for element in elements:
                 if isinstance(element, Failed):
                     try:

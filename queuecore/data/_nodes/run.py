@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import itertools
 import sys
 import weakref
@@ -15,6 +16,7 @@ from queuecore._core.stream.feed import Feed
 from queuecore._core.stream.scope import Scope
 from queuecore._io.bad_data import Quarantine, is_bad_data
 from queuecore._observe.trace import Trace
+from queuecore.data._nodes.counts import Counts, merged
 from queuecore.data._nodes.cuts import Cuts
 from queuecore.data._nodes.orders import Mark, Orders
 from queuecore.data._nodes.spent import Spent, Worked
@@ -45,6 +47,9 @@ Pairs = list[tuple[int, int]]
 
 # Number of chunks after which the notes of their order are settled.
 _SETTLE = 64
+
+# Of streams that have ended, above which their counts are merged.
+_MOST_PAST = 64
 
 
 class Drawn(NamedTuple):
@@ -111,6 +116,8 @@ class Opened(Protocol):
     _notes: list[Exception] | None
     spent: Spent
     _run: Run | None
+    _told: Callable[[Counts], None] | None
+    _index: int | None
 
     @property
     def goes_on(self) -> bool: ...
@@ -125,6 +132,7 @@ class Opened(Protocol):
     def stats(self) -> dict[str, int]: ...
     def stop(self) -> None: ...
     def settle(self) -> Exception | None: ...
+    def counts(self) -> Counts: ...
     def poll(self, seconds: float) -> bool: ...
     def oldest(self) -> Mark: ...
     def draw(self, trace: Trace, level: int) -> None: ...
@@ -281,7 +289,7 @@ class Run:
             orders = self.orders.below(self._feed, pass_, index)
         cuts = self.cuts.below(index, pass_)
         seeded = Seeded(self._pairs[at:upto], bases, self.options, skips, 0, orders, cuts, None, self._brief)
-        child = self._open(chain, seeded, start, batch)
+        child = self._open(chain, seeded, start, batch, index)
         if orders is None:
             return child
         if child._run is not None and child._run.orders is not None:
@@ -294,7 +302,7 @@ class Run:
         pairs = [one.seeds.pair for one in shuffles]
         return self._open(chain, Seeded(pairs, [number] * len(shuffles), self.options, None, brief=True), start, batch)
 
-    def _open(self, chain: Chain, seeded: Seeded, start: int, batch: int) -> Opened:
+    def _open(self, chain: Chain, seeded: Seeded, start: int, batch: int, index: int | None = None) -> Opened:
         skips = seeded.skips or self._skips
         # How many are left out before an element shows only when they are made: they are made again, and told again.
         again = start if skips is not None and not skips.tells else 0
@@ -306,7 +314,7 @@ class Run:
         child = open_chain(chain, seeded._replace(skips=skips, feed=self._feed, budget=budget, writing=self.writing))
         child._notes = self._children.changed
         self.worked.inputs.add(child.spent)
-        self._children.add(child)
+        self._children.add(child, index)
         if self._children.drawn is not None:
             child.draw(*self._children.drawn)
         # A thread that ends the run sets `stopped` before it looks for children.
@@ -371,6 +379,20 @@ class Run:
         """Return the bytes of the buffers of all streams that work for the run."""
         return self._children.memory_bytes()
 
+    def counts(self) -> dict[int | None, Counts]:
+        """Return what the streams that work for the run have counted, or had when they ended."""
+        return merged(self._children.counts())
+
+    @contextlib.contextmanager
+    def counting(self, skips: Quarantine) -> Generator[None]:
+        """Count what a source leaves out of its input's elements by itself, in a ``with`` block."""
+        self._children.left_out.append(skips)
+        try:
+            yield
+        finally:
+            self._children.left_out.remove(skips)
+            self._children.note(0, skips.counts())
+
     @property
     def end(self) -> Callable[[], None]:
         """A call that ends every wait as `stop` does, permanently. It refers to no function of the user's."""
@@ -388,9 +410,15 @@ class _Children:
         self._numbers = itertools.count()
         # Errors of files that had changed when an iterator that read them was closed before its end.
         self.changed: list[Exception] = []
+        # What sources leave out of an input now.
+        self.left_out: list[Quarantine] = []
+        # What iterators that have ended had counted, by input; merged from time to time.
+        self._past: list[tuple[int | None, Counts]] = []
         self.drawn: tuple[Trace, int] | None = None
 
-    def add(self, child: Opened) -> None:
+    def add(self, child: Opened, index: int | None) -> None:
+        child._told = functools.partial(self.note, index)
+        child._index = index
         for number in list(self._alive):
             one = self._alive.get(number)
             if one is not None and one() is None:
@@ -424,6 +452,19 @@ class _Children:
     def memory_bytes(self) -> int:
         # One at a time: those that end meanwhile are not kept from it.
         return sum(child.stats()["memory_bytes"] for child in self._living())
+
+    def note(self, index: int | None, counts: Counts) -> None:
+        self._past.append((index, counts))
+        if len(self._past) > _MOST_PAST:
+            taken = [self._past.pop() for _ in range(_MOST_PAST // 2)]
+            self._past.extend(merged(taken).items())
+
+    def counts(self) -> Generator[tuple[int | None, Counts]]:
+        yield from list(self._past)
+        yield from [(0, skips.counts()) for skips in list(self.left_out)]
+        for child in self._living():
+            if child._told is not None:
+                yield child._index, child.counts()
 
     def stop(self) -> None:
         for child in self._living():

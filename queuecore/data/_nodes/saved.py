@@ -23,7 +23,7 @@ from queuecore.data._nodes.cache_files import Files, Index, Lock, Paths
 from queuecore.data._nodes.cache_store import Key
 from queuecore.data._nodes.run import open_chain, rows_of
 from queuecore.data._nodes.snapshot import OneShard, ShardWriter, in_turns
-from queuecore.data._plan.chain import Chain, Chained, chain_of
+from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.specs import fits
 from queuecore.data._plan.steps import Batch
@@ -154,7 +154,7 @@ def loaded(path: str, element_spec: Any, reader: Callable[[Any], Any] | None) ->
 
 
 def _dataset_of(shards: list[Chain]) -> Any:
-    return Chained.of(Chain(Items((), list(map(Chained.of, shards)))))
+    return dataset_of(Chain(Items((), list(map(dataset_of, shards)))))
 
 
 def _layout(index: Index, spec: Any) -> Layout:

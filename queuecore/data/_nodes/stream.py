@@ -6,7 +6,7 @@ import functools
 import math
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +16,7 @@ from queuecore._io.bad_data import check_on_error
 from queuecore._io.names import Filename
 from queuecore._machine import memory_bytes
 from queuecore._observe.trace import Trace
+from queuecore.data._nodes.counts import COUNTED, SKIPPED, Counts, records_of
 from queuecore.data._nodes.cuts import Cuts
 from queuecore.data._nodes.orders import Orders
 from queuecore.data._nodes.run import Drawn, Run, Seeded, register, stage_of
@@ -54,7 +55,19 @@ class ChainStream(Stream):
         The stream's times.
     """
 
-    __slots__ = ("__weakref__", "_drawn", "_identity", "_inner", "_notes", "_own", "_run", "chain", "spent")
+    __slots__ = (
+        "__weakref__",
+        "_drawn",
+        "_identity",
+        "_inner",
+        "_index",
+        "_notes",
+        "_own",
+        "_run",
+        "_told",
+        "chain",
+        "spent",
+    )
 
     chain: Chain
     _identity: Identity
@@ -65,6 +78,9 @@ class ChainStream(Stream):
     # Where a stream that is closed before its end notes that a file has changed since it was read.
     _notes: list[Exception] | None
     _run: Run | None
+    # Gets, once it is closed, what it has counted; and which input of another stream it is, `None`: none.
+    _told: Callable[[Counts], None] | None
+    _index: int | None
     spent: Spent
     # What draws the threads, or has drawn them.
     _drawn: Trace | None
@@ -104,7 +120,7 @@ class ChainStream(Stream):
         if seeded is not None:
             leases = _INNER_LEASES if budget == 0 else _FEW_LEASES
         self._identity = Identity(self.chain, options.identity or "stat")
-        self._notes = None
+        self._notes = self._told = self._index = None
         self._drawn = None
         brief = seeded is not None and seeded.brief
         self._run = None
@@ -162,6 +178,9 @@ class ChainStream(Stream):
             error = self.settle()
             if error is not None:
                 self._notes.append(error)
+        told, self._told = self._told, None
+        if told is not None:
+            told(self.counts())
         if not self._inner and self._drawn is not None:
             self._drawn.close_for(self)
 
@@ -187,6 +206,24 @@ class ChainStream(Stream):
         made = super().stats()
         if self._run is not None:
             made["memory_bytes"] += self._run.memory_bytes()
+            skipped = {name: made[name] for name in SKIPPED}
+            made |= self._with_inputs(made)
+            for name, count in skipped.items():
+                made[name] += count
+        return made
+
+    def counts(self) -> Counts:
+        """Return the counters of the sources; of elements left out only those that ``ignore_errors`` left out."""
+        return self._with_inputs(super().stats())
+
+    def _with_inputs(self, own: Counts) -> Counts:
+        made = {name: 0 if name in SKIPPED else own[name] for name in COUNTED}
+        below = {} if self._run is None else self._run.counts()
+        for counts in below.values():
+            for name, count in counts.items():
+                made[name] += count
+        if self.chain.source.inputs:
+            made["records"] = records_of(below)
         return made
 
     def stages(self) -> list[Row]:

@@ -22,6 +22,7 @@ from PIL import Image
 
 import queuecore as qc
 from queuecore import __version__
+from queuecore.cli import measure
 from queuecore.cli.main import parse_dtype
 from queuecore.cli.measure import Source, floor_pass, plain_batches
 from queuecore.cli.progress import Progress, human_count, human_seconds
@@ -117,7 +118,7 @@ def test_stream_prints_three_rates(files, kind, how):
     assert f"streamed {150 * epochs} records" in done.stdout
     assert "150 records of 3,073 bytes in 3 files" in done.stdout
     for contender in ("preadv floor", "plain Python", "queuecore"):
-        row = re.search(rf"^ +{contender}.* +([\d,]+) +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)
+        row = re.search(rf"^ +{contender}.* +([\d,]+) +([\d.]+) +([\d.]+) +([\d.]+)$", done.stdout, re.MULTILINE)
         assert row, done.stdout
         assert float(row[1].replace(",", "")) > 0
     assert done.stderr.startswith("stream: 0 of ")
@@ -399,6 +400,62 @@ def test_progress_survives_a_closed_stream():
 def test_numbers_for_people():
     assert [human_count(x) for x in (7, 9999, 12_345, 4_123_456, 2e9)] == ["7", "9999", "12.3 k", "4.12 M", "2.00 G"]
     assert [human_seconds(x) for x in (0.26, 12.4, 75, 3700)] == ["0.3 s", "12 s", "1 min 15 s", "1 h 01 min"]
+
+
+# ---- measuring -------------------------------------------------------------------------------------------------------
+
+
+def test_a_source_in_parts():
+    source = Source(tuple("abcdef"), (30, 30, 50, 90, 10, 10), None, 10)
+    assert [part.paths for part in source.parts(100)] == [("a", "b"), ("c",), ("d", "e"), ("f",)]
+    assert [part.sizes for part in source.parts(1)] == [(30,), (30,), (50,), (90,), (10,), (10,)]
+    assert [part.paths for part in source.parts(1000)] == [tuple("abcdef")]
+
+
+def test_contenders_take_turns_over_the_parts(monkeypatch):
+    parts = Source(("a", "b"), (40, 40), None, 10).parts(40)
+    seen = []
+    monkeypatch.setattr(measure, "_machine_times", lambda: (0.0, 0.0, 0.0))
+    monkeypatch.setattr(measure.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
+
+    def contender(name, seconds):
+        def run(part):
+            seen.append((name, part.paths[0]))
+            # Twice as slow from the second round on: rates follow, their ratios and the processors' time don't.
+            slow = 2 if len(seen) > 2 else 1
+            return measure.Pass(4, 40, seconds * slow, 8e-6)
+
+        return name, run
+
+    compared = measure.compare([contender("floor", 1.0), contender("other", 4.0)], parts, 3)
+    assert seen == [("floor", "a"), ("other", "a"), ("other", "b"), ("floor", "b"), ("floor", "a"), ("other", "a")]
+    floor, other = compared.rows
+    assert (floor.name, floor.ratio, other.ratio) == ("floor", 1.0, 0.25)
+    assert other.median.records_per_s == 0.5
+    assert floor.cpu_us == other.cpu_us == pytest.approx(2.0)
+    assert "swung by a factor of 2.0" in compared.note
+
+
+QUIET = {"before": (10.0, 0.0, 100.0), "after": (30.0, 0.0, 140.0), "own": 20.0, "load": 0.1, "floors": [1.0, 1.2, 1.1]}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, None),
+        ({"own": 19.0}, None),
+        ({"own": 10.0}, "other programs took 25% of its processors"),
+        ({"after": (30.0, 4.0, 140.0)}, "10% away (steal)"),
+        ({"load": 50.0}, "the load was 50.0"),
+        ({"floors": [1.0, 1.3, 1.1]}, None),
+        ({"floors": [1.0, 1.5, 1.1]}, "swung by a factor of 1.5"),
+        ({"floors": [1.0] * 10 + [5.0]}, None),  # a round that stands out by itself
+        ({"before": (0.0, 0.0, 0.0), "after": (0.0, 0.0, 0.0)}, None),  # the system doesn't say
+    ],
+)
+def test_what_else_the_machine_did(change, words):
+    note = measure.others_note(**{**QUIET, **change})
+    assert note is None if words is None else words in note
 
 
 # ---- README and docs -------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """One bad record of a table, under every step, with every treatment: the error or the gap is at its place."""
 
+import gzip
 import itertools
 import json
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -128,9 +130,9 @@ def test_one_way_of_counting(tmp_path):
     path = tmp_path / "table"
     path.write_text("1,2\n3,oops\n5\n")
     place = f"at byte 4 of {str(path)!r})"
-    assert str(error_of(csv_table(path))) == f"{str(path)!r}, line 2, column 2: not a valid int32"
+    assert str(error_of(csv_table(path))) == f"{str(path)!r}, line 2, column 2: 'oops' is no int32"
     mapped = error_of(line_table(path))
-    assert str(mapped) == f"decode_csv: column 2: not a valid int32 (record 1, {place}"
+    assert str(mapped) == f"decode_csv: column 2: 'oops' is no int32 (record 1, {place}"
     assert (mapped.record, mapped.field) == (1, 1)
     short = error_of(TextLineDataset(path).skip(2).map(DECODE))
     assert str(short).startswith("decode_csv: expected 2 fields, got 1 (record 2, at byte 11 of")
@@ -163,3 +165,63 @@ def test_a_csv_dataset_names_itself(tmp_path):
         CsvDataset(path, [0, 1j])
     with pytest.raises(QueueCoreError, match="^CsvDataset: select_cols"):
         CsvDataset(path, [0, 0], select_cols=[1, 0])
+
+
+BAD_FIELDS = {
+    "3,thirty": "'thirty' is no float32",
+    '3,"thirty"': "'thirty' is no float32",
+    "3, 4 5": "' 4 5' is no float32",
+    "3,t\xe9": r"'t\\xe9' is no float32",
+    f"3,{'long' * 20}": f"'{'long' * 10}…' is no float32",
+}
+
+
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+@pytest.mark.parametrize(("row", "words"), BAD_FIELDS.items(), ids=range(len(BAD_FIELDS)))
+def test_the_text_that_is_no_number_is_shown(tmp_path, row, words, compression):
+    text = f"a,b\n1,2\n{row}\n5,6\n".encode("latin-1")
+    path = tmp_path / "table"
+    path.write_bytes(gzip.compress(text) if compression else text)
+    table = CsvDataset(path, [0, np.float32], compression, header=True)
+    lines = TextLineDataset(path, compression).skip(1)
+    decode = qc.ops.decode_csv(record_defaults=[0, np.float32])
+    for ds in (
+        table,
+        table.map(lambda a, b: (a, b)).batch(2),
+        table.shuffle(2, 1),
+        lines.map(decode),
+        lines.map(lambda line: qc.ops.decode_csv(line, [0, np.float32])),
+        lines.map(decode).batch(2),
+    ):
+        error = error_of(ds)
+        assert words in str(error) and "column 2" in str(error)
+        assert pickle.loads(pickle.dumps(error)).args == error.args
+
+
+def test_the_text_stands_in_the_quarantine_log(tmp_path):
+    path, log = tmp_path / "table", tmp_path / "log"
+    path.write_text("1\nthirty\n3\n")
+    ds = CsvDataset(path, [0]).with_options(Options(on_error="skip", quarantine=log))
+    assert [int(row) for (row,) in ds] == [1, 3]
+    assert json.loads(log.read_text())["message"] == f"{str(path)!r}, line 2, column 1: 'thirty' is no int32"
+
+
+def test_a_file_that_is_gone_has_no_text_any_more(tmp_path):
+    path = tmp_path / "table"
+    path.write_text("1\nthirty\n3\n")
+    with iter(CsvDataset(path, [0])) as rows:
+        next(rows)
+        path.unlink()
+        with pytest.raises(CsvError, match="line 2, column 1: not a valid int32$"):
+            next(rows)
+
+
+def test_programs_count_as_datasets_do(tmp_path):
+    path = tmp_path / "table"
+    path.write_text("1,2\n3,thirty\n")
+    queue = qc.FIFOQueue(9, [np.int32, np.float32], [(), ()])
+    program = qc.StageProgram(qc.TextLineReader(), [path], qc.ops.decode_csv(record_defaults=[0, np.float32]))
+    coordinator = qc.Coordinator()
+    with pytest.raises(CsvError) as caught:
+        coordinator.join(qc.QueueRunner(queue, [program]).create_threads(coordinator, start=True))
+    assert str(caught.value) == f"decode_csv: column 2: 'thirty' is no float32 (record 1 of {str(path)!r})"

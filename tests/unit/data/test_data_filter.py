@@ -663,7 +663,7 @@ def test_the_plan_fits_the_terminal(monkeypatch, columns):
 def test_functions_of_numpy_show_as_themselves():
     # stack is made of several steps; what a saved place compares names these, as before.
     ds = Dataset.range(4).map(
-        lambda x: {"a": np.stack([x, x + 1, np.int64(7)]), "b": np.stack([x, x], axis=-1), "c": [x, x]}
+        lambda x: {"a": np.stack([x, x + 1, np.int64(7)]), "b": np.stack([x, x], -1), "c": [x, x]}
     )
     (line,) = [line for line in ds.plan().splitlines() if "map" in line]
     assert "'a': stack([x0, add(x0, int64(1)), int64(7)])" in line

@@ -297,7 +297,7 @@ def test_arguments():
         line.padded_batch(2, drop_remainder=1)
     with pytest.raises(InvalidArgumentError, match="padded_shapes"):
         given([], None).padded_batch(2)
-    assert line.padded_batch(2).map(qc.ops.cast(dtype=np.float32)).plan().startswith("map(cast")
+    assert line.padded_batch(2).map(qc.ops.cast(dtype=np.float32)).plan().startswith("Python  map(cast")
     assert line.padded_batch(2, padding_values=-1).element_spec.shape == (None, None)
     assert pair.padded_batch(2, padding_values=1).element_spec["a"].shape == (None, 2)
 

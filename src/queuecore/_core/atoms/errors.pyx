@@ -79,7 +79,7 @@ cdef str _tfrecord_sentence(const Fault* f, str name):
             f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
 
 
-cdef str _sentence(const Fault* f, str name, str heading):
+cdef str _sentence(const Fault* f, str name, str heading, object text):
     if f.what == WHAT_OPEN:
         return f"cannot open {name}: {os_reason(f.err)}"
     if f.what == WHAT_STAT:
@@ -153,7 +153,7 @@ cdef str _sentence(const Fault* f, str name, str heading):
     if WHAT_TFRECORD_LENGTH <= f.what <= WHAT_TFRECORD_TOO_LARGE:
         return _tfrecord_sentence(f, name)
     if WHAT_CSV_FIELDS <= f.what <= WHAT_CSV_LONG:
-        return f"{name}, line {f.a}" + _csv_sentence(f, heading)
+        return f"{name}, line {f.a}" + _csv_sentence(f, heading, text)
     return "a native thread ended by a C++ exception"
 
 
@@ -178,7 +178,7 @@ cdef str inflate_sentence(int what, int encoding, int64_t place):
     return f"no library that decompresses {word} data is loaded"
 
 
-cdef str _csv_sentence(const Fault* f, str heading):
+cdef str _csv_sentence(const Fault* f, str heading, object text):
     field = f.b & 0xFFFFFFFF
     column = f", column {field + 1}" if heading is None else f", column {field + 1} ({heading!r})"
     if f.what == WHAT_CSV_FIELDS:
@@ -186,7 +186,8 @@ cdef str _csv_sentence(const Fault* f, str heading):
     if f.what == WHAT_CSV_MISSING:
         return f"{column}: a value is required here"
     if f.what == WHAT_CSV_NUMBER:
-        return f"{column}: not a valid {('float32', 'float64', 'int32', 'int64')[f.b >> 32]}"
+        kind = ("float32", "float64", "int32", "int64")[f.b >> 32]
+        return f"{column}: {'not a valid' if text is None else f'{text} is no'} {kind}"
     if f.what == WHAT_CSV_BARE:
         return f"{column}: a quote inside a field that is not quoted"
     if f.what == WHAT_CSV_QUOTE:
@@ -198,13 +199,15 @@ cdef str _csv_sentence(const Fault* f, str heading):
 
 cdef object fault_error(const Fault* fault, object path, object headings=None):
     cdef bint of_csv = WHAT_CSV_FIELDS <= fault.what <= WHAT_CSV_OPEN
-    heading = None
+    heading = text = None
+    if headings is not None and fault.what == WHAT_CSV_NUMBER and fault.offset >= 0:
+        text = headings.field(path, fault.offset)
     if headings is not None and of_csv and fault.what != WHAT_CSV_FIELDS:
         heading = headings(path, fault.b & 0xFFFFFFFF)
     name = None if path is None else os.fsdecode(path)
     shown = "" if name is None else repr(name)
     error = _CLASSES[<int>fault.code](
-        _sentence(fault, shown, heading),
+        _sentence(fault, shown, heading, text),
         errno=fault.err or None,
         path=name,
         offset=fault.offset if fault.offset >= 0 else None,

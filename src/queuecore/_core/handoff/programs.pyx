@@ -523,10 +523,16 @@ cdef class NativeProgram:
     cdef object _placed(self, Run* run, object error):
         # Returns the error, with the place of the faulty record.
         cdef Record* record = &run.record
+        text = getattr(error, "placed_text", None) or str(error)
+        step = getattr(error, "step", None)
+        if step is not None:
+            error.step = None  # an error may be pickled
+            shown = None if error.field is None else step.wrong_text((<const char*>record.data)[:record.nbytes], error.field)
+            text = text if shown is None else text.replace("not a valid", f"{shown} is no")
         error.path = os.fsdecode((<const char*>block_bytes(record.name))[:record.name_bytes])
         error.offset = record.offset if record.offset >= 0 else None
         error.record = record.index
-        error.args = (f"{error} (record {error.record} of {error.path!r})",)
+        error.args = (f"{text} (record {error.record} of {error.path!r})",)
         return error
 
     cdef object _error(self, Run* run, int rc, NativeQueue queue, NativeQueue names):

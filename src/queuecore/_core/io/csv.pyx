@@ -618,6 +618,7 @@ cdef class CsvStep(Step):
             placed = "a quoted field that is not closed before the end of the record"
         error = new_error(CODE_CSV, text, dict(record=a))
         error.field = field
+        error.step = self
         error.placed_text = f"decode_csv: {placed}" if a == 0 else f"decode_csv: string {a} of the record, {placed}"
         return error
 
@@ -639,6 +640,38 @@ cdef class CsvStep(Step):
         finally:
             free(spans)
         return text
+
+
+    def wrong_text(self, bytes record not None, int32_t column):
+        """Return the text of a column's field as errors show it, or None if it is a number, or not there."""
+        cdef bytes text = self.field(record, column)
+        cdef int kind = self.format.plan.columns[column].kind
+        cdef bytes_in start
+        cdef bytes_in end
+        cdef float f = 0
+        cdef double d = 0
+        cdef int32_t i = 0
+        cdef int64_t q = 0
+        cdef bint valid
+        if not text or kind == CSV_TEXT:
+            return None
+        start = <bytes_in>text
+        end = start + len(text)
+        if kind == CSV_FLOAT32:
+            valid = parse_number(start, end, &f)
+        elif kind == CSV_FLOAT64:
+            valid = parse_number(start, end, &d)
+        elif kind == CSV_INT32:
+            valid = parse_number(start, end, &i)
+        else:
+            valid = parse_number(start, end, &q)
+        return None if valid else shown_text(text)
+
+
+def shown_text(bytes text not None):
+    """Return text as errors show it: in quotes, and only the beginning of what is long."""
+    shown = text[:40].decode(errors="backslashreplace")
+    return repr(shown if len(text) <= 40 else shown + "…")
 
 
 cdef int _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:

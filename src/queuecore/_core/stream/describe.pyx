@@ -133,7 +133,8 @@ cdef class Frames:
         The places of records, for the framing "fixed".
     csv : CsvFormat, optional
     headings : callable, optional
-        Returns the name of a column of CSV, given a file and the column's index; `None`: it has none.
+        Returns the name of a column of CSV, given a file and the column's index; `None`: it has none. Its methods `field` (of
+        CSV) and `record` (of lines) return what stands at a place of a file, for errors.
     columns : list, optional
         The components of rows that are handed in, for the framing "rows".
     """

@@ -61,6 +61,13 @@ cdef class LeftOut:
     cdef object _step_error(self, const Fault* f):
         cdef object error = self.step.explain(f.what, f.a, f.b)
         text = getattr(error, "placed_text", None) or str(error)
+        step = getattr(error, "step", None)
+        if step is not None:
+            error.step = None  # an error may be pickled
+            if f.file >= 0 and f.offset >= 0 and error.field is not None and hasattr(self.headings, "record"):
+                record = self.headings.record(<bytes>name_of(self.files.names, f.file), f.offset)
+                shown = None if record is None else step.wrong_text(record, error.field)
+                text = text if shown is None else text.replace("not a valid", f"{shown} is no")
         error.stage = "map"
         error.record = f.record if f.record >= 0 else None
         if f.file < 0:
