@@ -4,13 +4,17 @@ Both loops are native and live in the core's test hooks (``QUEUECORE_TESTING=1``
 files in memory, one after the other, each into memory that is used again, with a decoder made for each picture. The
 loop without the step trusts its files: it checks no size and has no way back from an error. A ratio compares two runs
 of the same round.
+
+Pictures of a generator, which go into rows and are decoded natively, are compared with those of files.
 """
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,30 @@ def files(side: int, count: int) -> list[bytes]:
         Image.fromarray(picture).save(file, "JPEG", quality=85)
         made.append(file.getvalue())
     return [made[index % 8] for index in range(count)]
+
+
+def sources(folder: Path, count: int) -> dict[str, Callable[[], float]]:
+    """Return what measures pictures for each second of CPU time: from files, and from a generator that reads these."""
+    import queuecore as qc
+
+    paths = [str(folder / f"{number:04}.jpg") for number in range(count)]
+    for path, content in zip(paths, files(512, count), strict=True):
+        Path(path).write_bytes(content)
+
+    def read() -> Iterator[bytes]:
+        for path in paths:
+            with open(path, "rb") as file:
+                yield file.read()
+
+    def rate(dataset: qc.data.Dataset) -> float:
+        begun = time.process_time()
+        if sum(map(len, dataset.batch(32))) != count:
+            raise AssertionError("pictures are missing")
+        return count / (time.process_time() - begun)
+
+    whole = qc.data.WholeFileDataset(paths).map(lambda _, content: qc.ops.decode_jpeg(content))
+    made = qc.data.Dataset.from_generator(read, bytes, ()).map(lambda content: qc.ops.decode_jpeg(content))
+    return {"pictures of files": lambda: rate(whole), "pictures of a generator": lambda: rate(made)}
 
 
 def run(options: harness.Options) -> dict[str, Any]:
@@ -66,12 +94,16 @@ def run(options: harness.Options) -> dict[str, Any]:
 
         contenders.append((f"{side} x {side}: libjpeg alone", lambda rate=rate: rate(None)))
         contenders.append((f"{side} x {side}: decode_jpeg", lambda rate=rate: rate(step)))
-    raw = harness.rotate(contenders, rounds)
+    with tempfile.TemporaryDirectory(dir=options.data_dir) as folder:
+        ways = sources(Path(folder), 100 if options.quick else 1000)
+        raw = harness.rotate([*contenders, *ways.items()], rounds)
     findings = [harness.finding(name, "pictures/s", values) for name, values in raw.items()]
     for side in SIDES:
         alone, ours = (raw[f"{side} x {side}: {which}"] for which in ("libjpeg alone", "decode_jpeg"))
         ratios = [one / other for one, other in zip(alone, ours, strict=True)]
         findings.append(harness.finding(f"{side} x {side}: time", "of libjpeg's own", ratios, at_most=1.05))
+    ratios = [one / other for one, other in zip(*(raw[name] for name in ways), strict=True)]
+    findings.append(harness.finding("pictures of a generator: CPU time", "of files'", ratios, at_most=1.1))
     return harness.report(
         "images",
         "JPEG pictures decoded, beside libjpeg alone",

@@ -1884,6 +1884,10 @@ class Dataset(Sources, Grouping, Keeping):
         Each element is taken as it is when it is yielded: arrays are copied before the generator goes on, if they have
         to be (see `map`), so it may fill the same one again. What it gets as `args` are arrays of its own in each pass.
 
+        With types and shapes (each with its number of dimensions; of strings at most one) elements go into rows, as
+        those of arrays do: `map` and other steps behind it are native where they can be, and arrays are views of a
+        batch. Otherwise elements are Python objects, and so is all that follows; so are rows of rows (`Ragged`).
+
         Numbers are converted to the dtype, if that loses nothing but digits behind the point's: an element of another
         type, structure or shape is an `InvalidArgumentError` in its place in the order. Without types, elements are
         taken as they come, converted like what a function of `map` returns. What the generator raises is a

@@ -18,9 +18,11 @@ from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore.data._nodes.node import ObjectNode
 from queuecore.data._nodes.run import Run, leave_out
 from queuecore.data._plan.chain import Chained
+from queuecore.data._plan.made import Layout
 from queuecore.data._plan.specs import check_element, fits
 from queuecore.data._plan.steps import Count, Unknown
 from queuecore.data._rows.chunks import One, Piece
+from queuecore.data._rows.gathered import Gathering, layout_of
 from queuecore.data._rows.values import Types, converted, depth_of, settled, shown, spec_of
 from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged, Sparse
@@ -125,6 +127,8 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
     if isinstance(value, tuple):  # as NumPy has it
         value = list(value)
     made = _cast(value, spec, where)
+    if isinstance(made, Ragged) and spec.dtype != BYTES and spec.shape is not None:
+        raise InvalidArgumentError(f"expected an array of the shape {spec.shape}{where}, got a Ragged: give no shape")
     shape = (len(made), *[None] * (depth_of(made) - 1)) if isinstance(made, Ragged) else np.shape(made)
     if spec.shape is not None and (
         len(shape) != len(spec.shape)
@@ -159,7 +163,7 @@ def _cast(value: Any, spec: ArraySpec, where: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Generated(ObjectNode):
-    """The elements that a generator yields.
+    """The elements that a generator yields: rows, if a signature says of which dtypes and dimensions.
 
     Attributes
     ----------
@@ -186,6 +190,9 @@ class Generated(ObjectNode):
     def where(self) -> str:
         return "Python: the generator is one"
 
+    def layout(self) -> Layout:
+        return Layout(None) if self.signature is None else layout_of(self.signature)
+
     def count(self, needed: int | None) -> Count:
         raise Unknown
 
@@ -198,13 +205,15 @@ class Generated(ObjectNode):
         number = 0
         types = Types()
         name = name_of(self.generator)
+        layout = self.layout()
+        piece: Callable[[Any], Piece] = One if layout.components is None else Gathering(layout).row
 
         def handed(elements: list[Any]) -> Generator[Piece]:
             nonlocal left
             for made in elements:
                 left -= 1
                 if left < 0:
-                    yield One(made)
+                    yield piece(made)
             left = max(left, 0)
 
         with contextlib.ExitStack() as stack:
