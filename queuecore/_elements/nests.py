@@ -34,7 +34,7 @@ def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
 
 def apart(value: Any) -> tuple[Sequence[Any], Rebuild] | None:
     """Return the parts of a structure, and what makes one like it of other parts; `None`: it is a leaf, or `None`."""
-    kind = type(value)
+    kind: Any = type(value)
     if kind is tuple:
         return value, tuple
     # By the type: symbols answer no question for it.
@@ -42,7 +42,7 @@ def apart(value: Any) -> tuple[Sequence[Any], Rebuild] | None:
         return list(value.values()), functools.partial(_dict_of, list(value))
     if issubclass(kind, tuple):
         return value, functools.partial(_called, kind) if hasattr(kind, "_fields") else tuple
-    fields = _fields_of(kind)  # type: ignore[arg-type]
+    fields = _fields_of(kind)
     if fields is None:
         return None
     return [getattr(value, name) for name in fields], functools.partial(_record_of, kind, fields)
@@ -62,21 +62,21 @@ def plain(structure: Any) -> Any:
 
     Tuples lose their names.
     """
-    kind = type(structure)
-    found = None if structure is None else apart(structure)
-    if found is None:
+    kind: Any = type(structure)
+    found = apart(structure)
+    if structure is None or found is None:
         return structure
     if issubclass(kind, dict):
         return {key: plain(inner) for key, inner in structure.items()}
     parts = tuple(map(plain, found[0]))
-    fields = None if issubclass(kind, tuple) else _fields_of(kind)  # type: ignore[arg-type]
+    fields = None if issubclass(kind, tuple) else _fields_of(kind)
     return parts if fields is None else {"of": kind.__qualname__, **dict(zip(fields, parts, strict=True))}
 
 
 def bare(structure: Any) -> Any:
     """Return a structure of tuples without names, dicts and leaves alone: a record is the tuple of its fields."""
-    found = None if structure is None else apart(structure)
-    if found is None:
+    found = apart(structure)
+    if structure is None or found is None:
         return structure
     if issubclass(type(structure), dict):
         return {key: bare(inner) for key, inner in structure.items()}
@@ -85,8 +85,8 @@ def bare(structure: Any) -> Any:
 
 def like(structure: Any, value: Any) -> Any:
     """Return what `bare` made of a value in a structure like the one it came from."""
-    found = None if structure is None else apart(structure)
-    if found is None:
+    found = apart(structure)
+    if structure is None or found is None:
         return value
     parts = [value[key] for key in structure] if issubclass(type(structure), dict) else value
     return found[1]([like(*pair) for pair in zip(found[0], parts, strict=True)])
@@ -114,8 +114,7 @@ def _record_of(kind: Any, fields: tuple[str, ...], parts: Sequence[Any]) -> Any:
     return made
 
 
-@functools.lru_cache(maxsize=1024)
-def _fields_of(kind: type[Any]) -> tuple[str, ...] | None:
+def _fields_anew(kind: type[Any]) -> tuple[str, ...] | None:
     """Return the names of the fields of a user's class of records; `None` if it is none."""
     if kind.__module__.partition(".")[0] == "queuecore":
         return None
@@ -123,3 +122,6 @@ def _fields_of(kind: type[Any]) -> tuple[str, ...] | None:
         return tuple(field.name for field in dataclasses.fields(kind))
     attributes = kind.__dict__.get("__attrs_attrs__")
     return None if attributes is None else tuple(attribute.name for attribute in attributes)
+
+
+_fields_of = functools.lru_cache(1024)(_fields_anew)

@@ -213,11 +213,11 @@ def join(inputs: Any = None, separator: Any = "") -> Any:
     if inputs is None:
         return _join_stage(between, None)
     listed = not _is_symbol(inputs) and isinstance(inputs, (list, tuple))
-    parts = list(inputs) if listed else [inputs]
+    parts: list[Any] = list(inputs) if listed else [inputs]
     if not parts:
         raise InvalidArgumentError("join: expected inputs, got none")
     stage = _join_stage(between, not listed)
-    symbol = next(filter(_is_symbol, parts), None)
+    symbol: Any = next(filter(_is_symbol, parts), None)
     if symbol is not None:
         return symbol._traced_together("join", stage, parts)
     rows = next((one for one in map(_rows_of, parts) if one is not None), None)
@@ -274,12 +274,12 @@ def _compared(name: str, how: str, x: Any, y: Any) -> Any:
     stage = comparison(how)
     if x is None and y is None:
         return stage
-    for symbol in (x, y):
-        if _is_symbol(symbol):
-            return symbol._traced_together(name, stage, [x, y])
+    operands: list[Any] = [x, y]
+    for symbol in filter(_is_symbol, operands):
+        return symbol._traced_together(name, stage, operands)
     if _rows_of(x) is None and (rows := _rows_of(y)) is not None:
         return Ragged(_compared(name, how, x, rows.values), rows.row_splits)
-    return _run(name, stage, [x, y])
+    return _run(name, stage, operands)
 
 
 def equal(x: Any = None, y: Any = None) -> Any:

@@ -135,7 +135,7 @@ def mistakes(ds: data.Dataset) -> None:
     ds.repeats(2)  # type: ignore[attr-defined]
     iter(ds).close("1")  # type: ignore[arg-type]
     ds.apply(3)  # type: ignore[arg-type]
-    ds.apply(lambda given: 3)  # type: ignore[arg-type, return-value]
+    ds.apply(lambda given: 3)  # type: ignore[type-var]
     data.Iterator.from_string_handle(3, "u1")  # type: ignore[arg-type]
     qc.Coordinator().request_stop("why")  # type: ignore[arg-type]
     qc.QueueRunner(object(), [1])  # type: ignore[list-item]

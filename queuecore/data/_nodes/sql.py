@@ -96,6 +96,7 @@ class Sql(Node):
 
     def _result(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
         count = 0
+        rows: Any = None
         try:
             rows = connection.execute(self.query)
             count = len(rows.description or ())
@@ -112,7 +113,8 @@ class Sql(Node):
                 path=self.path,
                 stage=_STAGE,
             )
-        return rows
+        made: sqlite3.Cursor = rows
+        return made
 
     def _failed(self, error: Exception) -> UnknownError:
         return UnknownError(f"{self.path}: {error}", path=self.path, stage=_STAGE)

@@ -72,14 +72,14 @@ def _check_varying(column: Any, n: int, native: NativeComponent) -> None:
     nbytes = np.diff(_ends_of(column, n))
     if native.kind == STRING:
         return
-    dims = column[2]
+    dims: Any = column[2]
     item = native.dtype.base.itemsize
     if dims is None and native.kind == RAGGED:
         if (nbytes % max(native.dtype.itemsize, 1)).any():
             raise ValueError(f"a column has rows that aren't whole numbers of {native.dtype}")
         return
     sides = (None, *native.shape) if native.kind == RAGGED else native.shape
-    if not _is_array(dims) or dims.dtype != np.int64 or dims.ndim != 2 or dims.shape[1] != len(sides):
+    if dims is None or not _is_array(dims) or dims.dtype != np.int64 or dims.ndim != 2 or dims.shape[1] != len(sides):
         raise ValueError(f"a column has no {len(sides)} dimensions for each row")
     dims = dims[:n]
     wrong = len(dims) < n or (dims < 0).any()

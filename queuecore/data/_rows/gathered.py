@@ -11,6 +11,7 @@ from queuecore._checks.checks import MAX_DIMS
 from queuecore._core.stream.describe import FIXED, STRING, STRINGS
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.dtypes import kind_of
+from queuecore._elements.nests import apart
 from queuecore._elements.record import ArraySpec
 from queuecore.data._plan.made import Layout, NativeComponent, native_of, row_bytes_of
 from queuecore.data._rows.chunks import Column, Row
@@ -38,7 +39,7 @@ def layout_of(spec: Any) -> Layout:
 
 
 def _fits_a_column(spec: ArraySpec) -> bool:
-    if spec.shape is None or len(spec.shape) > MAX_DIMS:
+    if type(spec) is not ArraySpec or spec.shape is None or len(spec.shape) > MAX_DIMS:
         return False
     if spec.dtype == BYTES:
         return len(spec.shape) < 2
@@ -54,7 +55,7 @@ class Gathering:
     def __init__(self, layout: Layout) -> None:
         components = layout.components or ()
         self._natives = [native_of(one, index) for index, one in enumerate(components)]
-        self._leaves = _leaves if isinstance(layout.template, tuple | dict) else lambda element: [element]
+        self._leaves: Callable[[Any], list[Any]] = _itself if type(layout.template) is int else _leaves
         widths = [row_bytes_of(one) for one in self._natives if one.kind == FIXED]
         self._rows = min(_ROWS, max(_ROOM // max([1, *widths]), 1))  # of a block
         self._used = self._rows
@@ -96,12 +97,17 @@ class Gathering:
             self._puts.append(put)
 
 
+def _itself(element: Any) -> list[Any]:
+    return [element]
+
+
 def _leaves(element: Any) -> list[Any]:
-    parts = element if isinstance(element, tuple) else element.values()
-    made: list[Any] = []
-    for one in parts:
-        made += _leaves(one) if isinstance(one, tuple | dict) else [one]
-    return made
+    if element is None:
+        return []
+    if isinstance(element, dict):
+        return [leaf for part in element.values() for leaf in _leaves(part)]
+    found = apart(element)
+    return [element] if found is None else [leaf for part in found[0] for leaf in _leaves(part)]
 
 
 def _texts(leaf: Any) -> tuple[Any, Any]:

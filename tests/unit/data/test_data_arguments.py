@@ -240,7 +240,7 @@ def test_words_of_compression_in_any_letters(tmp_path, word):
     assert list(data.TextLineDataset(path, word)) == [b"name", b"1", b"2"]
     assert [int(row) for (row,) in data.CsvDataset(path, [0], word, header=True)] == [1, 2]
     assert len(list(data.FixedLengthRecordDataset(path, 3, compression_type=word))) == 3
-    assert qc.FixedLengthRecordReader(3, encoding=word).read([path])[1] == b"nam"
+    assert qc.FixedLengthRecordReader(3, encoding=word).read([path])[1] == gzip.decompress(path.read_bytes())[:3]
     assert qc.ops.decode_compressed(path.read_bytes(), word) == b"name\n1\n2\n"
     with qc.TFRecordWriter(tmp_path / "b", word) as writer:
         writer.write(b"x")
