@@ -176,6 +176,6 @@ def _chooses(chain: Chain) -> bool:
 
 def _facts(source: BlockSource | FixedLengthSource) -> list[Any]:
     # Formats and stages are what the words of the source say of them.
-    apart = ("files", "csv", "first", "record")
+    apart = ("files", "csv", "first", "record", "headings")
     facts = [getattr(source, one.name) for one in fields(source) if one.name not in apart]
     return [type(source), source.describe(), facts]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -65,12 +66,18 @@ def lines_of(chain: Chain, front: str = "", kept: Mapping[int, str] | None = Non
     return lines
 
 
+def terminal_width() -> int:
+    """Return how many characters a line of the terminal has that standard output goes to; 0: it goes elsewhere."""
+    output = sys.__stdout__
+    return shutil.get_terminal_size().columns if output is not None and output.isatty() else 0
+
+
 def written(lines: Sequence[tuple[str, str]]) -> str:
     """Return what `lines_of` returns as text: a line for each step, with the word for where it is done in front.
 
     On a terminal, lines are broken that are longer than it is wide.
     """
-    width = shutil.get_terminal_size((0, 0)).columns  # 0: no terminal
+    width = terminal_width()
     made = []
     for what, where in lines:
         word, rest = re.fullmatch(r"(\w+)(.*)", where, re.DOTALL).groups()  # type: ignore[union-attr]

@@ -73,7 +73,7 @@ def test_each_word_has_a_number_of_its_own():
     assert len({number(word) for word in ENCODINGS}) == len(ENCODINGS)
 
 
-@pytest.mark.parametrize("word", ["gzip", "zlib", "GZ", "none", "BZIP2", " GZIP", b"GZIP", 1, [], ("GZIP",)])
+@pytest.mark.parametrize("word", ["GZ", "BZIP2", " GZIP", b"GZIP", 1, [], ("GZIP",)])
 def test_unknown_words(word):
     with pytest.raises(qc.errors.InvalidArgumentError, match="my_option.*'GZIP', 'ZLIB' or 'ZSTD'"):
         compression.encoding_number(word, "my_option")

@@ -17,6 +17,7 @@ from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
 from queuecore.data import UNKNOWN_CARDINALITY, ArraySpec, Dataset, Options
+from queuecore.data._plan import explain
 from queuecore.errors import InvalidArgumentError, PipelineError
 
 
@@ -653,7 +654,7 @@ def test_the_plan_fits_the_terminal(monkeypatch, columns):
     ds = Dataset.range(9).map(lambda x: x * 2 + 1 - x * x * x).batch(2).map(lambda x: json.loads("1")).batch(3)
     whole = ds.plan()  # no terminal
     assert max(map(len, whole.splitlines())) > 100
-    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(explain, "terminal_width", lambda: columns)
     lines = ds.plan().splitlines()
     assert max(map(len, lines)) <= columns
     # Nothing else is changed: what is broken goes on further in.

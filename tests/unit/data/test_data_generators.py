@@ -127,7 +127,7 @@ def test_native_stages_follow():
 
     ds = Dataset.from_generator(generate, (bytes, np.int64), ((), ()))
     ds = ds.map(lambda content, number: (qc.ops.cast(qc.ops.decode_png(content), np.float32), number * 2))
-    assert str(ds.plan()).splitlines()[0].endswith("native")
+    assert ds.plan().startswith("native ")
     for one in (ds, threads(ds, 2)):
         for (image, number), (expected, (_, pixels)) in zip(one, enumerate(pictures), strict=True):
             np.testing.assert_array_equal(image, pixels.astype(np.float32))
@@ -138,7 +138,7 @@ def test_examples_of_a_generator_are_parsed_natively():
     example = bytes.fromhex("0a0f0a0d0a017712080a060a0261620a00")  # of the feature "w": "ab" and ""
     ds = Dataset.from_generator(lambda: iter([example] * 5), bytes, ())
     ds = ds.map(qc.ops.parse_single_example(features={"w": qc.ops.FixedLenFeature([2], bytes)})).batch(3)
-    assert [line.split()[-1] for line in str(ds.plan()).splitlines()[:2]] == ["order", "native"]
+    assert all(line.startswith("native ") for line in ds.plan().splitlines()[:2])
     assert [one["w"].to_list() for one in ds] == [[[b"ab", b""]] * 3, [[b"ab", b""]] * 2]
 
 
