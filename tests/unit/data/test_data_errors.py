@@ -249,6 +249,29 @@ def test_a_place_behind_errors_alone(tmp_path, kind):
     it.close()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_an_error_of_an_input_that_ends_a_shuffle_before_an_error_of_an_element(tmp_path, seed):
+    """The input's error ends the shuffle while an element in its buffer can't be made: both errors come, each once."""
+    (tmp_path / "a").write_text("0\n1\n2\nx\n4\nx\n")
+
+    def make():
+        texts = qc.data.TextLineDataset([str(tmp_path / "a"), str(tmp_path / "missing")])
+        ds = Dataset.zip((texts, numbers(50))).map(lambda text, number: qc.ops.decode_csv(text, [[0]])[0])
+        return ds.shuffle(4, seed).batch(2, drop_remainder=True)
+
+    with iter(make()) as it:
+        whole = events(it)
+    assert whole.count(BAD) == 2
+    assert whole[-1] is qc.errors.NotFoundError
+    it = iter(make())
+    for at in range(len(whole)):
+        with iter(make()) as other:
+            other.load_state_dict(json.loads(json.dumps(it.state_dict())))
+            assert events(other) == whole[at:]
+        assert events(it, 1) == whole[at : at + 1]
+    it.close()
+
+
 def test_a_state_with_errors_is_for_the_same_batches():
     it = iter(native().batch(2))
     assert events(it, 2) == [[1], BAD]

@@ -7,8 +7,8 @@ from queuecore._core.io.blocks cimport blocks_out
 from queuecore._core.order.batch cimport batch_make
 from queuecore._core.order.breaks cimport breaks_make
 from queuecore._core.order.op cimport (
-    LEVEL_HANDED, PULL_BREAK, PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, BreakList, Op, OpSpec, Order, OrderPlan, element_drop,
-    list_drop,    op_advance, op_given, op_pull)
+    LEVEL_HANDED, PULL_BREAK, PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, BreakList, Op, OpSpec, Order, OrderPlan,
+    element_drop, list_drop, op_advance, op_given, op_pull)
 from queuecore._core.order.passes cimport repeat_make, skip_make, take_make
 from queuecore._core.order.permute cimport permute_make
 from queuecore._core.order.runs cimport SCRATCH_RUNS, Run, RunList, element_clear, element_give, list_clear, list_init

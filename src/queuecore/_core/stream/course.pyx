@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
-from queuecore._core.atoms.errors cimport CODE_HANDED, CODE_PRECONDITION, CODE_RESUME, WHAT_NO_ERROR, raise_error, raise_from
+from queuecore._core.atoms.errors cimport CODE_PRECONDITION, CODE_RESUME, WHAT_NO_ERROR, raise_error, raise_from
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport Place, blocks_lose, blocks_lost, blocks_saved
@@ -105,7 +105,7 @@ cdef class Course(Turns):
             f = &cut.fault
             if not self.out.comes_again(f, self._feed()):
                 return None
-            if f.what == WHAT_NO_ERROR or f.code == CODE_HANDED:
+            if f.what == WHAT_NO_ERROR:
                 ends.append([cut.pass_, cut.ordinal])
             else:
                 ends.append([cut.pass_, cut.ordinal, cut.at, cut.breaks, f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b])

@@ -97,7 +97,7 @@ cdef int32_t _cut(Pipe* p, const Batch* b, int64_t* seam) noexcept nogil:
             return lost
     if p.blocks != NULL and blocks_lost(p.blocks):
         return CUT_FAULT
-    if order.interrupted == PULL_OK or order.top.rows == 1:
+    if b.rows == 0 or order.interrupted == PULL_OK or order.top.rows == 1:  # no rows: a break, which cuts nothing short
         return CUT_NONE
     if order.interrupted == PULL_FAULT and order.needs_count:
         return CUT_LOST
@@ -131,7 +131,7 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
         if p.order.ops[i].shuffle != NULL:
             p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + at] = p.order.ops[i].shuffle.begun
             at += 1
-    b.cut = _cut(p, b, b.seam) if b.rows > 0 else CUT_NONE
+    b.cut = _cut(p, b, b.seam)
     p.open = NULL
     if not window_less(b, p.config.batch_rows - b.rows + 1):
         return

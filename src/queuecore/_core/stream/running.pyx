@@ -7,11 +7,11 @@ from queuecore._core.io.engine cimport engine_counts
 from queuecore._core.io.blocks cimport blocks_lost, blocks_saved, blocks_unfinished
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport keep_until_unused
-from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_PRECONDITION, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, WHAT_BEHIND, new_error
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_HANDED, CODE_PRECONDITION, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, WHAT_BEHIND, new_error
 from queuecore._core.stream.execute cimport execute_init, execute_step
 from queuecore._core.stream.feed cimport feed_new
-from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM
-from queuecore._core.order.op cimport PULL_FAULT
+from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM, cut_expect
+from queuecore._core.order.op cimport PULL_FAULT, Cut
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold, pipe_new
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
@@ -216,13 +216,18 @@ cdef class Running(Course):
 
     cdef int _repeat_fault(self, Pipe* p) except -1:
         # Lets the next run meet the fault that has ended the input of a shuffle: what was delivered since came in the order of that.
+        cdef const Fault* f = &p.order.fault
+        cdef Cut expected
         if p.blocks != NULL and blocks_lost(p.blocks):
             self._fail(new_error(CODE_PRECONDITION,
                 "an element could not be made, and those behind it can't be made in the order that they had: an error, which was to come at "
                 "their end, has changed it. Go on from a state that was saved before"))
         if p.order.interrupted != PULL_FAULT or self.out.cut_count > 0:
             self._fail(self.out.error(&p.order.fault, self.feed))
-        self.out.cut(0, 0, p.order.at.pass_, p.order.at.position, &p.order.fault)
+        if f.code == CODE_HANDED:  # its number is one of this run's feed: the next run meets the error itself
+            cut_expect(&expected, p.order.at.pass_, p.order.at.position)
+            f = &expected.fault
+        self.out.cut(0, 0, p.order.at.pass_, p.order.at.position, f)
         self.at.cut = CUT_LOST
         return 0
 

@@ -15,7 +15,7 @@ from queuecore._core.device.lease cimport DeviceLease, transfer_hand
 from queuecore._core.device.transfer cimport Transfer, transfer_drop, transfer_hold, transfer_stop
 from queuecore._core.stream.left_out cimport LeftOut
 from queuecore._core.stream.limits cimport SPIN_NS
-from queuecore._core.stream.marks cimport CUT_FAULT, Goal, Saved, ShuffleCounter, goal_of, point_follow, point_init
+from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, Goal, Saved, ShuffleCounter, goal_of, point_follow, point_init
 from queuecore._core.stream.meter cimport Times
 from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_take
 from queuecore._core.stream.pipe cimport BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory
@@ -275,6 +275,8 @@ cdef class Stream(Running):
         cdef object error = self.out.error(&b.fault, self.feed)
         if self.pipe != p or self.next_k != k:
             return 0
+        if b.cut >= CUT_LOST:
+            self.at.cut = b.cut
         if self.at.cut == CUT_FAULT:
             self._repeat_fault(p)
         self._discard_pipe()
