@@ -698,10 +698,11 @@ def test_close_waits_until_the_writer_has_removed_its_files(tmp_path, monkeypatc
 
 
 def test_a_writer_that_fails_after_the_close_warns_of_nothing(tmp_path, monkeypatch, closing):
-    failed, add = [], FileWriter.add
+    failed, add, reached = [], FileWriter.add, threading.Event()
 
     def fails(self, chunk):
         if self._pieces and not failed:
+            reached.set()
             assert closing.wait(PATIENCE)
             failed.append(OSError(errno.ENOENT, "the folder is gone"))
             raise failed[0]
@@ -713,6 +714,7 @@ def test_a_writer_that_fails_after_the_close_warns_of_nothing(tmp_path, monkeypa
         warnings.simplefilter("always")
         with iter(ds) as it:
             next(it)
+            assert reached.wait(PATIENCE)  # a close that came before would end the writer first
     assert failed and not seen and not files_in(tmp_path)
     assert sum(1 for _ in ds.batch(100_000)) == 10 and files_in(tmp_path)  # a later pass is kept
 
