@@ -17,7 +17,10 @@ def cuda(fake_cuda_library):
     yield from plane(fake_cuda_library)
 
 
-def test_copies_follow_their_batches(cuda, tmp_path):
+@pytest.mark.parametrize("schedule", ["equal", "slow_copy"])
+def test_copies_follow_their_batches(cuda, tmp_path, schedule):
+    """Also where the trace ends while the last copy is on its way: the consumer doesn't wait for copies."""
+    cuda.fake.schedule(schedule, seed=1)
     path = tmp_path / "trace.json"
     numbers = np.arange(4000, dtype=np.float32).reshape(1000, 4)
     with iter(cuda.of(Dataset.from_tensor_slices(numbers).batch(100))) as it:

@@ -32,5 +32,6 @@ cdef class Stream(Running):
     cdef object _deliver_there(self, Pipe* p, uint64_t k, object make)
     cdef void note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil
     cdef object _next_record(self, object make)
+    cdef void _await_notes(self) noexcept
     cdef dict _stats(self, Pipe* p, int64_t dropped, int64_t helped)
     cdef int _leave_place(self, list later, stop, then) except -1

@@ -21,7 +21,7 @@ from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_tak
 from queuecore._core.stream.pipe cimport BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory
 from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.stream.running cimport Running
-from queuecore._core.atoms.runtime cimport runner_stop, still_waiting, stop_requested, waited
+from queuecore._core.atoms.runtime cimport runner_join, runner_stop, still_waiting, stop_requested, waited
 from queuecore._core.stream.scope cimport Scope, current_scope
 from queuecore._core.atoms.slab cimport slots_push
 from queuecore._core.io.engine cimport engine_counts
@@ -38,6 +38,9 @@ from queuecore._checks.warnings import warn
 
 check_layout(layout_hash())
 
+
+cdef enum:
+    NOTES_NS = 1000000000  # the end of a trace waits so long for what threads that end note last
 
 cdef object _again = object()  # stands for no element: the caller must look again
 
@@ -612,12 +615,27 @@ cdef class Stream(Running):
         self._check_made()
         if self.timeline is None:
             self.timeline = Timeline(self.plan.config.threads, *(ranges if self.there is not None else ()))
+        if not on:
+            self._await_notes()
         self.traced = on
         if self.pipe != NULL:
             trace_pipe(self.pipe, self.timeline.lines if on else NULL)
             if self.there is not None:
                 self.there.trace(self.pipe)
         return self.timeline
+
+    cdef void _await_notes(self) noexcept:
+        # Where no more elements come, lets threads that are about to end note what they did last. One that is stuck isn't waited for.
+        cdef Pipe* p = self.pipe
+        cdef int64_t deadline = monotonic_ns() + NOTES_NS
+        if p == NULL or self.state == STATE_RUNNING or self.generation != fork_generation():
+            return
+        pipe_hold(p)
+        with nogil:
+            runner_join(p.runner, deadline)
+        if self.there is not None:
+            self.there.join(deadline)
+        pipe_drop(p)
 
     cdef dict _stats(self, Pipe* p, int64_t dropped, int64_t helped):
         cdef int64_t asked = 0, depth = 0

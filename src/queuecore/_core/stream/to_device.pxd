@@ -28,6 +28,8 @@ cdef class ToDevice:
     # Has the transfer note its copies, if the pipe's threads note what they do, or no longer. Under the GIL.
     cdef void trace(self, Pipe* p) noexcept nogil
     cdef void end(self) noexcept
+    # Waits until the transfer's thread, which was told to end, has ended, or the deadline passes.
+    cdef void join(self, int64_t deadline_ns) noexcept
     # Returns the error for slots that could not be page-locked.
     cdef object refused(self, const Pipe* plan)
     cdef bint is_ready(self, uint64_t k) noexcept nogil

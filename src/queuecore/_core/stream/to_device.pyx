@@ -12,7 +12,7 @@ from queuecore._core.device.transfer cimport (
 from queuecore._core.atoms.parking cimport event_cancel, event_prepare, event_wait
 from queuecore._core.stream.pipe cimport BATCH_OWED, Pipe, pipe_drop, pipe_hold
 from queuecore._core.atoms.platform cimport Batch, Window, kAcquire, kRelaxed, layout_hash, monotonic_ns
-from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, stop_requested
+from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, runner_join, stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_push
 from queuecore._core.atoms.timeline cimport Line
 from queuecore._core.stream.views cimport Views
@@ -126,6 +126,15 @@ cdef class ToDevice:
             self.pageable_before += t.shared.pageable.load(kRelaxed)
             transfer_stop(t)
             transfer_drop(t)
+
+    cdef void join(self, int64_t deadline_ns) noexcept:
+        cdef Transfer* t = self.transfer
+        if t == NULL:
+            return
+        transfer_hold(t)
+        with nogil:
+            runner_join(t.runner, deadline_ns)
+        transfer_drop(t)
 
     cdef object refused(self, const Pipe* plan):
         cdef Failure failure
