@@ -131,10 +131,35 @@ def test_an_error_that_cannot_have_been(name, index, number):
     with iter(Dataset.range(5)) as it:
         next(it)
         state = it.state_dict()
-    state["position"][name] = [[0, 3, 0, *([0] if name == "ended" else []), *numbers]]
+    state["position"][name] = [[0, 3, 0, *numbers]]
     state["check"] = _check(state)
     with iter(Dataset.range(5)) as it, pytest.raises(ResumeMismatchError, match="the state is damaged"):
         it.load_state_dict(state)
+
+
+def test_an_error_of_an_input_that_cannot_have_been():
+    ds = Dataset.range(9).shuffle(5, 1).map(lambda x: int(x))
+    with iter(ds) as it:
+        next(it)
+        state = it.state_dict()
+    state["position"]["ends"] = [[[0, 0], [0, 3, 0, 61, *ERROR[1:]]]]
+    state["check"] = _check(state)
+    with iter(ds) as it:
+        it.load_state_dict(state)
+        with pytest.raises(ResumeMismatchError, match="the state is damaged"):
+            next(it)
+
+
+@pytest.mark.parametrize("ends", [[[0, 0, 0, 3]], [[[0], [0, 3]]], [[[0, 0], [0, 3, 2, *ERROR]]], [[[0, 0], [0, 3, 0]]]])
+def test_ends_of_inputs_that_are_none(ends):
+    ds = Dataset.range(9).shuffle(5, 1).map(lambda x: int(x))
+    with iter(ds) as it:
+        next(it)
+        state = it.state_dict()
+        state["position"]["ends"] = ends
+        state["check"] = _check(state)
+        with pytest.raises(ResumeMismatchError):
+            it.load_state_dict(state)
 
 
 @pytest.mark.sampled(3)

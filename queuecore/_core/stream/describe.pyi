@@ -112,7 +112,7 @@ class Description:
     feeder: Callable[[Feed, Any], None] | None
     settle_inputs: Callable[[], Exception | None] | None
     outer: Feed | None
-    note_end: Callable[[int, int], None] | None
+    note_ends: Callable[[list[list[int]]], None] | None
     target: Any
     drawn: Any
     scope: Scope | None

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 
 __all__ = ["Cuts"]
 
+# For an input, the numbers that lead to it, and one of the numbers of its `Saved.ended`.
+_Ends = list[list[list[int]]]
+
 
 class Cuts:
     """The batches of a node, and of its inputs, that don't begin where the number of those before them says.
@@ -21,25 +24,25 @@ class Cuts:
 
     Attributes
     ----------
-    ended : tuple of int, optional
-        The pass and the number of the record before which an error ended the source of the stream itself.
+    ended : list of list of int
+        Where errors ended the source of the stream itself: as `Saved.ended`.
     """
 
-    def __init__(self, state: Sequence[Sequence[int]] = (), ends: Sequence[Sequence[int]] = ()) -> None:
-        self.ended: tuple[int, int] | None = None
+    def __init__(self, state: Sequence[Sequence[int]] = (), ends: Sequence[Sequence[list[int]]] = ()) -> None:
+        self.ended: list[list[int]] = []
         # By pass and number of a batch: the number of its first element, and whether the one before that was an error.
         self._first: dict[int, dict[int, tuple[int, bool]]] = {}
         # By number of an input and the pass in which it was opened.
         self._below: dict[tuple[int, int], Cuts] = {}
         for *path, pass_, batch, element, error in state:
             self._at(path).note(pass_, batch, element, bool(error))
-        for *path, pass_, ordinal in ends:
-            self._at(path).end(pass_, ordinal)
+        for path, one in ends:
+            self._at(path).ended.append(one)
 
     def __bool__(self) -> bool:
         """Return whether any cut or end was noted."""
         below = self._below
-        return bool(self._first) or self.ended is not None or any(below[key] for key in list(below))
+        return bool(self._first) or bool(self.ended) or any(below[key] for key in list(below))
 
     def _at(self, path: Sequence[int]) -> Cuts:
         cuts = self
@@ -47,9 +50,9 @@ class Cuts:
             cuts = cuts._below.setdefault((index, pass_), Cuts())
         return cuts
 
-    def end(self, pass_: int, ordinal: int) -> None:
-        """Note the record before which an error ended the source of the stream."""
-        self.ended = pass_, ordinal
+    def end(self, ended: list[list[int]]) -> None:
+        """Note where errors ended the source of the stream: as `Saved.ended`."""
+        self.ended = ended
 
     def note(self, pass_: int, batch: int, element: int, error: bool) -> None:
         """Note with which element a batch begins, or an error in a batch's place; `error`: one came just before."""
@@ -76,9 +79,9 @@ class Cuts:
         return {element - 1 for element, error in self._first.get(pass_, {}).values() if error}
 
     def below(self, index: int, pass_: int) -> Cuts:
-        """Return the cuts of an input that is opened in a pass."""
+        """Return the cuts of an input that is opened in a pass: those of its earlier passes are complete."""
         below = self._below
-        self._below = {key: below[key] for key in list(below) if below[key] or key == (index, pass_)}
+        self._below = {key: below[key] for key in list(below) if below[key] or key[0] != index or key[1] == pass_}
         return self._below.setdefault((index, pass_), Cuts())
 
     def state(self, since: tuple[int, int], until: tuple[int, int] | None = None) -> list[list[int]]:
@@ -96,11 +99,14 @@ class Cuts:
                 made += [[index, pass_, *one] for one in below[index, pass_].state((0, 0))]
         return sorted(made)
 
-    def ends(self, since: int = 0) -> list[list[int]]:
-        """Return the ends of the stream's own source, and of those below that were opened in pass `since` or later."""
-        made = [] if self.ended is None else [[*self.ended]]
+    def ends(self, since: int = 0) -> _Ends:
+        """Return the ends of the stream's own source, and of those below that were opened in pass `since` or later.
+
+        Each is the numbers and passes of the inputs that lead to a source, and one of the numbers of its `Saved.ended`.
+        """
+        made: _Ends = [[[], one] for one in self.ended]
         below = self._below
-        for index, pass_ in list(below):
+        for index, pass_ in sorted(below):
             if pass_ >= since:
-                made += [[index, pass_, *one] for one in below[index, pass_].ends()]
-        return sorted(made)
+                made += [[[index, pass_, *path], one] for path, one in below[index, pass_].ends()]
+        return made

@@ -150,14 +150,14 @@ class ChainStream(Stream):
         made.scope = None if self._run is None else self._run.scope
         made.inner = seeded is not None
         made.outer = None if seeded is None else seeded.feed
-        made.note_end = None if seeded is None or seeded.cuts is None else seeded.cuts.end
+        made.note_ends = None if seeded is None or seeded.cuts is None else seeded.cuts.end
         made.memory_budget = budget
         made.memory_limit = memory_bytes()
         made.target = target
         made.drawn = Drawn(pairs[own:], bases, pairs[:own])
         super().__init__(made)
-        if seeded is not None and seeded.cuts is not None and seeded.cuts.ended is not None:
-            self.expect_end(*seeded.cuts.ended)
+        if seeded is not None and seeded.cuts is not None and seeded.cuts.ended:
+            self.expect_ends(seeded.cuts.ended)
         if self._run is None:
             self.spent = Spent(stage_of(source, brief), self.times, None, made.elements.step)
         else:
@@ -271,7 +271,7 @@ class ChainStream(Stream):
         # The block in which the place lies is made again from its beginning. A shuffle has got more than it gave.
         return self._run.cuts.state((mark.pass_, mark.base), None if self._own else (mark.pass_, mark.ordinal))
 
-    def _ends_at(self, place: Saved) -> list[list[int]]:
+    def _ends_at(self, place: Saved) -> list[list[list[int]]]:
         """Return the ends of the inputs' sources that a run from a place meets again."""
         mark = place.mark
         return [] if self._run is None else self._run.cuts.ends(0 if mark is None else mark.pass_)

@@ -38,8 +38,8 @@ class Position:
         The order of elements where it isn't kept, by the node's place among the inputs.
     cuts : list of list of int
         Where errors have cut batches of objects short.
-    ends : list of list of int
-        Where errors have ended what shuffles of inputs take their elements from.
+    ends : list of list of list of int
+        Where errors have ended what shuffles of inputs take their elements from: see `Cuts.ends`.
     stamps : Stamps or None
         The files of the state. `None`: there are none, or the state is older than stamps.
     """
@@ -48,7 +48,7 @@ class Position:
     seeds: list[tuple[int, int]]
     orders: dict[str, Any]
     cuts: list[list[int]]
-    ends: list[list[int]]
+    ends: list[list[list[int]]]
     stamps: Stamps | None
 
 
@@ -70,7 +70,7 @@ def pack(
     at: Saved,
     orders: dict[str, Any],
     cuts: list[list[int]],
-    ends: list[list[int]],
+    ends: list[list[list[int]]],
     stamps: Stamps | None = None,
 ) -> dict[str, Any]:
     """Return the state for a position.
@@ -89,8 +89,8 @@ def pack(
         The order of elements, where it isn't kept.
     cuts : list of list of int
         Where errors have cut batches of objects short.
-    ends : list of list of int
-        Where errors have ended what shuffles of inputs take their elements from.
+    ends : list of list of list of int
+        Where errors have ended what shuffles of inputs take their elements from: see `Cuts.ends`.
     stamps : Stamps, optional
         The files that the position depends on.
     """
@@ -279,8 +279,8 @@ def _is_state(state: Any) -> bool:
                 and _are_lengths(state["position"].get("lengths", []))
                 and isinstance(state["position"].get("orders", {}), dict)
                 and _are_cuts(state["position"].get("cuts", []), 4)
-                and _are_cuts(state["position"].get("ends", []), 4)
-                and _are_ends(state["position"].get("ended", []), elements)
+                and _are_ends_below(state["position"].get("ends", []))
+                and _are_ends(state["position"].get("ended", []))
                 and ("stamps" not in state or _are_stamps(state["stamps"]))
             )
     return False
@@ -323,15 +323,22 @@ def _are_cuts(cuts: Any, least: int) -> bool:
     )
 
 
-def _are_ends(ends: Any, elements: int) -> bool:
-    # Those that came after some elements and breaks, in the order in which they came.
-    if not isinstance(ends, list) or not all(isinstance(one, list) and len(one) in (2, 13) for one in ends):
-        return False
-    if not all(_are_numbers(one[:4], 62) and _is_fault(one[4:]) for one in ends):
-        return False
-    places = [(one[2], one[3]) if len(one) > 2 else (0, 0) for one in ends]
-    return all(
-        one[0] <= other[0] and one[1] <= other[1] for one, other in itertools.pairwise([*places, (elements, 1 << 62)])
+def _are_ends(ends: Any) -> bool:
+    return isinstance(ends, list) and all(
+        isinstance(one, list)
+        and (len(one) == 2 or (len(one) == 12 and _are_numbers(one[2:3], 1)))
+        and _are_numbers(one[:2], 62)
+        and _is_fault(one[3:])
+        for one in ends
+    )
+
+
+def _are_ends_below(ends: Any) -> bool:
+    return (
+        isinstance(ends, list)
+        and all(isinstance(one, list) and len(one) == 2 for one in ends)
+        and _are_cuts([path for path, _ in ends], 2)
+        and _are_ends([one for _, one in ends])
     )
 
 

@@ -276,20 +276,15 @@ class Window:
 
 
 def cut_at(bad, size, batch, total):
-    """Batches of a shuffle that is cut where its first batch with a bad record begins: the source ends before that."""
-    window, got, bad = Window(seed_pair(None, 1), size, total), [], set(bad)
-    while True:
-        saved = (window.next, list(window.kept), window.draws.block, list(window.draws.words))
-        rows = [row for row in (window.pull() for _ in range(batch)) if row is not None]
-        hit = next((row for row in rows if row in bad), None)
-        if hit is None:
-            if not rows:
-                return got
-            got.append(rows)
-            continue
-        window.next, window.kept, window.draws.block, window.draws.words = saved
-        window.total = hit
-        window.kept = [row for row in window.kept if row < hit]
+    """Batches of a shuffle that is cut where it draws a bad record: the source ends before that."""
+    window, rows = Window(seed_pair(None, 1), size, total), []
+    while (row := window.pull()) is not None:
+        if row in bad:
+            window.total = row
+            window.kept = [one for one in window.kept if one < row]
+        else:
+            rows.append(row)
+    return [rows[at : at + batch] for at in range(0, len(rows), batch)]
 
 
 @pytest.mark.parametrize("size", [1, 2, 30, 1000])

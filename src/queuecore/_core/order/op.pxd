@@ -50,12 +50,11 @@ cdef struct Break:
     int64_t pass_, ordinal
     int32_t level        # the number of the plan's operators below the place where it comes out; or LEVEL_*
 
-# A place where the source was cut: after `at` elements, before a record.
+# A record before which the source ends.
 cdef struct Cut:
-    int64_t at
-    int64_t pass_          # of the record
-    int64_t ordinal        # of the record
-    int64_t breaks         # breaks before the place that are to be skipped
+    int64_t pass_
+    int64_t ordinal
+    bint given             # only once the record comes out of the last shuffle, which gives all records before in the order that they had
     Fault fault            # of the record
 
 cdef struct BreakList:
@@ -146,12 +145,15 @@ cdef struct Order:
     int32_t count
     Op* top
     Op* bottom_shuffle   # or a permutation, or NULL
+    Op* top_shuffle      # or a permutation, or NULL
     KeptRecords* stored  # rows of the store, which the runs of the bottom shuffle name; NULL: nothing is stored
     Blocks* blocks       # or NULL: records have known places
     Start start
     Position at
     int64_t cut_pass, cut_ordinal  # the source ends here with cut_fault; pass -1: no cut
     Fault cut_fault
+    const Cut* cuts      # those that take effect where their record comes out of the last shuffle, among others
+    int32_t cut_count    # 0 if there are no such cuts
     Lengths ends         # of the passes since the start whose end was met: all records
     int64_t next_end     # the pass after these
     Fault fault          # the reason of an early end
@@ -170,8 +172,8 @@ cdef struct Order:
     Broken broken        # of the last PULL_BREAK
     bint needs_count     # a permutation waits for all files
 
-# Arguments of order_new. The lists of `missing`, `handed` and `breaks` must outlive the order; `lengths` and `specs`
-# are copied.
+# Arguments of order_new. The lists of `missing`, `handed`, `breaks` and `cuts` must outlive the order; `lengths` and
+# `specs` are copied.
 cdef struct OrderPlan:
     FileTable* table
     Blocks* blocks       # or NULL
@@ -185,6 +187,8 @@ cdef struct OrderPlan:
     BreakList played     # breaks of LEVEL_* before the start
     BreakList known      # those at the start or behind it; of two at one place, the seam comes first
     BreakList breaks     # of steps, sorted by level first
+    const Cut* cuts
+    int32_t cut_count
 
 
 # Puts a new operator on top of the chain, which order_free then frees. Its struct has nbytes bytes and begins with Op.
@@ -212,6 +216,10 @@ cdef void element_trim(Order* order, Element* e) noexcept nogil
 cdef void list_trim(Order* order, RunList* list_, int32_t first) noexcept nogil
 # Ends the source before this record with this fault, and drops the records behind it from all buffers.
 cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil
+# Returns the cut that takes effect where this operator, the last shuffle, gives one of these records; NULL: there is
+# none. order_cut_at lets it take effect: in this operator and below, since what went on before stays as it is.
+cdef const Cut* order_cut_of(const Order* order, int64_t pass_, int64_t ordinal, int64_t n) noexcept nogil
+cdef void order_cut_at(Order* order, const Cut* cut) noexcept nogil
 
 
 # Returns whether records are owed.

@@ -137,7 +137,7 @@ cdef void list_trim(Order* order, RunList* list_, int32_t first) noexcept nogil:
     list_.count = _trim(order, list_.runs, first, list_.count)
 
 
-cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
+cdef void _cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault, const Op* top) noexcept nogil:
     cdef int32_t i
     cdef bint reached = is_behind(order.at.pass_, order.at.position, pass_, ordinal + 1)
     order.cut_fault = fault[0]
@@ -146,3 +146,23 @@ cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* f
     for i in range(order.count):
         if order.ops[i].kind.purge != NULL:
             order.ops[i].kind.purge(order, order.ops[i], reached)
+        if order.ops[i] == top:
+            return
+
+
+cdef void order_cut(Order* order, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
+    _cut(order, pass_, ordinal, fault, order.top)
+
+
+cdef void order_cut_at(Order* order, const Cut* cut) noexcept nogil:
+    _cut(order, cut.pass_, cut.ordinal, &cut.fault, order.top_shuffle)
+
+
+cdef const Cut* order_cut_of(const Order* order, int64_t pass_, int64_t ordinal, int64_t n) noexcept nogil:
+    cdef const Cut* cut
+    cdef int32_t i
+    for i in range(order.cut_count):
+        cut = &order.cuts[i]
+        if cut.given and cut.pass_ == pass_ and ordinal <= cut.ordinal < ordinal + n:
+            return cut
+    return NULL

@@ -7,8 +7,8 @@ from queuecore._core.io.blocks cimport blocks_out
 from queuecore._core.order.batch cimport batch_make
 from queuecore._core.order.breaks cimport breaks_make
 from queuecore._core.order.op cimport (
-    LEVEL_HANDED, PULL_BREAK, PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, BreakList, Op, OpSpec, Order, OrderPlan,
-    element_drop, list_drop, op_advance, op_given, op_pull)
+    LEVEL_HANDED, PULL_BREAK, PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, BreakList, Cut, Op, OpSpec, Order, OrderPlan,
+    element_drop, list_drop, op_advance, op_given, op_pull, order_cut)
 from queuecore._core.order.passes cimport repeat_make, skip_make, take_make
 from queuecore._core.order.permute cimport permute_make
 from queuecore._core.order.runs cimport SCRATCH_RUNS, Run, RunList, element_clear, element_give, list_clear, list_init
@@ -83,7 +83,23 @@ cdef Order* order_new(const OrderPlan* plan) noexcept nogil:
     if order.ops == NULL or not list_init(&order.skipped) or not _make_all(order, plan):
         order_free(order)
         return NULL
+    _cut(order, plan)
     return order
+
+
+cdef void _cut(Order* order, const OrderPlan* plan) noexcept nogil:
+    cdef const Cut* cut
+    cdef int32_t i
+    for i in range(order.count):
+        if order.ops[i].shuffle != NULL:
+            order.top_shuffle = order.ops[i]
+    for i in range(plan.cut_count):
+        cut = &plan.cuts[i]
+        if cut.given and order.top_shuffle != NULL:
+            order.cuts = plan.cuts
+            order.cut_count = plan.cut_count
+        else:
+            order_cut(order, cut.pass_, cut.ordinal, &cut.fault)
 
 
 cdef void order_free(Order* order) noexcept nogil:

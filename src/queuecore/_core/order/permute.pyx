@@ -3,8 +3,8 @@ from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.cipher cimport Cipher, cipher_at, cipher_init
 from queuecore._core.order.op cimport (
-    PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, Op, OpKind, OpSpec, Order, Shuffle, op_locate, op_new, op_places,
-    shuffle_init, shuffle_next)
+    PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, Cut, Op, OpKind, OpSpec, Order, Shuffle, op_locate, op_new, op_places,
+    order_cut_at, order_cut_of, shuffle_init, shuffle_next)
 from queuecore._core.order.runs cimport SCRATCH_RUNS, RunList, is_missing, list_append
 from queuecore._core.order.source cimport source_file_fault
 from queuecore._core.atoms.platform cimport layout_hash
@@ -43,6 +43,7 @@ cdef int _begin(Order* order, Permutation* p) noexcept nogil:
 cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Permutation* p = <Permutation*>op
     cdef int64_t given = 0, tried = 0, pass_, ordinal
+    cdef const Cut* cut
     cdef int status = _begin(order, p)
     if status != PULL_OK:
         return status
@@ -51,6 +52,10 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
     while given < max_rows and tried < SCRATCH_RUNS and p.done < p.cipher.count and p.ended == PULL_OK:
         op_locate(op.up, cipher_at(&p.cipher, p.done), &pass_, &ordinal)
         pass_ += order.at.pass_
+        if order.cut_count > 0 and op == order.top_shuffle:
+            cut = order_cut_of(order, pass_, ordinal, 1)
+            if cut != NULL:
+                order_cut_at(order, cut)
         if pass_ == order.cut_pass and ordinal == order.cut_ordinal:  # the order ends before the unreadable record
             p.ended = PULL_FAULT
             break

@@ -4,8 +4,9 @@ from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport blocks_leave
 from queuecore._core.order.op cimport (
-    PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Op, OpKind, OpSpec, Order, Shuffle,
-    element_drop, element_trim, list_drop, list_trim, op_count, op_new, op_pull, shuffle_init, shuffle_next)
+    PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Cut, Op, OpKind, OpSpec, Order, Shuffle,
+    element_drop, element_trim, list_drop, list_trim, op_count, op_new, op_pull, order_cut_at, order_cut_of, shuffle_init,
+    shuffle_next)
 from queuecore._core.order.runs cimport (
     SCRATCH_RUNS, Element, Ids, Kept, Run, RunList, element_append_all, element_clear, element_give, ids_free, ids_give,
     ids_init, ids_take, is_behind, is_missing, list_append, list_clear, list_init, run_from)
@@ -91,9 +92,9 @@ cdef void _note_above(Op* op) noexcept nogil:
 
 
 cdef void _end_by_cut(Order* order, Shuffle* s, int32_t* ended, bint reached) noexcept nogil:
-    # A shuffle whose input had ended gives the records before the cut, then the cut's fault.
+    # A shuffle whose input had ended gives the records before the cut, then the cut's fault, also where another one came later.
     s.cut = True
-    if reached and ended[0] == PULL_END:
+    if reached and ended[0] != PULL_OK:
         ended[0] = PULL_FAULT
         order.fault = order.cut_fault
         order.faulted = True
@@ -185,6 +186,7 @@ cdef inline void _drop(Order* order, RecordShuffle* s, int64_t id) noexcept nogi
 cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef RecordShuffle* s = <RecordShuffle*>op
     cdef const Kept* record
+    cdef const Cut* cut
     cdef int64_t id, given = 0
     cdef int status
     if not s.shuffle.seeded:
@@ -204,6 +206,12 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
         if op.missing.count > 0 and is_missing(&op.missing, record.pass_, record.ordinal):
             _drop(order, s, id)
             continue
+        if order.cut_count > 0 and op == order.top_shuffle:
+            cut = order_cut_of(order, record.pass_, record.ordinal, 1)
+            if cut != NULL:
+                _drop(order, s, id)
+                order_cut_at(order, cut)
+                continue
         if s.stored:  # the row stays taken until it is read or discarded
             list_append(out, id, 0, 1, NULL, 0, 0)
         else:
@@ -353,18 +361,33 @@ cdef int _fill_elements(Order* order, ElementShuffle* s) noexcept nogil:
     return PULL_OK
 
 
+cdef void _cut_elements(Order* order, ElementShuffle* s) noexcept nogil:
+    # Lets the first cut before a record of the element that is to be given take effect. Nothing may be left of the element.
+    cdef const Element* e = &s.elements[s.emitting]
+    cdef const Cut* cut
+    cdef int32_t i
+    for i in range(e.given, e.count):
+        cut = order_cut_of(order, e.runs[i].pass_, e.runs[i].ordinal, e.runs[i].n)
+        if cut == NULL:
+            continue
+        order_cut_at(order, cut)
+        return
+
+
 cdef int _pull_elements(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef ElementShuffle* s = <ElementShuffle*>op
     cdef int status
     if not s.shuffle.seeded:
         _begin(&s.shuffle, &s.buffer.random)
-    if s.emitting < 0:
+    while s.emitting < 0:
         status = _fill_elements(order, s)
         if status != PULL_OK:
             return status
         if s.buffer.count == 0:
             return s.ended
         s.emitting = _draw(&s.buffer)
+        if order.cut_count > 0 and op == order.top_shuffle:
+            _cut_elements(order, s)
     if element_give(&s.elements[s.emitting], max_rows, out):
         ids_give(&s.ids, s.emitting)
         s.emitting = -1
@@ -392,14 +415,23 @@ cdef bint _restart_elements(Order* order, Op* op) noexcept nogil:
     return True
 
 
+cdef bint _trim_element(Order* order, ElementShuffle* s, int64_t id) noexcept nogil:
+    # Returns whether something is left of the element. A batch that comes whole or not at all doesn't come if it loses records.
+    cdef Element* e = &s.elements[id]
+    cdef int64_t rows = e.rows
+    element_trim(order, e)
+    if s.op.whole_batches and e.rows < rows:
+        element_drop(order, s.op.up, e)
+    return e.count > 0
+
+
 cdef void _purge_elements(Order* order, Op* op, bint reached) noexcept nogil:
     cdef ElementShuffle* s = <ElementShuffle*>op
     cdef Buffer* b = &s.buffer
     cdef int64_t i, id, kept = 0
     for i in range(b.count):
         id = b.ids[(b.start + i) % b.size]
-        element_trim(order, &s.elements[id])
-        if s.elements[id].count == 0:
+        if not _trim_element(order, s, id):
             ids_give(&s.ids, id)
             continue
         b.ids[(b.start + kept) % b.size] = <uint32_t>id
@@ -407,8 +439,9 @@ cdef void _purge_elements(Order* order, Op* op, bint reached) noexcept nogil:
     b.count = kept
     if s.filling >= 0:
         element_trim(order, &s.elements[s.filling])
-    if s.emitting >= 0:
-        element_trim(order, &s.elements[s.emitting])
+    if s.emitting >= 0 and not _trim_element(order, s, s.emitting):
+        ids_give(&s.ids, s.emitting)
+        s.emitting = -1
     _end_by_cut(order, &s.shuffle, &s.ended, reached)
 
 

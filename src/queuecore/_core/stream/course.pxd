@@ -36,7 +36,7 @@ cdef class Course(Turns):
     cdef bint told            # another thread asked the run to stop
     cdef Lengths lengths      # of the passes before the mark: good records, including breaks that were handed in
     cdef Feed outer           # of the stream that this one works for; None: of none
-    cdef object note_end      # called with the pass and the number of the record before which an error has ended a shuffle's input; or None
+    cdef object note_ends     # called with `Saved.ended` when an error has ended a shuffle's input; or None
     cdef object drawn         # an object saved and restored with a place; only the Python layer knows what it means
     cdef uint64_t version     # of the place: changes with each change of the place
     cdef Times _times
@@ -48,8 +48,8 @@ cdef class Course(Turns):
     cdef void _lose(self, const Batch* b) noexcept
     cdef Feed _feed(self)
     cdef list _ends(self)
-    cdef bint _find_end(self, int64_t* pass_, int64_t* ordinal) noexcept
-    cdef bint _note_end(self) noexcept
+    cdef list _end_here(self)
+    cdef bint _note_ends(self) noexcept
     cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept
     cdef void _pass_mark(self) noexcept nogil
     cdef int _check_made(self) except -1

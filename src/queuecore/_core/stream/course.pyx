@@ -3,13 +3,13 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from queuecore._core.atoms.errors cimport CODE_PRECONDITION, CODE_RESUME, WHAT_NO_ERROR, raise_error, raise_from
-from queuecore._core.atoms.memory cimport calloc, free
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport Place, blocks_lose, blocks_lost, blocks_saved
 from queuecore._core.stream.configure cimport plan_clear
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.stream.meter cimport DEPTHS, SAMPLED
-from queuecore._core.stream.marks cimport CUT_LOST, CUT_SEAM, Goal, Saved, ShuffleCounter, cut_expect, mark_of, numbers, point_follow, point_free
+from queuecore._core.stream.marks cimport CUT_LOST, CUT_SEAM, Goal, Saved, ShuffleCounter, cuts_of, mark_of, numbers, point_follow, point_free
 from queuecore._core.order.order cimport OP_PERMUTE, OP_SHUFFLE
 from queuecore._core.order.lengths cimport lengths_add, lengths_at
 from queuecore._core.order.op cimport PULL_FAULT, Cut, OpSpec
@@ -84,7 +84,7 @@ cdef class Course(Turns):
     cdef void _lose(self, const Batch* b) noexcept:
         # The place of what the other stream makes of the elements from this batch on needs to know of the error. If nobody can note it,
         # there is no such place. Comes before the batch's rows are handed in.
-        if b.cut < CUT_LOST or self.outer is None or self._note_end():
+        if b.cut < CUT_LOST or self.outer is None or self._note_ends():
             return
         turn_take(self.outer.pipe.turn)
         blocks_lose(self.outer.pipe.blocks)
@@ -93,13 +93,12 @@ cdef class Course(Turns):
     cdef list _ends(self):
         # Returns `ended` of the place; None: it can't be saved, as an error has changed the order that need not come again: one of a read, or
         # one that changed the order of a stream that works for this one.
-        cdef int64_t pass_ = 0, ordinal = 0
         cdef const Cut* cut
         cdef const Fault* f
         cdef int32_t i
         cdef list ends = []
         if self.out.cut_count == 0:
-            return [[pass_, ordinal]] if self._find_end(&pass_, &ordinal) else None
+            return self._end_here()
         for i in range(self.out.cut_count):
             cut = &self.out.cuts[i]
             f = &cut.fault
@@ -108,54 +107,49 @@ cdef class Course(Turns):
             if f.what == WHAT_NO_ERROR:
                 ends.append([cut.pass_, cut.ordinal])
             else:
-                ends.append([cut.pass_, cut.ordinal, cut.at, cut.breaks, f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b])
+                ends.append([cut.pass_, cut.ordinal, int(cut.given), f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b])
         return ends
 
-    cdef bint _find_end(self, int64_t* pass_, int64_t* ordinal) noexcept:
-        # Finds the record before which an error, which comes again, has ended what a shuffle takes its elements from, if that showed before
-        # anything came in another order.
+    cdef list _end_here(self):
+        # Returns the record before which an error, which comes again, has ended what a shuffle takes its elements from.
         cdef Pipe* p = self.pipe
+        cdef int64_t pass_, ordinal
         cdef Fault f
         cdef bint found
-        if self.out.cut_count > 0:
-            pass_[0] = self.out.cuts[0].pass_
-            ordinal[0] = self.out.cuts[0].ordinal
-            return self.out.cut_count == 1 and self.out.cuts[0].fault.what == WHAT_NO_ERROR
         if p == NULL:
-            return False
+            return None
         turn_take(p.turn)
         found = (p.order.interrupted == PULL_FAULT and not (p.order.stored != NULL and store_failed(p.order))
                  and not (p.blocks != NULL and blocks_lost(p.blocks)))
-        pass_[0] = p.order.at.pass_
-        ordinal[0] = p.order.at.position
+        pass_ = p.order.at.pass_
+        ordinal = p.order.at.position
         f = p.order.fault
         turn_give(p.turn)
-        return found and self.out.comes_again(&f, self._feed())
+        return [[pass_, ordinal]] if found and self.out.comes_again(&f, self._feed()) else None
 
     cdef Feed _feed(self):
         # Returns the feed of the run; None: it has none.
         return None
 
-    cdef bint _note_end(self) noexcept:
-        cdef int64_t pass_ = 0, ordinal = 0
-        if self.note_end is None or not self._find_end(&pass_, &ordinal):
+    cdef bint _note_ends(self) noexcept:
+        if self.note_ends is None:
             return False
         try:
-            self.note_end(pass_, ordinal)
+            ends = self._ends()
+            if ends is not None:
+                self.note_ends(ends)
         except BaseException:  # no memory, or a signal
             return False
-        return True
+        return ends is not None
 
-    def expect_end(self, int64_t pass_, int64_t ordinal):
-        """Expect, before the first call of ``next()``, that an error ends the source before this record of this pass.
+    def expect_ends(self, list ends):
+        """Expect, before the first call of ``next()``, that errors end the source; `ends`: as `Saved.ended`.
 
-        If it doesn't, what comes before it is as if it did, and then comes a `ResumeMismatchError`.
+        If an error that is to come again does not, what comes before it is as if it did, and then comes a `ResumeMismatchError`.
         """
-        self.out.cuts = <Cut*>calloc(1, sizeof(Cut))
-        if self.out.cuts == NULL:
-            raise MemoryError
-        cut_expect(self.out.cuts, pass_, ordinal)
-        self.out.cut_count = 1
+        self.out.check_faults([one[3:] or None for one in ends])
+        self.out.cuts = cuts_of(ends)
+        self.out.cut_count = len(ends)
         self.at.cut = CUT_LOST
 
     cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept:

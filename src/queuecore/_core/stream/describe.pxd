@@ -83,7 +83,7 @@ cdef class Description:
     cdef public int retries, depth
     cdef public bint asks
     cdef public double stall_warn, stall_timeout
-    cdef public object skips, feeder, settle_inputs, target, drawn, outer, note_end
+    cdef public object skips, feeder, settle_inputs, target, drawn, outer, note_ends
     cdef public Scope scope
 
 

@@ -317,9 +317,9 @@ cdef class Description:
         The device that batches go to; all components must be `FIXED`.
     outer : Feed, optional
         The feed of the stream that this one works for.
-    note_end : callable, optional
-        For a stream that works for another: it is called with the pass and the number of the record before which an error has ended what a
-        shuffle takes its elements from. Default: nobody notes it, and what the other stream makes of the elements from there on has no place.
+    note_ends : callable, optional
+        For a stream that works for another: it is called with `Saved.ended` when an error has ended what a shuffle takes its elements from.
+        Default: nobody notes it, and what the other stream makes of the elements from there on has no place.
     drawn : object, optional
         An object that belongs to a place: `Stream.position` returns it, and `Stream.go_to` sets it.
     """

@@ -37,11 +37,11 @@ cdef class LeftOut:
     cdef object final_error(self, const Fault* f, Feed feed)
     # Returns whether another run over the same data meets the fault too: it is none of the machine.
     cdef bint comes_again(self, const Fault* f, Feed feed) noexcept
-    # Lets the source of the next run end before this record, after so many elements and breaks.
-    cdef int cut(self, int64_t elements, int64_t breaks, int64_t pass_, int64_t ordinal, const Fault* f) except -1
+    # Lets the source of the next run end before this record; `given`: as of a Cut.
+    cdef int cut(self, int64_t pass_, int64_t ordinal, bint given, const Fault* f) except -1
     # Takes over the bad records of a run that has ended: as breaks, or as missing records, each reported to `skips`. False: there were
     # none. `skips` raises at the first record too many; then the next run ends before that record.
-    cdef bint take_bad(self, Pipe* p, int64_t elements, Feed feed, const Start* mark, bint shuffled) except -1
+    cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark, bint shuffled) except -1
     # Returns the number of delivered breaks that a run meets again.
     cdef int64_t broke(self)
     # Fills in the plan of the next run: its missing records, and its breaks.

@@ -81,22 +81,21 @@ cdef class LeftOut:
         error.args = (f"{text} ({where} of {error.path!r})",)
         return error
 
-    cdef int cut(self, int64_t elements, int64_t breaks, int64_t pass_, int64_t ordinal, const Fault* f) except -1:
+    cdef int cut(self, int64_t pass_, int64_t ordinal, bint given, const Fault* f) except -1:
         cdef Cut* cuts = <Cut*>realloc(self.cuts, size_product(self.cut_count + 1, sizeof(Cut)))
         cdef Cut* last
         if cuts == NULL:
             raise MemoryError
         self.cuts = cuts
         last = &cuts[self.cut_count]
-        last.at = elements
-        last.breaks = breaks
         last.pass_ = pass_
         last.ordinal = ordinal
+        last.given = given
         last.fault = f[0]
         self.cut_count += 1
         return 0
 
-    cdef bint take_bad(self, Pipe* p, int64_t elements, Feed feed, const Start* mark, bint shuffled) except -1:
+    cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark, bint shuffled) except -1:
         cdef Missing* grown
         cdef Bad* bad
         cdef Fault* f
@@ -125,7 +124,7 @@ cdef class LeftOut:
                     raise
                 self.last = error
                 self.last_fault = bad.fault
-                self.cut(elements, 0, bad.place.pass_, bad.place.ordinal, &bad.fault)
+                self.cut(bad.place.pass_, bad.place.ordinal, True, &bad.fault)
                 break
             self.missing[count] = bad.place
             count += 1

@@ -78,6 +78,8 @@ cdef class Goal:
 # shuffles: the stream's number of shuffles, which is the length of each list.
 cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame, int64_t files)
 
+# Returns the cuts of `Saved.ended`, which the caller frees.
+cdef Cut* cuts_of(list ends) except NULL
 # Sets up a cut that stands for an error of the source, before this record, that is to come again.
 cdef void cut_expect(Cut* cut, int64_t pass_, int64_t ordinal) noexcept nogil
 # Compares by pass and number, for qsort: a Missing, or a Bad, which begins with one.

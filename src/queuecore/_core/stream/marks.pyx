@@ -147,8 +147,8 @@ cdef class Saved:
         The pass and the number of each record whose error came although its batch was dropped (`drop_remainder`).
     ended : list of list of int
         The pass and the number of each record before which an error has ended what a shuffle takes its elements from, so that they come in
-        another order than without the error. If that showed only when the record had left the shuffle, also the number of elements and of
-        breaks that had been delivered by then, and the numbers of the fault; otherwise the error is to come again.
+        another order than without the error. If the error is not to come again, also whether it showed only when the record had left the
+        shuffle (1, or 0), and the numbers of the fault.
     version : int
         The version of the stream's place, which changes with each change of the place.
     """
@@ -205,12 +205,9 @@ cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blo
         goal.pairs[2 * i], goal.pairs[2 * i + 1] = seeds[i]
         goal.base[i] = saved.iterations[i]
         goal.begun[i] = saved.begun[i]
-    goal.cuts = <Cut*>calloc(len(saved.ended) + 1, sizeof(Cut))
-    if goal.cuts == NULL:
-        raise MemoryError
-    for one in saved.ended:
-        _cut_of(&goal.cuts[goal.cut_count], one)
-        goal.cut_count += 1
+    goal.cuts = cuts_of(saved.ended)
+    goal.cut_count = len(saved.ended)
+    if goal.cut_count > 0:
         goal.at.cut = CUT_LOST
     goal.counters = [<ShuffleCounter?>counter if counter is not None else None for counter in counters]
     return goal
@@ -229,14 +226,23 @@ cdef list numbers(const int64_t* some, int64_t n):
         free(own)
 
 
-cdef int _cut_of(Cut* cut, list numbers) except -1:
-    cdef Fault* f = &cut.fault
-    if len(numbers) == 2:
-        cut_expect(cut, numbers[0], numbers[1])
-        return 0
-    cut.pass_, cut.ordinal, cut.at, cut.breaks = numbers[:4]
-    f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = numbers[4:]
-    return 0
+cdef Cut* cuts_of(list ends) except NULL:
+    cdef Cut* cuts = <Cut*>calloc(len(ends) + 1, sizeof(Cut))
+    cdef Fault* f
+    cdef int32_t i
+    if cuts == NULL:
+        raise MemoryError
+    try:
+        for i, one in enumerate(ends):
+            cut_expect(&cuts[i], one[0], one[1])
+            if len(one) > 2:
+                f = &cuts[i].fault
+                cuts[i].given = one[2]
+                f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = one[3:]
+    except BaseException:
+        free(cuts)
+        raise
+    return cuts
 
 
 cdef void cut_expect(Cut* cut, int64_t pass_, int64_t ordinal) noexcept nogil:

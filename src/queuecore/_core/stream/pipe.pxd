@@ -221,7 +221,6 @@ cdef struct Pipe:
     Fault end_fault
     Cut* cuts
     int32_t cut_count
-    int32_t cut_at
     int64_t skipped
     # The store:
     unsigned char* store

@@ -284,8 +284,8 @@ cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_c
         plan.pin_result = p.pin_result
         _pipe_free(p)
         return NULL
-    p.order.skip_left = p.cuts[0].at if cut_count > 0 else skip
-    p.order.skip_breaks = p.cuts[0].breaks if cut_count > 0 else p.config.skip_breaks
+    p.order.skip_left = skip
+    p.order.skip_breaks = p.config.skip_breaks
     p.runner.step = step
     p.runner.release = _worker_drop
     p.runner.context = p
@@ -389,6 +389,8 @@ cdef bint _order_init(Pipe* p, Pipe* plan) noexcept nogil:
     program.known.count = p.known_count
     program.breaks.breaks = p.breaks
     program.breaks.count = p.break_count
+    program.cuts = p.cuts
+    program.cut_count = p.cut_count
     p.order = order_new(&program)
     p.slots_bytes = (c.width + c.max_leases + 1) * lay_out(p)
     plan.slots_bytes = p.slots_bytes

@@ -14,7 +14,7 @@ from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEA
 from queuecore._core.order.order cimport order_forward, order_pull, order_pull_owed
 from queuecore._core.order.op cimport (
     LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order, Position,
-    op_refuse, order_cut, order_owes)
+    op_refuse, order_owes)
 from queuecore._core.order.runs cimport Run, RunList
 from queuecore._core.order.store cimport order_begin, order_loaded, order_plan_load, order_release, order_room
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, event_notify_all, turn_give, turn_take
@@ -367,7 +367,6 @@ cdef bint _reordered(const Order* order) noexcept nogil:
 cdef void _forward(Pipe* p) noexcept nogil:
     # Brings the order program to the start of this run, a piece at a time.
     cdef Order* order = p.order
-    cdef int64_t target
     cdef int status = PULL_OK
     if order.skip_left > 0 or order.skip_breaks > 0:
         status = order_forward(order, 65536)
@@ -389,14 +388,6 @@ cdef void _forward(Pipe* p) noexcept nogil:
     if _reordered(order):  # the elements before the place came without that fault, in another order
         p.begun = True
         _finish_order(p, PULL_FAULT)
-        return
-    if p.cut_at < p.cut_count:
-        order_cut(order, p.cuts[p.cut_at].pass_, p.cuts[p.cut_at].ordinal, &p.cuts[p.cut_at].fault)
-        target = p.cuts[p.cut_at + 1].at if p.cut_at + 1 < p.cut_count else p.config.skip
-        order.skip_left = target - p.cuts[p.cut_at].at
-        target = p.cuts[p.cut_at + 1].breaks if p.cut_at + 1 < p.cut_count else p.config.skip_breaks
-        order.skip_breaks = target - p.cuts[p.cut_at].breaks
-        p.cut_at += 1
         return
     if not order_begin(order):
         _order_without_memory(p)

@@ -182,13 +182,14 @@ cdef class Running(Course):
 
     cdef int _recover(self, uint64_t k) except -1:
         # Cuts the source before the record of batch k that can't be read, for the next run, which begins with this batch and uses the same
-        # table. The next run delivers all elements before the record, in whole batches and a short one, and then raises the error.
+        # table. It delivers what comes before the record, in the order that it had; then what a shuffle has kept of the records before that
+        # one; and then it raises the error.
         cdef Batch* b = window_batch(self.pipe.window, k)
         if b.fault.what == WHAT_BEHIND:  # no run comes to that record
             self._fail(self.out.error(&b.fault, self.feed))
         if self.at.cut == CUT_FAULT:
             self._repeat_fault(self.pipe)
-        self.out.cut(self.delivered, self.out.broke(), b.fault_pass, b.fault_ordinal, &b.fault)
+        self.out.cut(b.fault_pass, b.fault_ordinal, True, &b.fault)
         self._log_files(self.pipe, False)
         self._discard_pipe()
         return 0
@@ -206,7 +207,7 @@ cdef class Running(Course):
             pipe_drop(p)
         if self.pipe != p:  # a signal handler went to another place
             return True
-        if not self.out.take_bad(p, self.delivered, self.feed, &self.at.start, self.shuffles > 0):
+        if not self.out.take_bad(p, self.feed, &self.at.start, self.shuffles > 0):
             return False
         if self.at.cut == CUT_FAULT:
             self._repeat_fault(p)
@@ -227,7 +228,7 @@ cdef class Running(Course):
         if f.code == CODE_HANDED:  # its number is one of this run's feed: the next run meets the error itself
             cut_expect(&expected, p.order.at.pass_, p.order.at.position)
             f = &expected.fault
-        self.out.cut(0, 0, p.order.at.pass_, p.order.at.position, f)
+        self.out.cut(p.order.at.pass_, p.order.at.position, False, f)
         self.at.cut = CUT_LOST
         return 0
 

@@ -82,7 +82,7 @@ cdef class Stream(Running):
         self.feeder = d.feeder
         self.settle_inputs = d.settle_inputs
         self.outer = d.outer
-        self.note_end = d.note_end
+        self.note_ends = d.note_ends
         self.scope = d.scope
         self.drawn = d.drawn
         self.counters = d.ops.counters
@@ -705,7 +705,7 @@ cdef class Stream(Running):
         cdef FileTable* t = NULL
         self._check_made()
         goal = goal_of(place, seeds, counters, self.shuffles, self.plan.config.blocks, &self.frame, self.files.names.count)
-        self.out.check_faults([*goal.breaks.values(), *[one[4:] or None for one in place.ended]])
+        self.out.check_faults([*goal.breaks.values(), *[one[3:] or None for one in place.ended]])
         for _, _, counter, _ in [] if later is None else later:
             <ShuffleCounter?>counter
         try:
