@@ -246,6 +246,11 @@ class StagedIterator(Staging, IteratorBase):
 
     _elements: Iterator
 
+    def __len__(self) -> int:
+        """Return the number of elements that are left; see `Iterator`."""
+        over = self._closed or self._ended
+        return 0 if over else self._elements._left(self._state["position"]["elements"])
+
     @property
     def element_spec(self) -> Any:
         """The structure of an element."""

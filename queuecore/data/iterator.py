@@ -13,6 +13,7 @@ from queuecore._observe.trace import Trace, program_trace
 from queuecore.data._nodes.stream import ChainStream
 from queuecore.data._plan.chain import Chain
 from queuecore.data.iterators import IteratorBase
+from queuecore.errors import QueueCoreError
 
 if TYPE_CHECKING:
     from queuecore._device.target import Target
@@ -114,6 +115,24 @@ class Iterator(Held, IteratorBase):
     def output_classes(self) -> Any:
         """The classes of an element, in its structure, as in `Dataset.output_classes`."""
         return self._stream.chain.element_classes
+
+    def __len__(self) -> int:
+        """Return the number of elements that are left; `TypeError` where the dataset has no ``len()``.
+
+        Those of the dataset without those that came, after `load_state_dict` also before the saved place. Elements that
+        an error took away or that were left out are counted until the end is reached.
+        """
+        return 0 if self._stream.closed else self._left(self._stream.stats()["elements"])
+
+    def _left(self, delivered: int) -> int:
+        """Return the number of elements that are left after so many."""
+        try:
+            total = self._stream.chain.cardinality()
+        except QueueCoreError as error:  # list() asks for the length first, and is to get the elements before it
+            raise TypeError(f"the number of elements can't be known: {error}") from error
+        if total < 0:
+            raise TypeError("the number of elements is endless or unknown, so there is no len()")
+        return max(total - delivered, 0)
 
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory. Closing twice is no error.

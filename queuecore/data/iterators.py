@@ -52,6 +52,14 @@ class IteratorBase(Gets):
         """Return the next element; `StopIteration` at the end, now and ever after."""
         raise NotImplementedError
 
+    def __len__(self) -> int:
+        """Return the number of elements that are left; see `Iterator`."""
+        raise NotImplementedError
+
+    def __bool__(self) -> bool:
+        """Return `True`, always; else it would be whether elements are left."""
+        return True
+
     @property
     def element_spec(self) -> Any:
         """The structure of an element: an `ArraySpec`, or dicts and tuples of them."""
@@ -252,6 +260,13 @@ class _Above(Above, IteratorBase):
 
     def _optional(self) -> Optional:
         return Optional.empty(self._spec)
+
+    def __len__(self) -> int:
+        """Return the number of elements that are left of the iterator beneath; see `Iterator`."""
+        try:
+            return len(self._current())
+        except (FailedPreconditionError, InvalidArgumentError) as error:
+            raise TypeError(f"there is no len() now: {error}") from error
 
     @property
     def element_spec(self) -> Any:

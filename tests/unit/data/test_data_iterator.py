@@ -12,6 +12,7 @@ import weakref
 import numpy as np
 import pytest
 from helpers.data.chains import THREADS, dataset, own, run, threads, values, write_files
+from helpers.device import devices
 from helpers.models.oracle import assert_same
 from helpers.process import AT_ONCE, PATIENCE, collect, open_descriptors, soon, thread_ids
 
@@ -277,3 +278,55 @@ def test_docstrings_run():
         result = doctest.testmod(module)
         assert result.attempted > 0
         assert result.failed == 0
+
+
+def test_an_iterator_has_the_length_that_is_left():
+    ds = Dataset.range(10).batch(3)
+    with iter(ds) as it:
+        assert len(it) == len(ds) == 4
+        next(it)
+        state = it.state_dict()
+        assert (len(it), bool(it)) == (3, True)
+    with iter(ds) as it:
+        it.load_state_dict(state)
+        assert len(it) == 3
+        assert len(list(it)) == 3
+        assert (len(it), bool(it)) == (0, True)
+    switched = ds.make_initializable_iterator()
+    switched.initialize()
+    next(switched)
+    assert len(switched) == 3
+
+
+def test_an_iterator_on_a_device_has_the_length_that_is_left(fake_cuda_library):
+    """Elements that go as they lie, and those that are staged, which the thread has taken beforehand."""
+    for plane in devices.plane(fake_cuda_library):
+        for ds in (Dataset.range(10).batch(3), Dataset.from_tensor_slices([b"a", b"b"] * 5).batch(3)):
+            ds = plane.of(ds)
+            with iter(ds) as it:
+                next(it)
+                state = it.state_dict()
+                assert len(it) == 3
+                assert sum(1 for _ in it) == 3
+                assert (len(it), bool(it)) == (0, True)
+            with iter(ds) as it:
+                it.load_state_dict(state)
+                assert len(it) == 3
+                next(it)
+                assert len(it) == 2
+
+
+def test_an_iterator_without_a_length(tmp_path):
+    for ds in (Dataset.range(3).repeat(), Dataset.range(9).filter(lambda x: x > 3)):
+        with iter(ds) as it, pytest.raises(TypeError, match="no len"):
+            len(it)
+    # list() asks for the length, and must get the elements before an error all the same.
+    path = tmp_path / "a"
+    path.write_bytes(b"abcd")
+    got = []
+    with iter(FixedLengthRecordDataset([path, tmp_path / "none"], 2)) as it:
+        with pytest.raises(TypeError, match="can't be known"):
+            len(it)
+        with pytest.raises(qc.errors.NotFoundError):
+            got.extend(it)
+    assert len(got) == 2
