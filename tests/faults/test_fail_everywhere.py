@@ -4,6 +4,7 @@
 """
 
 import errno
+import itertools
 import os
 import threading
 import time
@@ -43,6 +44,18 @@ def sweep(tmp_path):
 def test_a_call_fails(sweep, name, sticky):
     # Of the many calls of this one, fewer and fewer.
     assert sweep(name).over(FAILING, sticky=sticky, growth=1.03 if name == "snapshot in shards" else 1.0)
+
+
+def test_a_run_for_which_memory_is_refused(sweep):
+    """What was made ready for the run goes with the iterator, also where the run's first memory is refused."""
+    made = sweep("lines")
+    places = set()
+    for nth in itertools.count(1):
+        made.one(everywhere.MEMORY, nth)
+        places.add((syscalls.first_met() or ("", ""))[1].partition(".")[0])
+        if "pipe" in places:
+            break
+    assert "left_out" in places  # what is made ready
 
 
 @pytest.mark.thorough

@@ -32,6 +32,7 @@ from queuecore.data._plan.made import Layout, Made, NativeComponent, made_by, ro
 from queuecore.data._rows.chunks import Chunk, Failed, Piece
 from queuecore.data._rows.values import spec_of
 from queuecore.data.options import Options
+from queuecore.errors import InvalidArgumentError
 
 __all__ = ["Node", "ObjectNode"]
 
@@ -167,7 +168,10 @@ class Node(Source):
         """Return the description for the native stream."""
         made = self.made(stages)
         columns = made.components if not stages else self.made([]).components
-        frames = Frames("rows", max(sum(row_bytes_of(one) for one in columns), 1), 1)
+        row_bytes = sum(row_bytes_of(one) for one in columns)
+        if row_bytes >= 1 << 62:
+            raise InvalidArgumentError(f"{self.name}: an element of {row_bytes} bytes is larger than any memory")
+        frames = Frames("rows", max(row_bytes, 1), 1)
         frames.columns = columns
         return Description(self.files, made.elements(), frames=frames)
 

@@ -164,8 +164,7 @@ class Pool:
             if times is not None:
                 self._times.leave(times)
 
-    # These two try first: a thread that only looks whether it would wait may wait after all, and count that as work.
-
+    # It and `_one` try first: a thread that only looks whether it would wait may wait after all, and count that as work.
     def _await_room(self) -> None:
         try:
             self._room.get_nowait()
@@ -174,17 +173,16 @@ class Pool:
             self._room.get()
             ThreadTimes.end_wait()
 
-    def _take_lock(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            ThreadTimes.begin_wait(False)
-            self._lock.acquire()
-            ThreadTimes.end_wait()
-
     def _one(self) -> bool:
         self._idle.append(None)
         self._await_room()
-        self._take_lock()
+        waits = not self._lock.acquire(blocking=False)
+        if waits:
+            ThreadTimes.begin_wait(False)
+            self._lock.acquire()
         try:
+            if waits:  # nothing may come between the lock and what gives it back
+                ThreadTimes.end_wait()
             number = self._number
             if self._ended:
                 # The next one hears of it as well. How many there are is not sure: a start may fail whose thread runs.

@@ -17,7 +17,7 @@ from helpers.data.nodes import made
 from helpers.process import PATIENCE
 
 from queuecore._elements.component import Component
-from queuecore.data import Dataset, FixedLengthRecordDataset
+from queuecore.data import INFINITE_CARDINALITY, Dataset, FixedLengthRecordDataset
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import Run
 from queuecore.data._plan.made import Layout
@@ -140,7 +140,7 @@ KINDS: dict[str, Callable[[Dataset], Dataset]] = {
     "groups": lambda ds: ds.group_by_window(lambda x: x % 3, lambda key, window: window.batch(4), 4),
     "resampled": lambda ds: ds.rejection_resample(lambda x: x % 2, [0.7, 0.3], [0.5, 0.5], 1).batch(2),
     "sparse batch": lambda ds: ds.sparse_batch(4, []).map(in_python(lambda x: x.values)),
-    "as many": lambda ds: ds.assert_cardinality(COUNT).batch(2),
+    "as many": lambda ds: ds.assert_cardinality(INFINITE_CARDINALITY if ds.cardinality() == INFINITE_CARDINALITY else COUNT).batch(2),
     "windows": lambda ds: ds.window(3, 2).flat_map(lambda window: window.batch(3)),
     "windows of elements": lambda ds: ds.window(3, 2).flat_map(lambda window: window),
     "flat map": lambda ds: ds.flat_map(_few),

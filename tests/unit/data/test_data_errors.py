@@ -60,7 +60,7 @@ def numbers(n):
 
 def generate():
     yield 1
-    yield None
+    yield object()
     yield 2
     raise ValueError
 

@@ -11,7 +11,7 @@ import pytest
 from helpers.data.chains import THREADS, dataset, threads, write_files
 from helpers.data.functions import check_resume, in_python, plain, pulled
 from helpers.data.nodes import Handed, made, numbers
-from helpers.process import run_python, soon, thread_ids
+from helpers.process import PATIENCE, run_python, soon, thread_ids
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -192,6 +192,35 @@ def test_work_ahead_is_bounded(calls):
             gone = threading.Event()
             gone.wait(0.3)
         assert still < 8192
+
+
+@pytest.mark.watchdog(60)
+def test_an_error_between_a_wait_for_the_input_and_its_use(monkeypatch):
+    """A thread that was just given the input gives it back, and the others come to their end."""
+    opened, waits = threading.Event(), threading.Event()
+
+    class Times:
+        @staticmethod
+        def begin_wait(full):
+            if not full:
+                waits.set()
+
+        @staticmethod
+        def end_wait():
+            if opened.is_set():
+                raise MemoryError("mine")
+
+    def gated(x):
+        assert int(x) == 0 or opened.wait(PATIENCE)
+        return int(x)
+
+    monkeypatch.setattr("queuecore.data._nodes.pool.ThreadTimes", Times)
+    with iter(Dataset.range(100).map(gated).map(squared, 2)) as it:
+        assert next(it) == 0
+        assert waits.wait(PATIENCE)  # the other thread has the input, and waits for an element
+        opened.set()
+        with pytest.raises(MemoryError, match="mine"):
+            list(it)
 
 
 @pytest.mark.sampled(4)

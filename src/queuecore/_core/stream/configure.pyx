@@ -92,6 +92,7 @@ cdef void plan_clear(Pipe* plan) noexcept:
     free(plan.maker.pads)
     free(plan.handed)
     free(plan.breaks)
+    free(plan.told)
 
 
 cdef int _set_leaves(Description d, Pipe* plan, Views views, Shape* shape) except -1:

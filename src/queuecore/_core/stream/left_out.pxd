@@ -39,6 +39,8 @@ cdef class LeftOut:
     cdef bint comes_again(self, const Fault* f, Feed feed) noexcept
     # Lets the source of the next run end before this record; `given`: as of a Cut.
     cdef int cut(self, int64_t pass_, int64_t ordinal, bint given, const Fault* f) except -1
+    # Returns whether the source ends before this record.
+    cdef bint is_cut(self, int64_t pass_, int64_t ordinal) noexcept
     # Takes over the bad records of a run that has ended: as breaks, or as missing records, each reported to `skips`. False: there were
     # none. `skips` raises at the first record too many; then the next run ends before that record.
     cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark, bint shuffled) except -1

@@ -95,6 +95,13 @@ cdef class LeftOut:
         self.cut_count += 1
         return 0
 
+    cdef bint is_cut(self, int64_t pass_, int64_t ordinal) noexcept:
+        cdef int32_t i
+        for i in range(self.cut_count):
+            if self.cuts[i].pass_ == pass_ and self.cuts[i].ordinal == ordinal:
+                return True
+        return False
+
     cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark, bint shuffled) except -1:
         cdef Missing* grown
         cdef Bad* bad

@@ -185,7 +185,7 @@ cdef class Running(Course):
         # table. It delivers what comes before the record, in the order that it had; then what a shuffle has kept of the records before that
         # one; and then it raises the error.
         cdef Batch* b = window_batch(self.pipe.window, k)
-        if b.fault.what == WHAT_BEHIND:  # no run comes to that record
+        if b.fault.what == WHAT_BEHIND or self.out.is_cut(b.fault_pass, b.fault_ordinal):  # no run comes to that record
             self._fail(self.out.error(&b.fault, self.feed))
         if self.at.cut == CUT_FAULT:
             self._repeat_fault(self.pipe)
