@@ -1,4 +1,4 @@
-"""Rings and blocking queues, beside those that a distribution packages.
+"""The ring and blocking queues, beside those that a distribution packages.
 
 Everything moves tokens of 8 bytes through a queue with room for 1,024, on two cores: producer i is bound to core i mod
 2, consumer i to the other one, so that 2P2C and 4P4C have more threads than cores, on purpose. After a failed try
@@ -20,20 +20,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
 
 import harness  # noqa: E402
 
-FAST, FIFO, SPSC = "queuecore FastRing", "queuecore FifoRing", "queuecore SpscRing"
-OURS = (FAST, FIFO, SPSC)
+OURS = "queuecore FifoRing"
 BLOCKING = ("1P1C blocking, MPMC", "2P2C blocking", "4P4C blocking")
 STALL = "2P2C spinning, one producer"
 
-# (row, ours, the one peer it is about, or None for the best): the target of the ratio.
-TARGETS: dict[tuple[str, str, str | None], dict[str, float]] = {
-    ("pair, MPMC", FAST, None): {"at_most": 1.1},
-    ("pair, MPMC", FIFO, None): {"at_most": 1.5},
-    **{(row, FAST, None): {"at_least": 1.5} for row in BLOCKING},
-    **{(row, FIFO, None): {"at_least": 0.65} for row in BLOCKING},
-    ("batches of 32, 1P1C, MPMC", FAST, "rte_ring, HTS"): {"at_least": 1.0},
+# By row: the target of the ratio to the best peer.
+TARGETS = {
+    "pair, MPMC": {"at_most": 1.5},
+    **{row: {"at_least": 0.65} for row in BLOCKING},
 }
-STALL_TARGETS = {FIFO: {"at_least": 0.95}, FAST: {}}
+STALL_TARGET = {"at_least": 0.95}
 
 LEFT_OUT = {
     f"{name} (4P4C spinning)": "its calls wait for other threads without giving the core away, here for seconds"
@@ -57,18 +53,13 @@ def best_of(row: str, raw: dict[str, list[float]], names: list[str]) -> str:
 
 
 def findings_of(row: str, raw: dict[str, list[float]]) -> list[dict[str, Any]]:
-    """Return the figures of a row, then the ratios of ours to the best peer, and to those that a target names."""
+    """Return the figures of a row, then the ratio of ours to the best peer."""
     findings = [harness.finding(f"{row}: {name}", unit_of(row), values) for name, values in raw.items()]
-    peers = [name for name in raw if name not in OURS]
-    if not peers:
-        return findings
-    best = best_of(row, raw, peers)
-    pairs = [(mine, None) for mine in OURS if mine in raw]
-    pairs += [(mine, peer) for at, mine, peer in TARGETS if at == row and peer in raw and mine in raw]
-    for mine, peer in pairs:
-        ratios = [a / b for a, b in zip(raw[mine], raw[peer or best], strict=True)]
-        title = f"{row}: {mine} / {'best, ' if peer is None else ''}{peer or best}"
-        findings.append(harness.finding(title, "ratio", ratios, **TARGETS.get((row, mine, peer), {})))
+    peers = [name for name in raw if name != OURS]
+    if OURS in raw and peers:
+        best = best_of(row, raw, peers)
+        ratios = [ours / theirs for ours, theirs in zip(raw[OURS], raw[best], strict=True)]
+        findings.append(harness.finding(f"{row}: {OURS} / best, {best}", "ratio", ratios, **TARGETS.get(row, {})))
     return findings
 
 
@@ -96,14 +87,13 @@ def run(options: harness.Options) -> dict[str, Any]:
 
     rows: dict[str, list[tuple[str, Any]]] = {}
     for number, (row, name) in enumerate(native.contenders()):
-        if options.peers or name in OURS:
+        if options.peers or name == OURS:
             measure = lambda number=number: native.measure(number, seconds, cpus)  # noqa: E731
             rows.setdefault(row, []).append((name, measure))
             absent |= {key: why for key, why in LEFT_OUT.items() if key.startswith(f"{name} (")}
-    for name in STALL_TARGETS:
-        for gone in (False, True):
-            measure = lambda fifo=name == FIFO, gone=gone: stall.measure(fifo, gone, seconds, cpus)  # noqa: E731
-            rows.setdefault(STALL, []).append((f"{name}, {'absent' if gone else 'asleep'}", measure))
+    for gone in (False, True):
+        measure = lambda gone=gone: stall.measure(gone, seconds, cpus)  # noqa: E731
+        rows.setdefault(STALL, []).append((f"{OURS}, {'absent' if gone else 'asleep'}", measure))
 
     findings: list[dict[str, Any]] = []
     raw: dict[str, Any] = {}
@@ -111,10 +101,9 @@ def run(options: harness.Options) -> dict[str, Any]:
         print(f"  {row}", file=sys.stderr, flush=True)
         raw[row] = harness.rotate(contenders, rounds)
         findings += findings_of(row, raw[row])
-    for name, target in STALL_TARGETS.items():
-        both = zip(raw[STALL][f"{name}, asleep"], raw[STALL][f"{name}, absent"], strict=True)
-        ratios = [asleep / gone for asleep, gone in both]
-        findings.append(harness.finding(f"{STALL}: {name}, asleep / absent", "ratio", ratios, **target))
+    both = zip(raw[STALL][f"{OURS}, asleep"], raw[STALL][f"{OURS}, absent"], strict=True)
+    ratios = [asleep / gone for asleep, gone in both]
+    findings.append(harness.finding(f"{STALL}: {OURS}, asleep / absent", "ratio", ratios, **STALL_TARGET))
 
     return harness.report(
         "rings",
@@ -132,9 +121,8 @@ def run(options: harness.Options) -> dict[str, Any]:
             "ck_ring and rte_ring have room for 1,023, moodycamel for 1,024 of each producer",
             "moodycamel's producers spin for room in the blocking rows too: it has nothing to wait with there",
             "a batch of FifoRing is 32 pushes and one pop: it has no push of several",
-            "a batch goes through whole or not at all in FastRing and rte_ring, with the others as much as fits",
-            "asleep: a millisecond in every push, between filling the cell and moving the tail (FifoRing), or between "
-            "taking an index and publishing the cell (FastRing)",
+            "a batch goes through whole or not at all in rte_ring, with the others as much as fits",
+            "asleep: a millisecond in every push, between filling the cell and moving the tail",
         ],
         absent=absent,
     )

@@ -3,7 +3,6 @@
 // Templates, because a call through a pointer would cost more than the quickest of these rings takes. An adapter is a class
 // with some of these members; the registering functions at the end say which are used for what:
 //   static constexpr const char* kName
-//   static constexpr bool kSingle                        one thread on each side at most
 //   explicit Q(std::size_t capacity, int producers)
 //   bool try_push(uint64_t), bool try_pop(uint64_t&)
 //   std::size_t push_n(const uint64_t*, std::size_t), pop_n(uint64_t*, std::size_t)   how many of them went through
@@ -342,39 +341,30 @@ void add(const char* row, double (*run)(const Setting&)) {
 // isn't running.
 template <class Q>
 void add_spinning(bool oversubscribed = true) {
-  if constexpr (Q::kSingle) {
-    add<Q>("pair, SPSC", pair_ns<Q>);
-    add<Q>("1P1C spinning, SPSC", crowd<Q, Way::kSpin, 1>);
-  } else {
-    add<Q>("pair, MPMC", pair_ns<Q>);
-    add<Q>("1P1C spinning, MPMC", crowd<Q, Way::kSpin, 1>);
-    add<Q>("2P2C spinning", crowd<Q, Way::kSpin, 2>);
-    if (oversubscribed) add<Q>("4P4C spinning", crowd<Q, Way::kSpin, 4>);
-  }
+  add<Q>("pair, MPMC", pair_ns<Q>);
+  add<Q>("1P1C spinning, MPMC", crowd<Q, Way::kSpin, 1>);
+  add<Q>("2P2C spinning", crowd<Q, Way::kSpin, 2>);
+  if (oversubscribed) add<Q>("4P4C spinning", crowd<Q, Way::kSpin, 4>);
 }
 
 template <class Q>
-void add_blocking() {
-  if constexpr (Q::kSingle) {
-    add<Q>("1P1C blocking, SPSC", crowd<Q, Way::kBlock, 1>);
-  } else {
-    add<Q>("1P1C blocking, MPMC", crowd<Q, Way::kBlock, 1>);
-    add<Q>("2P2C blocking", crowd<Q, Way::kBlock, 2>);
-    add<Q>("4P4C blocking", crowd<Q, Way::kBlock, 4>);
-  }
+void add_round_trip() {
   add<Q>("round trip, blocking", round_trip_us<Q>);
 }
 
 template <class Q>
+void add_blocking() {
+  add<Q>("1P1C blocking, MPMC", crowd<Q, Way::kBlock, 1>);
+  add<Q>("2P2C blocking", crowd<Q, Way::kBlock, 2>);
+  add<Q>("4P4C blocking", crowd<Q, Way::kBlock, 4>);
+  add_round_trip<Q>();
+}
+
+template <class Q>
 void add_batches(bool oversubscribed = true) {
-  if constexpr (Q::kSingle) {
-    add<Q>("batches of 32, 1 thread, SPSC", batch_ns<Q>);
-    add<Q>("batches of 32, 1P1C, SPSC", crowd<Q, Way::kBatch, 1>);
-  } else {
-    add<Q>("batches of 32, 1 thread, MPMC", batch_ns<Q>);
-    add<Q>("batches of 32, 1P1C, MPMC", crowd<Q, Way::kBatch, 1>);
-    if (oversubscribed) add<Q>("batches of 32, 4P4C", crowd<Q, Way::kBatch, 4>);
-  }
+  add<Q>("batches of 32, 1 thread, MPMC", batch_ns<Q>);
+  add<Q>("batches of 32, 1P1C, MPMC", crowd<Q, Way::kBatch, 1>);
+  if (oversubscribed) add<Q>("batches of 32, 4P4C", crowd<Q, Way::kBatch, 4>);
 }
 
 }  // namespace rings

@@ -3,7 +3,7 @@
 """Rings and blocking queues, ours and those of the peers that were found, in one harness.
 
 `contenders` says what there is to measure, `measure` measures one of them for a moment. The loops are in ring_loops.hpp,
-our rings' adapters in ring_ours.pxd, those of the peers in ring_peers.hpp.
+our ring's adapter in ring_ours.pxd, those of the peers in ring_peers.hpp.
 """
 
 from libcpp.vector cimport vector
@@ -26,17 +26,10 @@ cdef extern from *:
     #include "ring_ours.hpp"
     #include "ring_peers.hpp"
 
-    template <class Q>
-    static void bench_add_everywhere() {
-      rings::add_spinning<Q>();
-      rings::add_blocking<Q>();
-      rings::add_batches<Q>();
-    }
-
     static void bench_add_all() {
-      bench_add_everywhere<rings::Ours<queuecore::FastRing>>();
-      bench_add_everywhere<rings::Ours<queuecore::FifoRing>>();
-      bench_add_everywhere<rings::Ours<queuecore::SpscRing>>();
+      rings::add_spinning<rings::Ours>();
+      rings::add_blocking<rings::Ours>();
+      rings::add_batches<rings::Ours>();
       rings::add_peers();
     }
 

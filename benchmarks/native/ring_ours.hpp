@@ -1,34 +1,24 @@
-// One adapter for all three of our rings. What it calls is Cython: ring_ours.pxd.
+// The adapter for our ring. What it calls is Cython: ring_ours.pxd.
 #pragma once
 
-#include <cstring>
 #include <new>
 
 #include "queuecore/layout.hpp"
 #include "ring_loops.hpp"
 
-#define RINGS_CALLS(Ring)                                                  \
-  static bool our_init(queuecore::Ring*, uint32_t);                        \
-  static void our_free(queuecore::Ring*);                                  \
-  static bool our_push(queuecore::Ring*, uint64_t);                        \
-  static bool our_pop(queuecore::Ring*, uint64_t*);                        \
-  static uint32_t our_push_n(queuecore::Ring*, const uint64_t*, uint32_t); \
-  static uint32_t our_pop_n(queuecore::Ring*, uint64_t*, uint32_t);        \
-  static void our_wait(queuecore::Ring*, uint64_t*, bool, queuecore::EventCount*, queuecore::EventCount*);
-RINGS_CALLS(FifoRing)
-RINGS_CALLS(FastRing)
-RINGS_CALLS(SpscRing)
-#undef RINGS_CALLS
+static bool our_init(queuecore::FifoRing*, uint32_t);
+static void our_free(queuecore::FifoRing*);
+static bool our_push(queuecore::FifoRing*, uint64_t);
+static bool our_pop(queuecore::FifoRing*, uint64_t*);
+static uint32_t our_push_n(queuecore::FifoRing*, const uint64_t*, uint32_t);
+static uint32_t our_pop_n(queuecore::FifoRing*, uint64_t*, uint32_t);
+static void our_wait(queuecore::FifoRing*, uint64_t*, bool, queuecore::EventCount*, queuecore::EventCount*);
 
 namespace rings {
 
-template <class Ring>
 class Ours {
  public:
-  static constexpr bool kSingle = std::is_same_v<Ring, queuecore::SpscRing>;
-  static constexpr const char* kName = kSingle                                     ? "queuecore SpscRing"
-                                       : std::is_same_v<Ring, queuecore::FastRing> ? "queuecore FastRing"
-                                                                                   : "queuecore FifoRing";
+  static constexpr const char* kName = "queuecore FifoRing";
   Ours(std::size_t capacity, int) {
     if (!our_init(&ring_, uint32_t(capacity))) throw std::bad_alloc();
     static const bool light = queuecore::membarrier_register();  // as atoms does, if the kernel can
@@ -47,7 +37,7 @@ class Ours {
 
  private:
   // Zero bytes are where each of these begins.
-  Ring ring_{};
+  queuecore::FifoRing ring_{};
   queuecore::EventCount not_empty_{}, not_full_{};
 };
 

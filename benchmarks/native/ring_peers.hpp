@@ -13,11 +13,9 @@
 #endif
 #ifdef HAVE_READERWRITERQUEUE
 #include <readerwriterqueue/readerwritercircularbuffer.h>
-#include <readerwriterqueue/readerwriterqueue.h>
 #endif
 #ifdef HAVE_BOOST
 #include <boost/lockfree/queue.hpp>
-#include <boost/lockfree/spsc_queue.hpp>
 #endif
 #ifdef HAVE_TBB
 #include <oneapi/tbb/concurrent_queue.h>
@@ -47,7 +45,6 @@ namespace rings {
 class MutexDeque {
  public:
   static constexpr const char* kName = "mutex + deque";
-  static constexpr bool kSingle = false;
   MutexDeque(std::size_t capacity, int) : capacity_(capacity) {}
 
   bool try_push(uint64_t token) { return push_n(&token, 1) == 1; }
@@ -102,7 +99,6 @@ struct MoodycamelTraits : moodycamel::ConcurrentQueueDefaultTraits {
 template <class Queue>
 class MoodycamelEnds {
  public:
-  static constexpr bool kSingle = false;
   MoodycamelEnds(std::size_t capacity, int producers) : queue_(capacity, std::size_t(producers), 0) {}
 
   class Producer {
@@ -150,24 +146,11 @@ class MoodycamelBlocking : public MoodycamelEnds<moodycamel::BlockingConcurrentQ
 #endif
 
 #ifdef HAVE_READERWRITERQUEUE
-class ReaderWriterQueue {
- public:
-  static constexpr const char* kName = "moodycamel SPSC";
-  static constexpr bool kSingle = true;
-  ReaderWriterQueue(std::size_t capacity, int) : queue_(capacity) {}
-  bool try_push(uint64_t token) { return queue_.try_enqueue(token); }
-  bool try_pop(uint64_t& token) { return queue_.try_dequeue(token); }
-
- private:
-  moodycamel::ReaderWriterQueue<uint64_t> queue_;
-};
-
+// One thread on each side at most.
 class ReaderWriterBuffer {
  public:
   static constexpr const char* kName = "moodycamel SPSC, blocking";
-  static constexpr bool kSingle = true;
   ReaderWriterBuffer(std::size_t capacity, int) : queue_(capacity) {}
-  bool try_pop(uint64_t& token) { return queue_.try_dequeue(token); }
   void push(uint64_t token) { queue_.wait_enqueue(token); }
   void pop(uint64_t& token) { queue_.wait_dequeue(token); }
 
@@ -180,7 +163,6 @@ class ReaderWriterBuffer {
 class BoostQueue {
  public:
   static constexpr const char* kName = "boost queue";
-  static constexpr bool kSingle = false;
   BoostQueue(std::size_t capacity, int) : queue_(capacity) {}
   bool try_push(uint64_t token) { return queue_.bounded_push(token); }
   bool try_pop(uint64_t& token) { return queue_.pop(token); }
@@ -188,27 +170,12 @@ class BoostQueue {
  private:
   boost::lockfree::queue<uint64_t, boost::lockfree::fixed_sized<true>> queue_;
 };
-
-class BoostSpsc {
- public:
-  static constexpr const char* kName = "boost spsc_queue";
-  static constexpr bool kSingle = true;
-  BoostSpsc(std::size_t capacity, int) : queue_(capacity) {}
-  bool try_push(uint64_t token) { return queue_.push(token); }
-  bool try_pop(uint64_t& token) { return queue_.pop(token); }
-  std::size_t push_n(const uint64_t* tokens, std::size_t n) { return queue_.push(tokens, n); }
-  std::size_t pop_n(uint64_t* tokens, std::size_t n) { return queue_.pop(tokens, n); }
-
- private:
-  boost::lockfree::spsc_queue<uint64_t> queue_;
-};
 #endif
 
 #ifdef HAVE_TBB
 class Tbb {
  public:
   static constexpr const char* kName = "oneTBB bounded";
-  static constexpr bool kSingle = false;
   Tbb(std::size_t capacity, int) { queue_.set_capacity(std::ptrdiff_t(capacity)); }
   bool try_push(uint64_t token) { return queue_.try_push(token); }
   bool try_pop(uint64_t& token) { return queue_.try_pop(token); }
@@ -222,26 +189,14 @@ class Tbb {
 
 #ifdef HAVE_CK
 // Holds pointers, one fewer than its size.
-template <bool single>
 class Ck {
  public:
-  static constexpr const char* kName = single ? "ck_ring, spsc" : "ck_ring, mpmc";
-  static constexpr bool kSingle = single;
+  static constexpr const char* kName = "ck_ring, mpmc";
   Ck(std::size_t capacity, int) : cells_(capacity) { ck_ring_init(&ring_, unsigned(capacity)); }
-  bool try_push(uint64_t token) {
-    auto* value = reinterpret_cast<void*>(token);
-    if constexpr (single)
-      return ck_ring_enqueue_spsc(&ring_, cells_.data(), value);
-    else
-      return ck_ring_enqueue_mpmc(&ring_, cells_.data(), value);
-  }
+  bool try_push(uint64_t token) { return ck_ring_enqueue_mpmc(&ring_, cells_.data(), reinterpret_cast<void*>(token)); }
   bool try_pop(uint64_t& token) {
     void* value = nullptr;
-    bool got;
-    if constexpr (single)
-      got = ck_ring_dequeue_spsc(&ring_, cells_.data(), &value);
-    else
-      got = ck_ring_dequeue_mpmc(&ring_, cells_.data(), &value);
+    bool got = ck_ring_dequeue_mpmc(&ring_, cells_.data(), &value);
     token = reinterpret_cast<uint64_t>(value);
     return got;
   }
@@ -253,22 +208,19 @@ class Ck {
 #endif
 
 #ifdef HAVE_DPDK
-enum class Sync { kSingle, kMulti, kRts, kHts };
+enum class Sync { kMulti, kRts, kHts };
 
 // One fewer than its size. Bulk calls: all or nothing.
 template <Sync sync>
 class Rte {
  public:
-  static constexpr const char* kName = sync == Sync::kSingle  ? "rte_ring, sp/sc"
-                                       : sync == Sync::kMulti ? "rte_ring, mp/mc"
-                                       : sync == Sync::kRts   ? "rte_ring, RTS"
-                                                              : "rte_ring, HTS";
-  static constexpr bool kSingle = sync == Sync::kSingle;
+  static constexpr const char* kName = sync == Sync::kMulti ? "rte_ring, mp/mc"
+                                       : sync == Sync::kRts ? "rte_ring, RTS"
+                                                            : "rte_ring, HTS";
   Rte(std::size_t capacity, int) {
-    unsigned flags = sync == Sync::kSingle  ? RING_F_SP_ENQ | RING_F_SC_DEQ
-                     : sync == Sync::kMulti ? 0
-                     : sync == Sync::kRts   ? RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ
-                                            : RING_F_MP_HTS_ENQ | RING_F_MC_HTS_DEQ;
+    unsigned flags = sync == Sync::kMulti ? 0
+                     : sync == Sync::kRts ? RING_F_MP_RTS_ENQ | RING_F_MC_RTS_DEQ
+                                          : RING_F_MP_HTS_ENQ | RING_F_MC_HTS_DEQ;
     void* memory = nullptr;
     if (posix_memalign(&memory, 4096, std::size_t(rte_ring_get_memsize(unsigned(capacity)))) != 0)
       throw std::bad_alloc();
@@ -283,14 +235,12 @@ class Rte {
   bool try_pop(uint64_t& token) { return pop_n(&token, 1) == 1; }
   std::size_t push_n(const uint64_t* tokens, std::size_t n) {
     constexpr unsigned size = sizeof(uint64_t);
-    if constexpr (sync == Sync::kSingle) return rte_ring_sp_enqueue_bulk_elem(ring_, tokens, size, n, nullptr);
     if constexpr (sync == Sync::kMulti) return rte_ring_mp_enqueue_bulk_elem(ring_, tokens, size, n, nullptr);
     if constexpr (sync == Sync::kRts) return rte_ring_mp_rts_enqueue_bulk_elem(ring_, tokens, size, n, nullptr);
     if constexpr (sync == Sync::kHts) return rte_ring_mp_hts_enqueue_bulk_elem(ring_, tokens, size, n, nullptr);
   }
   std::size_t pop_n(uint64_t* tokens, std::size_t n) {
     constexpr unsigned size = sizeof(uint64_t);
-    if constexpr (sync == Sync::kSingle) return rte_ring_sc_dequeue_bulk_elem(ring_, tokens, size, n, nullptr);
     if constexpr (sync == Sync::kMulti) return rte_ring_mc_dequeue_bulk_elem(ring_, tokens, size, n, nullptr);
     if constexpr (sync == Sync::kRts) return rte_ring_mc_rts_dequeue_bulk_elem(ring_, tokens, size, n, nullptr);
     if constexpr (sync == Sync::kHts) return rte_ring_mc_hts_dequeue_bulk_elem(ring_, tokens, size, n, nullptr);
@@ -305,7 +255,6 @@ class Rte {
 class Libcds {
  public:
   static constexpr const char* kName = "libcds Vyukov";
-  static constexpr bool kSingle = false;
   Libcds(std::size_t capacity, int) : queue_(capacity) {}
   bool try_push(uint64_t token) { return queue_.enqueue(token); }
   bool try_pop(uint64_t& token) { return queue_.dequeue(token); }
@@ -325,28 +274,22 @@ inline void add_peers() {
   add_blocking<MoodycamelBlocking>();
 #endif
 #ifdef HAVE_READERWRITERQUEUE
-  add_spinning<ReaderWriterQueue>();
-  add_blocking<ReaderWriterBuffer>();
+  add_round_trip<ReaderWriterBuffer>();
 #endif
 #ifdef HAVE_BOOST
   add_spinning<BoostQueue>();
-  add_spinning<BoostSpsc>();
-  add_batches<BoostSpsc>();
 #endif
 #ifdef HAVE_TBB
   add_spinning<Tbb>();
   add_blocking<Tbb>();
 #endif
 #ifdef HAVE_CK
-  add_spinning<Ck<false>>(false);
-  add_spinning<Ck<true>>();
+  add_spinning<Ck>(false);
 #endif
 #ifdef HAVE_DPDK
-  add_spinning<Rte<Sync::kSingle>>();
   add_spinning<Rte<Sync::kMulti>>(false);
   add_spinning<Rte<Sync::kRts>>();
   add_spinning<Rte<Sync::kHts>>();
-  add_batches<Rte<Sync::kSingle>>();
   add_batches<Rte<Sync::kMulti>>();
   add_batches<Rte<Sync::kRts>>();
   add_batches<Rte<Sync::kHts>>();

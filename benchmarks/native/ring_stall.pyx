@@ -3,10 +3,10 @@
 """Two producers and two consumers, with one producer asleep in the middle of a push, or absent.
 
 The first producer sleeps a millisecond in every push, right before the step that ends what others could have to wait for.
-The rings name each of their steps where they ask for its memory order, so that is where it can be made to sleep.
+The ring names each of its steps where it asks for the memory order, so that is where the producer can be made to sleep.
 """
 
-from queuecore._core.atoms.ring cimport R5, V2
+from queuecore._core.atoms.ring cimport R5
 # For all of its functions: the loops call them by their names in C++.
 cimport ring_ours  # no-cython-lint
 
@@ -45,37 +45,25 @@ cdef extern from *:
     }
 
     // Throws when tokens are lost, and when there was nothing to see.
-    template <class Ring>
     static double bench_stall(const rings::Setting& setting, int edge, bool absent) {
       bench_edge = edge;
       bench_naps = 0;
       bench_awake_from = rings::now() + setting.seconds;
-      double rate =
-          rings::throughput<rings::Ours<Ring>, rings::Way::kSpin>(setting, 2, 2, absent, bench_first_one_naps);
+      double rate = rings::throughput<rings::Ours, rings::Way::kSpin>(setting, 2, 2, absent, bench_first_one_naps);
       if (!absent && bench_naps == 0) throw std::runtime_error("nobody slept: is that edge still in a push?");
       return rate;
     }
-    static double bench_stall_fifo(const rings::Setting& setting, int edge, bool absent) {
-      return bench_stall<queuecore::FifoRing>(setting, edge, absent);
-    }
-    static double bench_stall_fast(const rings::Setting& setting, int edge, bool absent) {
-      return bench_stall<queuecore::FastRing>(setting, edge, absent);
-    }
     """
-    double bench_stall_fifo(const Setting&, int edge, bint absent) except + nogil
-    double bench_stall_fast(const Setting&, int edge, bint absent) except + nogil
+    double bench_stall(const Setting&, int edge, bint absent) except + nogil
 
 
-def measure(bint fifo, bint absent, double seconds, cpus):
+def measure(bint absent, double seconds, cpus):
     """Return how many million tokens a second the others get through.
 
     Parameters
     ----------
-    fifo : bool
-        The lock-free ring (the producer sleeps between filling its cell and moving the tail), else the fast one (between
-        taking its index and publishing the cell).
     absent : bool
-        Leave the producer out that would sleep.
+        Leave the producer out that would sleep, between filling its cell and moving the tail.
     seconds : float
         How long.
     cpus : (int, int)
@@ -91,5 +79,5 @@ def measure(bint fifo, bint absent, double seconds, cpus):
     setting.seconds = seconds
     setting.cpus[0], setting.cpus[1] = cpus
     with nogil:
-        figure = bench_stall_fifo(setting, R5, absent) if fifo else bench_stall_fast(setting, V2, absent)
+        figure = bench_stall(setting, R5, absent)
     return figure

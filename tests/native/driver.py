@@ -71,16 +71,6 @@ def fifo() -> dict[str, object]:
     return found
 
 
-def values() -> dict[str, object]:
-    """Pointers through the other rings, in batches."""
-    from queuecore._core.testing import rings
-
-    return {
-        "spsc": [rings.stress_pairs("spsc", 1, rounds(10000), capacity, (1 << 64) - 100) for capacity in (5, 64)],
-        "fast": [rings.stress_pairs("fast", pairs, rounds(10000), 8, (1 << 64) - 100) for pairs in (1, 2, 3)],
-    }
-
-
 def blocking() -> dict[str, object]:
     """Threads wait for a lock-free ring: with the notifier's fence, and with the waiter's barrier."""
     from queuecore._core.testing import rings
@@ -630,7 +620,7 @@ def device() -> dict[str, object]:
 JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
-        *(window, parking, slots, buffers, fifo, values, blocking, queues, stops, compressed, pictures),
+        *(window, parking, slots, buffers, fifo, blocking, queues, stops, compressed, pictures),
         *(pipeline, records, handed, early_end, programs, example, device, race, overflow, shift),
     )
 }

@@ -122,7 +122,7 @@ def found(job: str, **more: str) -> dict:
 @pytest.mark.parametrize(
     "job",
     [
-        *("window", "parking", "slots", "buffers", "fifo", "values", "blocking", "queues", "stops"),
+        *("window", "parking", "slots", "buffers", "fifo", "blocking", "queues", "stops"),
         *("compressed", "pictures"),
     ],
 )

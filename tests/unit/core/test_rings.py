@@ -152,34 +152,6 @@ def test_the_largest_ring():
     assert fifo.pop() == "empty"
 
 
-@given(
-    ring=rings(),
-    calls=st.lists(st.tuples(st.booleans(), st.integers(0, 6), st.integers(0, (1 << 64) - 1)), max_size=80),
-)
-@settings(max_examples=200, deadline=None)
-@pytest.mark.parametrize("kind", ["Fast", "Spsc"])
-def test_values_against_a_deque(kind, ring, calls):
-    made, capacity, rows = getattr(native, kind)(*ring), ring[0], deque()
-    if kind == "Fast":
-        capacity = max(2, 1 << (capacity - 1).bit_length())
-    for push, n, value in calls:
-        batch = [(value + i) % (1 << 64) for i in range(n)]
-        room = capacity - len(rows)
-        if push and n == 0:
-            assert made.push(value) == (room > 0)
-            rows.extend([value] * min(room, 1))
-        elif push:
-            taken = min(n, room) if kind == "Spsc" else n * (n <= room)
-            assert made.push_many(batch) == (taken if kind == "Spsc" else taken > 0)
-            rows.extend(batch[:taken])
-        elif n == 0:
-            assert made.pop() == (rows.popleft() if rows else None)
-        elif kind == "Fast" and n > len(rows):
-            assert made.pop_many(n) is None
-        else:
-            assert made.pop_many(n) == [rows.popleft() for _ in range(min(n, len(rows)))]
-
-
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="only there is the barrier used")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # from Python 3.12 on, where there are threads
 def test_parking_is_light_also_in_a_forked_child():

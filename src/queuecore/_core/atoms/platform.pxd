@@ -122,25 +122,6 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         Atomic[uint64_t] head_seen
         Atomic[uint64_t] head
 
-    cppclass FastCell:
-        Atomic[uint64_t] sequence
-        Plain[uint64_t] value
-
-    cppclass FastRing:
-        FastCell* cells
-        uint64_t mask
-        Atomic[uint64_t] tail
-        Atomic[uint64_t] head
-
-    cppclass SpscRing:
-        Plain[uint64_t]* cells
-        uint64_t mask
-        uint64_t capacity
-        Atomic[uint64_t] tail
-        uint64_t head_seen
-        Atomic[uint64_t] head
-        uint64_t tail_seen
-
     cppclass SlotStack:
         Atomic[uint64_t] head
         Atomic[uint32_t]* next

@@ -1,6 +1,5 @@
-# Rings of tokens: bounded queues of small numbers that name slots. No ring ever waits; a thread that has to wait parks (parking.pxd).
-#
-# FifoRing, tokens of 24 bits. Any thread may call any function, except those that a comment reserves for the holder of a turn. A push
+# FifoRing, a ring of tokens: a bounded queue of small numbers (24 bits) that name slots. It never waits; a thread that has to wait parks
+# (parking.pxd). Any thread may call any function, except those that a comment reserves for the holder of a turn. A push
 # claims no index: one CAS makes it, or it is not made at all.
 #   I1  The cell of index i (cell i mod size) holds lap(i) from the moment when push i is made until index i + size is
 #       pushed. Laps only grow, so a cell says by itself what it holds, and consumers never write one.
@@ -29,24 +28,10 @@
 # there are less than 2^24 cells; but no ring runs long enough for that.
 # Source: the idea of lap and value in one word, published by CAS, with a tail that is helped along, is Nikolaev's (NCQ,
 # in "A Scalable, Portable, and Memory-Efficient Lock-Free FIFO Queue", DISC 2019); seal and turn are our own.
-#
-# FastRing, values of 64 bits. Any thread. NOT lock-free: a thread that stops between taking an index and publishing its
-# cell holds up everybody at that cell. Only for the inside of a stage, which such a thread would hold up anyway.
-#   I9  sequence == i: the cell is free for push i. == i + 1: it holds push i. == i + size: pop i is done with it.
-#   I10 Only the thread that moved tail (head) from i writes the value and sequence of push (pop) i.
-# A refusal may come from another thread's half-done call: the wake-up for the value behind it, when that is published,
-# is then wasted. So a thread that parks on a FastRing passes a wake-up on to its own side after each success. Source:
-# Vyukov's bounded MPMC queue (2010).
-#
-# SpscRing, values of 64 bits. One thread pushes, one pops; wait-free.
-#   I11 tail is written by the pusher alone, head by the popper alone; head_seen and tail_seen belong to the pusher and
-#       the popper.
-# Source: Lamport's ring (1977), with each side's copy of the other's index.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.platform cimport (
-    Atomic, FastCell, FastRing, FifoRing, Plain, SpscRing, alloc_lines, cpu_pause, kAcquire, kRelaxed, kRelease,
-    kSeqCst, order, size_product)
+    Atomic, FifoRing, alloc_lines, cpu_pause, kAcquire, kRelaxed, kRelease, kSeqCst, order, size_product)
 
 cdef enum:
     RING_OK = 1       # also the number of tokens moved
@@ -77,14 +62,6 @@ cdef enum:
     R10 = 10
     R11 = 11
     R12 = 12
-    V1 = 13
-    V2 = 14
-    V3 = 15
-    V4 = 16
-    W1 = 17
-    W2 = 18
-    W3 = 19
-    W4 = 20
     R13 = 67
     R14 = 68
     R15 = 69
@@ -93,7 +70,7 @@ cdef enum:
 
 cdef inline void ring_backoff() noexcept nogil:
     # After a try that failed, before the next: hammering the other side's lines slows that side down. 16 pauses doubled
-    # the throughput of each ring here, with one thread on each side.
+    # the ring's throughput, with one thread on each side.
     cdef int _i
     for _i in range(BACKOFF_PAUSES):
         cpu_pause()
@@ -105,8 +82,6 @@ cdef inline uint64_t _size_for(uint64_t least) noexcept nogil:
         size *= 2
     return size
 
-
-# ---- FifoRing
 
 cdef inline bint fifo_init(FifoRing* r, uint32_t capacity, uint64_t start) noexcept nogil:
     # False: no memory, or a capacity that is 0 or above RING_MOST. Indices begin at `start` (for tests of their wrap;
@@ -307,154 +282,3 @@ cdef inline int64_t fifo_size_most(FifoRing* r) noexcept nogil:
     # Returns at least the number of tokens in the ring after the caller's push, unless others have popped. Reads only words that
     # pushers write.
     return <int64_t>((r.tail.load(kRelaxed) & ~<uint64_t>1) - r.head_seen.load(kRelaxed)) // 2  # relaxed: a statistic
-
-
-# ---- FastRing
-
-cdef inline bint fast_init(FastRing* r, uint32_t capacity, uint64_t start) noexcept nogil:
-    # False: no memory. Holds `capacity` values, rounded up to a power of two that is at least 2.
-    cdef uint64_t size = _size_for(capacity)
-    cdef uint64_t i
-    r.cells = <FastCell*>alloc_lines(size_product(size, sizeof(FastCell)))
-    if r.cells == NULL:
-        return False
-    r.mask = size - 1
-    for i in range(size):  # relaxed, all of these: nobody else knows of the ring yet
-        r.cells[(start + i) & r.mask].sequence.store(start + i, kRelaxed)
-    r.tail.store(start, kRelaxed)
-    r.head.store(start, kRelaxed)
-    return True
-
-
-cdef inline void fast_free(FastRing* r) noexcept nogil:
-    free(r.cells)
-    r.cells = NULL
-
-
-cdef inline bint fast_push_many(FastRing* r, const uint64_t* values, uint32_t n) noexcept nogil:
-    # Pushes all n values, one after the other, or none. False: no room, or a pop that is not finished. n is at most the
-    # number of cells.
-    cdef uint64_t p = r.tail.load(kRelaxed)  # relaxed: the CAS checks it, V1 orders what matters
-    cdef uint64_t q
-    cdef int64_t ahead
-    cdef uint32_t i
-    while True:
-        ahead = 0
-        i = n
-        while i > 0 and ahead == 0:  # from the far end, which is the one that is likely not to be free
-            i -= 1
-            # V1 acquire: pairs with V4; the last pop has read the value that is written below.
-            ahead = <int64_t>(r.cells[(p + i) & r.mask].sequence.load(order(V1, kAcquire)) - (p + i))
-        if ahead != 0:
-            q = r.tail.load(kRelaxed)  # relaxed: as above
-            if ahead < 0 and q == p:
-                return False
-            p = q
-            continue
-        # Relaxed: it only decides whose the cells are (I10); V1 and V2 order what is in them. Linearizes here.
-        if r.tail.compare_exchange_weak(p, p + n, kRelaxed, kRelaxed):
-            for i in range(n):
-                r.cells[(p + i) & r.mask].value.set(values[i])
-                # V2 release: pairs with V3; publishes the value.
-                r.cells[(p + i) & r.mask].sequence.store(p + i + 1, order(V2, kRelease))
-            return True
-
-
-cdef inline bint fast_pop_many(FastRing* r, uint64_t* values, uint32_t n) noexcept nogil:
-    # Pops n values that follow each other, or none. False: fewer values are there, or a push is not finished.
-    cdef uint64_t p = r.head.load(kRelaxed)  # relaxed: the CAS checks it, V3 orders what matters
-    cdef uint64_t q
-    cdef int64_t ahead
-    cdef uint32_t i
-    while True:
-        ahead = 0
-        i = n
-        while i > 0 and ahead == 0:
-            i -= 1
-            # V3 acquire: pairs with V2; the value that was pushed.
-            ahead = <int64_t>(r.cells[(p + i) & r.mask].sequence.load(order(V3, kAcquire)) - (p + i + 1))
-        if ahead != 0:
-            q = r.head.load(kRelaxed)  # relaxed: as above
-            if ahead < 0 and q == p:
-                return False
-            p = q
-            continue
-        # Relaxed: it only decides whose the values are (I10). Linearizes here.
-        if r.head.compare_exchange_weak(p, p + n, kRelaxed, kRelaxed):
-            for i in range(n):
-                values[i] = r.cells[(p + i) & r.mask].value.get()
-                # V4 release: pairs with V1; the value has been read.
-                r.cells[(p + i) & r.mask].sequence.store(p + i + r.mask + 1, order(V4, kRelease))
-            return True
-
-
-cdef inline bint fast_push(FastRing* r, uint64_t value) noexcept nogil:
-    return fast_push_many(r, &value, 1)
-
-
-cdef inline bint fast_pop(FastRing* r, uint64_t* value) noexcept nogil:
-    return fast_pop_many(r, value, 1)
-
-
-# ---- SpscRing
-
-cdef inline bint spsc_init(SpscRing* r, uint32_t capacity, uint64_t start) noexcept nogil:
-    # False: no memory.
-    cdef uint64_t size = _size_for(capacity)
-    r.cells = <Plain[uint64_t]*>alloc_lines(size_product(size, sizeof(uint64_t)))
-    if r.cells == NULL:
-        return False
-    r.mask = size - 1
-    r.capacity = capacity
-    r.tail.store(start, kRelaxed)  # relaxed, both: nobody else knows of the ring yet
-    r.head.store(start, kRelaxed)
-    r.head_seen = r.tail_seen = start
-    return True
-
-
-cdef inline void spsc_free(SpscRing* r) noexcept nogil:
-    free(r.cells)
-    r.cells = NULL
-
-
-cdef inline uint32_t spsc_push_many(SpscRing* r, const uint64_t* values, uint32_t n) noexcept nogil:
-    # For the one pusher. Pushes as many values as there is room for, from the first on; returns their number.
-    cdef uint64_t t = r.tail.load(kRelaxed)  # relaxed: only this thread writes it
-    cdef uint64_t most = r.capacity - (t - r.head_seen)
-    cdef uint32_t i
-    if most < n:
-        # W1 acquire: pairs with W4; the popper has read the cells that are written below.
-        r.head_seen = r.head.load(order(W1, kAcquire))
-        most = r.capacity - (t - r.head_seen)
-        if most < n:
-            n = <uint32_t>most
-    for i in range(n):
-        r.cells[(t + i) & r.mask].set(values[i])
-    if n != 0:
-        # W2 release: pairs with W3; publishes the values. Linearizes here.
-        r.tail.store(t + n, order(W2, kRelease))
-    return n
-
-
-cdef inline uint32_t spsc_pop_many(SpscRing* r, uint64_t* values, uint32_t n) noexcept nogil:
-    # For the one popper. Pops up to n values; returns their number.
-    cdef uint64_t h = r.head.load(kRelaxed)  # relaxed: only this thread writes it
-    cdef uint32_t i
-    if r.tail_seen - h < n:
-        r.tail_seen = r.tail.load(order(W3, kAcquire))  # W3 acquire: pairs with W2; the values
-        if r.tail_seen - h < n:
-            n = <uint32_t>(r.tail_seen - h)
-    for i in range(n):
-        values[i] = r.cells[(h + i) & r.mask].get()
-    if n != 0:
-        # W4 release: pairs with W1; the values have been read. Linearizes here.
-        r.head.store(h + n, order(W4, kRelease))
-    return n
-
-
-cdef inline bint spsc_push(SpscRing* r, uint64_t value) noexcept nogil:
-    return spsc_push_many(r, &value, 1) == 1
-
-
-cdef inline bint spsc_pop(SpscRing* r, uint64_t* value) noexcept nogil:
-    return spsc_pop_many(r, value, 1) == 1

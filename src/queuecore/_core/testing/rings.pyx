@@ -4,14 +4,12 @@ from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout, light_notify, live_threads as native_live_threads, registry_remove
 from queuecore._core.atoms.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
-    Atomic, EventCount, FastRing, FifoRing, Runner, SpscRing, StepFn, alloc_lines, cpu_pause, kRelaxed, layout_hash)
+    Atomic, EventCount, FifoRing, Runner, StepFn, alloc_lines, cpu_pause, kRelaxed, layout_hash)
 from queuecore._core.atoms.ring cimport (
-    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fast_free, fast_init, fast_pop, fast_pop_many, fast_push,
-    fast_push_many, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many, fifo_push, fifo_seal, fifo_size,
-    fifo_turn_give, fifo_turn_take, ring_backoff, spsc_free, spsc_init, spsc_pop, spsc_pop_many, spsc_push,
-    spsc_push_many)
+    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many,
+    fifo_push, fifo_seal, fifo_size, fifo_turn_give, fifo_turn_take, ring_backoff)
 from queuecore._core.atoms.runtime cimport STEP_DONE, runner_join, runner_start
-from queuecore._core.testing.load cimport no_reference, random_next
+from queuecore._core.testing.load cimport no_reference
 
 check_layout(layout_hash())
 
@@ -72,77 +70,6 @@ cdef class Fifo:
         self.ring.tail.fetch_sub(2, kRelaxed)
 
 
-cdef class Fast:
-    """A FastRing. What was refused is False or None."""
-
-    cdef FastRing* ring
-
-    def __cinit__(self, uint32_t capacity, uint64_t start=0):
-        self.ring = <FastRing*>alloc_lines(sizeof(FastRing))
-        if self.ring == NULL or not fast_init(self.ring, capacity, start):
-            raise MemoryError
-
-    def __dealloc__(self):
-        if self.ring != NULL:
-            fast_free(self.ring)
-            free(self.ring)
-
-    def push(self, uint64_t value):
-        return bool(fast_push(self.ring, value))
-
-    def pop(self):
-        cdef uint64_t value = 0
-        return value if fast_pop(self.ring, &value) else None
-
-    def push_many(self, values):
-        cdef uint64_t[64] batch
-        cdef uint32_t i
-        for i in range(<uint32_t>len(values)):
-            batch[i] = values[i]
-        return bool(fast_push_many(self.ring, batch, <uint32_t>len(values)))
-
-    def pop_many(self, uint32_t n):
-        cdef uint64_t[64] batch
-        cdef uint32_t i
-        return [batch[i] for i in range(n)] if fast_pop_many(self.ring, batch, n) else None
-
-
-cdef class Spsc:
-    """An SpscRing. Batches say how many went through."""
-
-    cdef SpscRing* ring
-
-    def __cinit__(self, uint32_t capacity, uint64_t start=0):
-        self.ring = <SpscRing*>alloc_lines(sizeof(SpscRing))
-        if self.ring == NULL or not spsc_init(self.ring, capacity, start):
-            raise MemoryError
-
-    def __dealloc__(self):
-        if self.ring != NULL:
-            spsc_free(self.ring)
-            free(self.ring)
-
-    def push(self, uint64_t value):
-        return bool(spsc_push(self.ring, value))
-
-    def pop(self):
-        cdef uint64_t value = 0
-        return value if spsc_pop(self.ring, &value) else None
-
-    def push_many(self, values):
-        cdef uint64_t[64] batch
-        cdef uint32_t i
-        for i in range(<uint32_t>len(values)):
-            batch[i] = values[i]
-        return spsc_push_many(self.ring, batch, <uint32_t>len(values))
-
-    def pop_many(self, uint32_t n):
-        cdef uint64_t[64] batch
-        cdef uint32_t i
-        n = spsc_pop_many(self.ring, batch, n)
-        return [batch[i] for i in range(n)]
-
-
 # Rings under load. The row that a token names is plain memory: who may write it is what the rings decide.
 
 cdef struct Row:
@@ -153,8 +80,6 @@ cdef struct RingJob:
     Runner* runner
     FifoRing* fifo   # rows that are filled
     FifoRing* spare  # rows that are free
-    FastRing* fast
-    SpscRing* spsc
     EventCount* filled
     EventCount* drained
     Row* rows
@@ -328,72 +253,6 @@ def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint3
         free(job.pushed)
         free(job.seen)
         free(job)
-
-
-cdef int _pairs_step(void* context, int32_t worker) noexcept nogil:
-    # Even workers push batches of 1 to 4 pointers to numbers, odd ones pop them. The numbers are plain memory.
-    cdef RingJob* job = <RingJob*>context
-    cdef int64_t me = worker // 2, i, number = 0, sum = 0
-    cdef uint64_t random = <uint64_t>worker * 7919 + 1
-    cdef uint64_t[4] values
-    cdef int64_t* numbers = <int64_t*>job.rows
-    cdef uint32_t n, done
-    while number < job.rounds:
-        n = 1 + <uint32_t>(random_next(&random) % 4)
-        if n > job.rounds - number:
-            n = <uint32_t>(job.rounds - number)
-        if worker % 2 == 0:
-            for i in range(n):
-                numbers[me * job.rounds + number + i] = number + i
-                values[i] = <uint64_t>&numbers[me * job.rounds + number + i]
-            done = 0
-            while done < n:
-                if job.spsc != NULL:
-                    i = spsc_push_many(job.spsc, values + done, n - done)
-                else:
-                    i = n if fast_push_many(job.fast, values, n) else 0
-                done += <uint32_t>i
-                if i == 0:
-                    ring_backoff()
-        else:
-            if job.spsc != NULL:
-                n = spsc_pop_many(job.spsc, values, n)
-            elif not fast_pop_many(job.fast, values, n):
-                n = 0
-            for i in range(n):
-                sum += (<int64_t*>values[i])[0] + 1
-                (<int64_t*>values[i])[0] = -1  # a second pop of it takes nothing, and shows
-            if n == 0:
-                ring_backoff()
-        number += n
-    job.popped.fetch_add(sum, kRelaxed)  # relaxed: read when the threads have ended
-    return STEP_DONE
-
-
-def stress_pairs(str kind, int pairs, int64_t rounds, uint32_t capacity, uint64_t start=0):
-    """Numbers through a ``fast`` or ``spsc`` ring, in batches. Returns what arrived less what should have: 0."""
-    cdef RingJob* job = <RingJob*>alloc_lines(sizeof(RingJob))
-    cdef int64_t sum
-    if kind == "spsc":
-        job.spsc = <SpscRing*>alloc_lines(sizeof(SpscRing))
-        spsc_init(job.spsc, capacity, start)
-    else:
-        job.fast = <FastRing*>alloc_lines(sizeof(FastRing))
-        fast_init(job.fast, capacity, start)
-    job.rows = <Row*>calloc(pairs * rounds, sizeof(int64_t))
-    job.rounds = rounds
-    with nogil:
-        _ring_run(job, _pairs_step, 2 * pairs)
-    sum = job.popped.load(kRelaxed) - pairs * (rounds * (rounds + 1) // 2)
-    if kind == "spsc":
-        spsc_free(job.spsc)
-    else:
-        fast_free(job.fast)
-    free(job.spsc)
-    free(job.fast)
-    free(job.rows)
-    free(job)
-    return sum
 
 
 cdef int _blocking_step(void* context, int32_t worker) noexcept nogil:

@@ -7,14 +7,12 @@ from queuecore._core.atoms.ending cimport NOTES, PHASES, Ending, ending_decide, 
 from queuecore._core.atoms.parking cimport (
     N1, N2, P1, P3, T1, T2, T3, event_cancel, event_notify, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.atoms.platform cimport (
-    Atomic, EventCount, FastRing, Fault, FifoRing, Plain, SlotStack, SpscRing, StopFlag, Turn, Window, alloc_lines,
-    cpu_pause, kRelaxed)
+    Atomic, EventCount, Fault, FifoRing, Plain, SlotStack, StopFlag, Turn, Window, alloc_lines, cpu_pause, kRelaxed)
 from queuecore._core.atoms.pool cimport Q1, Q2, Q3, Q4, Q5, Q6, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push
 from queuecore._core.atoms.ring cimport (
     R1, R10, R11, R12, R13, R14, R15, R16, R2, R3, R4, R5, R6, R7, R8, R9, RING_EMPTY, RING_FULL, RING_OK, RING_SEALED,
-    RING_TURN, V1, V2, V3, V4, W1, W2, W3, W4, fast_free, fast_init, fast_pop, fast_pop_many, fast_push, fast_push_many,
-    fifo_free, fifo_init, fifo_outside, fifo_pop, fifo_pop_many, fifo_push, fifo_push_turn_give, fifo_push_turn_take,
-    fifo_seal, fifo_turn_give, fifo_turn_take, spsc_free, spsc_init, spsc_pop_many, spsc_push_many)
+    RING_TURN, fifo_free, fifo_init, fifo_outside, fifo_pop, fifo_pop_many, fifo_push, fifo_push_turn_give,
+    fifo_push_turn_take, fifo_seal, fifo_turn_give, fifo_turn_take)
 from queuecore._core.atoms.runtime cimport (
     E1, E2, F1, F2, F3, F4, stop_event_at, stop_event_set, stop_fault, stop_requested, stop_set)
 from queuecore._core.atoms.slab cimport S1, S2, slots_pop, slots_push
@@ -26,8 +24,7 @@ from queuecore._core.testing.schedule cimport (
 
 EDGES = {
     "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11,
-    "R12": R12, "R13": R13, "R14": R14, "R15": R15, "R16": R16,
-    "V1": V1, "V2": V2, "V3": V3, "V4": V4, "W1": W1, "W2": W2, "W3": W3, "W4": W4, "P1": P1, "P3": P3,
+    "R12": R12, "R13": R13, "R14": R14, "R15": R15, "R16": R16, "P1": P1, "P3": P3,
     "N1": N1, "N2": N2, "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4,
     "B5": B5, "B6": B6, "B7": B7,
     "E1": E1, "E2": E2, "F1": F1, "F2": F2, "F3": F3, "F4": F4, "Q1": Q1, "Q2": Q2, "Q3": Q3, "Q4": Q4, "Q5": Q5, "Q6": Q6,
@@ -43,12 +40,11 @@ VERDICTS = ("fine", "wrong", "race", "all asleep", "endless")
 cdef struct Trial:
     FifoRing* a
     FifoRing* b
-    FastRing* fast
-    SpscRing* spsc
     EventCount* filled
     EventCount* drained
     Turn* turn
     SlotStack* slots
+    SlotStack* full
     SlotPool* pool
     StopFlag* stops
     Atomic[int64_t]* stopped_at
@@ -295,20 +291,6 @@ cdef void _turns(void* context, int me) noexcept nogil:
             return
 
 
-cdef bint _park_push(Trial* t, uint32_t token) noexcept nogil:
-    return fifo_push(t.a, token, False) == RING_OK if t.kind == 0 else fast_push(t.fast, token)
-
-
-cdef bint _park_pop(Trial* t, uint32_t* token) noexcept nogil:
-    cdef uint64_t value = 0
-    cdef bint done
-    if t.kind == 0:
-        return fifo_pop(t.a, token, False) == RING_OK
-    done = fast_pop(t.fast, &value)
-    token[0] = <uint32_t>value
-    return done
-
-
 cdef void _park(void* context, int me) noexcept nogil:
     # Two push three tokens each, two pop three each, through a ring that holds two; whoever can't go on sleeps.
     cdef Trial* t = <Trial*>context
@@ -316,69 +298,41 @@ cdef void _park(void* context, int me) noexcept nogil:
     cdef EventCount* theirs = t.filled if me < 2 else t.drained
     cdef uint32_t token = 0, epoch
     cdef int64_t _i
-    cdef bint done
+    cdef int rc
     for _i in range(3):
-        done = _park_push(t, token) if me < 2 else _park_pop(t, &token)
-        while not done:
+        rc = fifo_push(t.a, token, False) if me < 2 else fifo_pop(t.a, &token, False)
+        while rc != RING_OK:
             epoch = event_prepare(mine)
-            done = _park_push(t, token) if me < 2 else _park_pop(t, &token)
-            if done:
+            rc = fifo_push(t.a, token, False) if me < 2 else fifo_pop(t.a, &token, False)
+            if rc == RING_OK:
                 event_cancel(mine, epoch)
             else:
                 event_wait(mine, epoch, -1)
-                done = _park_push(t, token) if me < 2 else _park_pop(t, &token)
+                rc = fifo_push(t.a, token, False) if me < 2 else fifo_pop(t.a, &token, False)
         event_notify(theirs, 1)
-        if t.kind != 0:
-            event_notify(mine, 1)  # ring.pxd says why
 
 
-cdef void _fast(void* context, int me) noexcept nogil:
-    # Two push, two pop, in batches of one and two.
+cdef void _park_slots(void* context, int me) noexcept nogil:
+    # As _park, through two slots that go from a stack of empty ones to one of full ones and back. The stacks' orders are weaker than the
+    # ring's, so that all depends on those of the event counts.
     cdef Trial* t = <Trial*>context
-    cdef uint64_t[2] batch
-    cdef int64_t[8] last
-    cdef int i, _i, n = 1 + (me & 1), k
-    if me < 2:
-        for i in range(4 // n):
-            for k in range(n):
-                batch[k] = 8 * me + i * n + k
-                t.rows[batch[k]].set(<int64_t>batch[k] + 1)
-            while not fast_push_many(t.fast, batch, n):
-                cpu_pause()
-        return
-    for i in range(8):
-        last[i] = -1
-    for _i in range(4 // n):
-        while not fast_pop_many(t.fast, batch, n):
-            cpu_pause()
-        for k in range(n):
-            _took(t, last, <uint32_t>batch[k])
-
-
-cdef void _spsc(void* context, int me) noexcept nogil:
-    # One pushes, one pops, up to two at a time. Rows are used again: what the popper wrote is seen by the pusher's next
-    # token.
-    cdef Trial* t = <Trial*>context
-    cdef uint64_t[2] batch
-    cdef int64_t[8] last
-    cdef uint32_t done = 0, n, k
-    last[0] = -1
-    while done < 8:
-        if me == 0:
-            for k in range(2):
-                batch[k] = done + k
-            n = 2 if done < 7 else 1
-            for k in range(n):
-                t.rows[done + k].set(done + k + 1)
-            # Rows that are refused are written again with the next batch: only the pusher has seen them.
-            n = spsc_push_many(t.spsc, batch, n)
-        else:
-            n = spsc_pop_many(t.spsc, batch, 2)
-            for k in range(n):
-                _took(t, last, <uint32_t>batch[k])
-        done += n
-        if n == 0:
-            cpu_pause()
+    cdef SlotStack* source = t.slots if me < 2 else t.full
+    cdef EventCount* mine = t.drained if me < 2 else t.filled
+    cdef uint32_t slot = 0, epoch
+    cdef int _i
+    cdef bint have
+    for _i in range(3):
+        have = slots_pop(source, &slot)
+        while not have:
+            epoch = event_prepare(mine)
+            have = slots_pop(source, &slot)
+            if have:
+                event_cancel(mine, epoch)
+            else:
+                event_wait(mine, epoch, -1)
+                have = slots_pop(source, &slot)
+        slots_push(t.full if me < 2 else t.slots, slot)
+        event_notify(t.filled if me < 2 else t.drained, 1)
 
 
 cdef void _mutex(void* context, int me) noexcept nogil:
@@ -461,13 +415,12 @@ cdef void _crowd(void* context, int me) noexcept nogil:
     cdef Trial* t = <Trial*>context
     cdef uint32_t token = 0
     cdef uint32_t[4] tokens
-    cdef uint64_t value = 0
     cdef int rc
     cdef int64_t calls = 0, good = 0
     if me == 0:
         if t.kind == 5:
             fifo_turn_take(t.a)
-        elif t.kind == 9:
+        elif t.kind == 7:
             fifo_push_turn_take(t.a)
         arm(True)
         if t.kind == 0:
@@ -483,29 +436,20 @@ cdef void _crowd(void* context, int me) noexcept nogil:
         elif t.kind == 5:
             fifo_turn_give(t.a)
         elif t.kind == 6:
-            fast_push(t.fast, 1)
-        elif t.kind == 7:
-            fast_pop(t.fast, &value)
-        elif t.kind == 8:
             fifo_push_turn_take(t.a)
-        elif t.kind == 9:
+        elif t.kind == 7:
             fifo_push_turn_give(t.a)
-        elif t.kind == 10:
+        elif t.kind == 8:
             fifo_outside(t.a, 1)
         arm(False)
         if t.kind == 4:
             fifo_turn_give(t.a)
-        elif t.kind == 8:
+        elif t.kind == 6:
             fifo_push_turn_give(t.a)
         t.answer[0] = 1
         return
     while calls < 20 * t.want and good < t.want and not t.answer[0]:
-        if t.kind == 6 or t.kind == 7:
-            rc = fast_push(t.fast, 1) if me < 3 else fast_pop(t.fast, &value)
-        elif me < 3:
-            rc = fifo_push(t.a, 1, False)
-        else:
-            rc = fifo_pop(t.a, &token, False)
+        rc = fifo_push(t.a, 1, False) if me < 3 else fifo_pop(t.a, &token, False)
         if suspended():
             calls += 1
             t.calls += 1
@@ -520,14 +464,14 @@ cdef void _set_up(Trial* t, uint64_t seed, uint32_t capacity, bint light) noexce
     cdef uint64_t start = start_of(seed)
     t.a = <FifoRing*>alloc_lines(sizeof(FifoRing))
     t.b = <FifoRing*>alloc_lines(sizeof(FifoRing))
-    t.fast = <FastRing*>alloc_lines(sizeof(FastRing))
-    t.spsc = <SpscRing*>alloc_lines(sizeof(SpscRing))
     t.filled = <EventCount*>alloc_lines(sizeof(EventCount))
     t.drained = <EventCount*>alloc_lines(sizeof(EventCount))
     t.filled.light = t.drained.light = light
     t.turn = <Turn*>alloc_lines(sizeof(Turn))
     t.slots = <SlotStack*>alloc_lines(sizeof(SlotStack))
     t.slots.next = <Atomic[uint32_t]*>alloc_lines(2 * sizeof(uint32_t))
+    t.full = <SlotStack*>alloc_lines(sizeof(SlotStack))
+    t.full.next = <Atomic[uint32_t]*>alloc_lines(2 * sizeof(uint32_t))
     t.pool = <SlotPool*>alloc_lines(sizeof(SlotPool))
     pool_init(t.pool, 1, 0, False)
     t.stops = <StopFlag*>alloc_lines(2 * sizeof(StopFlag))
@@ -538,8 +482,6 @@ cdef void _set_up(Trial* t, uint64_t seed, uint32_t capacity, bint light) noexce
     t.rows = <Plain[int64_t]*>calloc(MOST_ROWS, sizeof(int64_t))
     fifo_init(t.a, capacity, start)
     fifo_init(t.b, capacity, start)
-    fast_init(t.fast, 2, start)
-    spsc_init(t.spsc, 3, start)
     window_init(t.window, 2, 1)
     for i in range(2):
         slots_push(t.slots, i)
@@ -548,22 +490,20 @@ cdef void _set_up(Trial* t, uint64_t seed, uint32_t capacity, bint light) noexce
 cdef void _tear_down(Trial* t) noexcept nogil:
     fifo_free(t.a)
     fifo_free(t.b)
-    fast_free(t.fast)
-    spsc_free(t.spsc)
     window_free(t.window)
     free(t.slots.next)
+    free(t.full.next)
     pool_free(t.pool)
     free(t.pool)
     free(t.stops)
     free(t.stopped_at)
     free(t.a)
     free(t.b)
-    free(t.fast)
-    free(t.spsc)
     free(t.filled)
     free(t.drained)
     free(t.turn)
     free(t.slots)
+    free(t.full)
     free(t.window)
     free(t.ending)
     free(t.rows)
@@ -610,20 +550,15 @@ cdef void _stop(void* context, int me) noexcept nogil:
 
 
 cdef bint _ending_take(Trial* t, int me, uint32_t* token) noexcept nogil:
-    cdef uint64_t value = 0
     if me == 2:
-        if not fast_pop(t.fast, &value):
-            return False
-        token[0] = <uint32_t>value
-        return True
+        return slots_pop(t.full, token)
     return fifo_pop(t.a if me == 0 else t.b, token, False) == RING_OK
 
 
 cdef void _ending_give(Trial* t, int to, uint32_t token) noexcept nogil:
-    # Ends when it sees that there is room.
+    # Ends when it sees that there is room; a stack always has some.
     if to == 2:
-        while not fast_push(t.fast, token):
-            cpu_pause()
+        slots_push(t.full, token)
     else:
         while fifo_push(t.a if to == 0 else t.b, token, False) != RING_OK:
             cpu_pause()
@@ -712,10 +647,8 @@ cdef enum:
     SEALING
     TURNS
     PARK_FIFO
-    PARK_FAST
+    PARK_SLOTS
     PARK_LIGHT
-    FAST
-    SPSC
     MUTEX
     SLOTS
     POOL
@@ -726,15 +659,15 @@ cdef enum:
     ENDING
 
 
-SCENARIOS = ("flow", "own", "both_empty", "both_full", "seal", "turns", "park_fifo", "park_fast", "park_light", "fast",
-             "spsc", "mutex", "slots", "pool", "stop", "window", "both_outside", "push_turns", "ending")
+SCENARIOS = ("flow", "own", "both_empty", "both_full", "seal", "turns", "park_fifo", "park_slots", "park_light", "mutex",
+             "slots", "pool", "stop", "window", "both_outside", "push_turns", "ending")
 # With a mistake that some schedule shows.
 BROKEN = ("ending_one_note", "ending_one_phase")
 
-cdef int[21] _fibres = [4, 3, 2, 2, 4, 4, 4, 4, 4, 4, 2, 3, 3, 3, 4, 3, 2, 5, 3, 3, 3]
-cdef uint32_t[21] _capacities = [2, 3, 1, 1, 2, 12, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 3, 2, 2, 2]
-cdef Scenario[21] _scenarios = [
-    _flow, _own, _both_empty, _both_full, _seal, _turns, _park, _park, _park, _fast, _spsc, _mutex, _slots, _pool, _stop,
+cdef int[19] _fibres = [4, 3, 2, 2, 4, 4, 4, 4, 4, 3, 3, 3, 4, 3, 2, 5, 3, 3, 3]
+cdef uint32_t[19] _capacities = [2, 3, 1, 1, 2, 12, 2, 2, 2, 2, 2, 2, 2, 2, 1, 3, 2, 2, 2]
+cdef Scenario[19] _scenarios = [
+    _flow, _own, _both_empty, _both_full, _seal, _turns, _park, _park_slots, _park_slots, _mutex, _slots, _pool, _stop,
     _window, _both_outside, _push_turns, _ends, _ends, _ends]
 
 
@@ -745,7 +678,6 @@ cdef int _try(int which, uint64_t seed, int* check) noexcept nogil:
     cdef int64_t i
     memset(&t, 0, sizeof(t))
     _set_up(&t, seed, _capacities[which], which == PARK_LIGHT)
-    t.kind = 0 if which == PARK_FIFO else 1
     if which == BOTH_FULL:
         fifo_push(t.a, 0, False)
         fifo_push(t.b, 0, False)
@@ -852,10 +784,7 @@ def history(uint64_t seed, unordered=()):
     return 1 + seed % 2, 0 if t.kind else 3, made
 
 
-CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "fast_push", "fast_pop", "push_turn_take", "push_turn_give", "outside")
-
-
-CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "fast_push", "fast_pop", "push_turn_take", "push_turn_give", "outside")
+CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "push_turn_take", "push_turn_give", "outside")
 
 
 def suspend_in(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled):
@@ -872,11 +801,8 @@ def suspend_in(str call, uint64_t at, uint64_t seed, int64_t want, int32_t fille
     t.want = want
     with nogil:
         _set_up(&t, seed, 4, False)
-        fast_free(t.fast)
-        fast_init(t.fast, 4, start_of(seed))
         for _i in range(filled):
             fifo_push(t.a, 1, False)
-            fast_push(t.fast, 1)
         suspend(0, at)
         verdict = run_schedule(seed, 5, _crowd, &t, <uint64_t>want * 2000)
         suspend(0, 0)

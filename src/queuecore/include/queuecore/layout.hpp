@@ -56,31 +56,6 @@ struct FifoRing {
   alignas(kLine) Atomic<uint64_t> head;
 };
 
-// ring.pxd. sequence: i: free for push i; i + 1: holds it; i + number of cells: free again.
-struct FastCell {
-  Atomic<uint64_t> sequence;
-  Plain<uint64_t> value;
-};
-static_assert(sizeof(FastCell) == 16, "eight cells to a pair of lines");
-
-struct FastRing {
-  FastCell* cells;
-  uint64_t mask;
-  alignas(kLine) Atomic<uint64_t> tail;
-  alignas(kLine) Atomic<uint64_t> head;
-};
-
-// ring.pxd. Each side keeps the value of the other's index that it read last.
-struct SpscRing {
-  Plain<uint64_t>* cells;
-  uint64_t mask;
-  uint64_t capacity;
-  alignas(kLine) Atomic<uint64_t> tail;
-  uint64_t head_seen;
-  alignas(kLine) Atomic<uint64_t> head;
-  uint64_t tail_seen;
-};
-
 // slab.pxd. head: tag (high 32 bits) and index + 1 of the top slot (low 32 bits); 0 in the low half: empty.
 struct alignas(kLine) SlotStack {
   Atomic<uint64_t> head;
@@ -196,18 +171,16 @@ struct Leaf {
 // Changes with the size of any shared struct, and where system calls go: modules compare it at import (Cython checks
 // cdef classes only).
 constexpr uint64_t layout_hash() {
-  const uint64_t sizes[] = {sizeof(Fault),     sizeof(EventCount), sizeof(Turn),     sizeof(StopFlag),
-                            sizeof(SlotStack), sizeof(Slab),       sizeof(Batch),    sizeof(Window),
-                            sizeof(Runner),    sizeof(FileEntry),  sizeof(Leaf),     sizeof(FifoRing),
-                            sizeof(FastRing),  sizeof(SpscRing),   sizeof(Syscalls), QUEUECORE_SHARED_TABLE};
+  const uint64_t sizes[] = {sizeof(Fault),     sizeof(EventCount),    sizeof(Turn),  sizeof(StopFlag),
+                            sizeof(SlotStack), sizeof(Slab),          sizeof(Batch), sizeof(Window),
+                            sizeof(Runner),    sizeof(FileEntry),     sizeof(Leaf),  sizeof(FifoRing),
+                            sizeof(Syscalls),  QUEUECORE_SHARED_TABLE};
   uint64_t h = 1469598103934665603u;
   for (uint64_t s : sizes) h = (h ^ s) * 1099511628211u;
   return h;
 }
 
-static_assert(offsetof(FifoRing, tail) >= kLine && offsetof(FifoRing, head) - offsetof(FifoRing, tail) >= kLine &&
-                  offsetof(FastRing, tail) >= kLine && offsetof(FastRing, head) - offsetof(FastRing, tail) >= kLine &&
-                  offsetof(SpscRing, tail) >= kLine && offsetof(SpscRing, head) - offsetof(SpscRing, tail) >= kLine,
+static_assert(offsetof(FifoRing, tail) >= kLine && offsetof(FifoRing, head) - offsetof(FifoRing, tail) >= kLine,
               "what never changes, what pushers write and what poppers write lie on lines of their own");
 static_assert(offsetof(SlotStack, free) >= kLine, "the count of free slots stays off the head's line");
 static_assert(offsetof(Window, end) - offsetof(Window, consumed) >= kLine,
