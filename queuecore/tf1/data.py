@@ -1,14 +1,8 @@
 """``tf.data``: datasets of a graph, and iterators over them."""
 
 from queuecore.tf1._data import experimental
-from queuecore.tf1._data.datasets import (
-    AUTOTUNE,
-    Dataset,
-    FixedLengthRecordDataset,
-    Options,
-    TextLineDataset,
-    TFRecordDataset,
-)
+from queuecore.tf1._data.datasets import AUTOTUNE, Dataset, Options
+from queuecore.tf1._data.files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from queuecore.tf1._data.iterators import (
     Iterator,
     get_output_classes,

@@ -8,17 +8,12 @@ tensors' present values.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NoReturn
 
 import numpy as np
 
 import queuecore.data as eager
 from queuecore._checks.seeds import Pair, draw_pair, paired
-from queuecore._elements.component import BYTES, Component
-from queuecore.data._plan.blocks import BlockSource, blocks_of_fixed
-from queuecore.data._plan.chain import chain_of, dataset_of
-from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._data.functions import Function
 from queuecore.tf1._data.iterators import components, make_initializable_iterator, make_one_shot_iterator
 from queuecore.tf1._data.nests import (
@@ -54,16 +49,23 @@ from queuecore.tf1._graph.graph import (
 from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, bool_, int64, string
 
 __all__ = [
-    "CsvDataset",
+    "AUTOTUNE",
+    "STRING",
     "Dataset",
-    "FixedLengthRecordDataset",
     "Options",
-    "TFRecordDataset",
-    "TextLineDataset",
+    "batch_tensors",
+    "checked",
+    "count_tensor",
+    "dataset_op",
+    "general",
+    "int_tensor",
+    "names_of",
+    "padding_of",
+    "seeds_of",
+    "variant_of",
 ]
 
 AUTOTUNE = -1
-_FORMATS = {"": None, "ZLIB": "ZLIB", "GZIP": "GZIP", "ZSTD": "ZSTD"}
 
 
 class Options:
@@ -234,9 +236,9 @@ class Dataset(DatasetBase):
         pair, extra = seeds_of(seed)
 
         def kernel(_: Any, given: Any, *seeds: Any) -> Any:
-            return eager.Dataset.list_files(_names(given), shuffled, pair(*seeds) if shuffled else None)
+            return eager.Dataset.list_files(names_of(given), shuffled, pair(*seeds) if shuffled else None)
 
-        return dataset_op("MatchingFilesDataset", [patterns, *extra], _STRING, kernel)
+        return dataset_op("MatchingFilesDataset", [patterns, *extra], STRING, kernel)
 
     @staticmethod
     def from_generator(
@@ -692,7 +694,7 @@ Dataset.register()
 
 # What steps are made of
 
-_STRING = Leaf(string, as_shape([]))
+STRING = Leaf(string, as_shape([]))
 _RANGE = {1: ["stop"], 2: ["start", "stop"], 3: ["start", "stop", "step"]}
 
 
@@ -700,10 +702,10 @@ def dataset_op(
     type_: str, tensors: Sequence[Tensor], spec: Any, kernel: Callable[..., Any], name: str | None = None
 ) -> Dataset:
     """Return the dataset that an operation makes of tensors."""
-    return Dataset(_variant(type_, tensors, kernel, name), spec)
+    return Dataset(variant_of(type_, tensors, kernel, name), spec)
 
 
-def _variant(type_: str, tensors: Sequence[Tensor], kernel: Callable[..., Any], name: str | None = None) -> Tensor:
+def variant_of(type_: str, tensors: Sequence[Tensor], kernel: Callable[..., Any], name: str | None = None) -> Tensor:
     graph = tensors[0].graph if tensors else get_default_graph()
     op = graph.create_op(type_, tensors, [(VARIANT, ())], kernel, name)
     op.attributes["dataset"] = True
@@ -835,7 +837,7 @@ def seeds_of(seed: Any) -> tuple[Callable[..., Any], list[Tensor]]:
     return lambda: pair, []
 
 
-def _names(value: Any) -> list[bytes]:
+def names_of(value: Any) -> list[bytes]:
     return [value] if isinstance(value, bytes) else [bytes(one) for one in np.ravel(value)]
 
 
@@ -845,192 +847,3 @@ def _writable(value: Any) -> Any:
 
 def _numpy(value: Any) -> Any:
     return value if isinstance(value, bytes) else np.asarray(value)[()]
-
-
-# Files
-
-
-class _Files(Dataset):
-    # Records of files.
-
-    def __init__(
-        self, type_: str, filenames: Any, compression_type: Any, num_parallel_reads: Any, spec: Any,
-        make: Callable[..., Any], *more: Tensor,
-    ) -> None:  # fmt: skip
-        def kernel(_: Any, names: Any, compression: Any, *rest: Any) -> Any:
-            if isinstance(names, eager.Dataset):
-                return names.flat_map(lambda name: one([name], compression, rest))
-            return one(_names(names), compression, rest)
-
-        def one(names: list[bytes], compression: bytes, rest: tuple[Any, ...]) -> Any:
-            word = compression.decode()
-            if word not in _FORMATS:
-                raise InvalidArgumentError(f"Unsupported compression_type: {word}")
-            if not names:
-                return make([b"/"], _FORMATS[word], *rest).take(0)
-            parallel = rest[-1] if num_parallel_reads is not None else None
-            if parallel is not None and (parallel > 1 or parallel == AUTOTUNE) and len(names) > 1:
-                # As in TensorFlow, elements then come from several files in turns.
-                cycle = len(names) if parallel == AUTOTUNE else int(parallel)
-                files = eager.Dataset.from_tensor_slices(names)
-                return files.interleave(lambda name: make([name], _FORMATS[word], *rest), cycle, 1, AUTOTUNE)
-            return make(names, _FORMATS[word], *rest)
-
-        if isinstance(filenames, Dataset):
-            source = filenames._variant
-        else:
-            source = convert_to_tensor(filenames, string, "filenames")
-        compression = convert_to_tensor(compression_type or "", string, "compression_type")
-        extra = [] if num_parallel_reads is None else [int_tensor(num_parallel_reads, "num_parallel_reads")]
-        variant = _variant(type_, [source, compression, *more, *extra], kernel)
-        super().__init__(variant, spec)
-
-
-class TextLineDataset(_Files):
-    """The lines of text files, as strings without their ends.
-
-    Parameters
-    ----------
-    filenames : str, list of str, Tensor or Dataset
-    compression_type : {"", "ZLIB", "GZIP"}, optional
-    buffer_size : int, optional
-        Not used.
-    num_parallel_reads : int, optional
-        The number of files that lines come from in turns. Default: one file after the other.
-    name : str, optional
-        Not used.
-    """
-
-    def __init__(
-        self, filenames: Any, compression_type: Any = None, buffer_size: Any = None, num_parallel_reads: Any = None,
-        name: str | None = None,
-    ) -> None:  # fmt: skip
-        del buffer_size, name
-
-        def make(names: Any, compression: Any, *_: Any) -> Any:
-            return eager.TextLineDataset(names, compression)
-
-        super().__init__("TextLineDataset", filenames, compression_type, num_parallel_reads, _STRING, make)
-
-
-class TFRecordDataset(_Files):
-    """The records of TFRecord files, as strings.
-
-    Parameters
-    ----------
-    filenames : str, list of str, Tensor or Dataset
-    compression_type : {"", "ZLIB", "GZIP"}, optional
-    buffer_size : int, optional
-        Not used.
-    num_parallel_reads : int, optional
-        The number of files that records come from in turns. Default: one file after the other.
-    name : str, optional
-        Not used.
-    """
-
-    def __init__(
-        self, filenames: Any, compression_type: Any = None, buffer_size: Any = None, num_parallel_reads: Any = None,
-        name: str | None = None,
-    ) -> None:  # fmt: skip
-        del buffer_size, name
-
-        def make(names: Any, compression: Any, *_: Any) -> Any:
-            return eager.TFRecordDataset(names, compression)
-
-        super().__init__("TFRecordDataset", filenames, compression_type, num_parallel_reads, _STRING, make)
-
-
-class FixedLengthRecordDataset(_Files):
-    """Records of one length, as strings.
-
-    Parameters
-    ----------
-    filenames : str, list of str, Tensor or Dataset
-    record_bytes : int or Tensor
-    header_bytes, footer_bytes : int or Tensor, default 0
-        Bytes that are left out at the beginning and the end of each file.
-    buffer_size : int, optional
-        Not used.
-    compression_type : {"", "ZLIB", "GZIP"}, optional
-    num_parallel_reads : int, optional
-        The number of files that records come from in turns. Default: one file after the other.
-    name : str, optional
-        Not used.
-
-    Notes
-    -----
-    A file that ends inside a record is a `TruncatedRecordError` when an iteration begins, or, where its size doesn't
-    tell, after its whole records.
-    """
-
-    def __init__(
-        self, filenames: Any, record_bytes: Any, header_bytes: Any = None, footer_bytes: Any = None,
-        buffer_size: Any = None, compression_type: Any = None, num_parallel_reads: Any = None, name: str | None = None,
-    ) -> None:  # fmt: skip
-        del buffer_size, name
-        sizes = [int_tensor(record_bytes, "record_bytes"), int_tensor(header_bytes or 0, "header_bytes"),
-                 int_tensor(footer_bytes or 0, "footer_bytes")]  # fmt: skip
-
-        def make(names: Any, compression: Any, *rest: Any) -> Any:
-            size, header, footer = map(int, rest[:3])
-            made = eager.FixedLengthRecordDataset(names, size, header, footer, compression_type=compression)
-            # As strings, and not as arrays of bytes.
-            chain = chain_of(made)
-            source: Any = chain.source
-            blocks = source if isinstance(source, BlockSource) else blocks_of_fixed(source)
-            component = Component(BYTES, (), size)
-            words = {**blocks.words, "strings": True}
-            return dataset_of(replace(chain, source=replace(blocks, components=(component,), first=None, words=words)))
-
-        super().__init__(
-            "FixedLengthRecordDataset", filenames, compression_type, num_parallel_reads, _STRING, make, *sizes
-        )
-
-
-class CsvDataset(_Files):
-    """The rows of CSV files: a tuple with a scalar for each column. See `queuecore.data.CsvDataset`.
-
-    Parameters
-    ----------
-    filenames : str, list of str, Tensor or Dataset
-    record_defaults : list
-        For each column a type, if a value is required, or the value of empty fields.
-    compression_type : {"", "ZLIB", "GZIP"}, optional
-    buffer_size : int, optional
-        Not used.
-    header : bool, default False
-        Leave out the first row of each file.
-    field_delim, use_quote_delim, na_value, select_cols
-        As of `decode_csv`.
-    """
-
-    def __init__(
-        self, filenames: Any, record_defaults: Sequence[Any], compression_type: Any = None, buffer_size: Any = None,
-        header: bool = False, field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",
-        select_cols: Sequence[int] | None = None,
-    ) -> None:  # fmt: skip
-        del buffer_size
-        columns: list[Any] = []
-        types = []
-        for one in record_defaults:
-            try:
-                types.append(as_dtype(one))
-                columns.append(types[-1].dtype)
-            except (TypeError, InvalidArgumentError):
-                value = _csv_default(one)
-                types.append(as_dtype(value.dtype) if not isinstance(value, bytes) else string)
-                columns.append(value)
-
-        def make(names: Any, compression: Any, *_: Any) -> Any:
-            return eager.CsvDataset(names, columns, compression, None, header, field_delim, use_quote_delim, na_value,
-                                    select_cols)  # fmt: skip
-
-        spec = tuple([Leaf(one, as_shape([])) for one in types])
-        super().__init__("CSVDataset", filenames, compression_type, None, spec, make)
-
-
-def _csv_default(value: Any) -> Any:
-    found = constant_value(value) if isinstance(value, Tensor) else as_value(value)
-    if isinstance(found, np.ndarray) and found.ndim == 1 and found.size < 2:
-        found = found[0] if found.size else as_dtype(found.dtype)
-    return found

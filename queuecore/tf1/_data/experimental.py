@@ -10,7 +10,6 @@ import numpy as np
 import queuecore.data as eager
 from queuecore.tf1._data.datasets import (
     AUTOTUNE,
-    CsvDataset,
     Dataset,
     batch_tensors,
     checked,
@@ -18,8 +17,10 @@ from queuecore.tf1._data.datasets import (
     dataset_op,
     general,
     int_tensor,
+    padding_of,
     seeds_of,
 )
+from queuecore.tf1._data.files import CsvDataset
 from queuecore.tf1._data.iterators import Optional, get_next_as_optional
 from queuecore.tf1._data.nests import Leaf, leaves, mapped, stacked
 from queuecore.tf1._graph.graph import Tensor, apply_op, convert_to_tensor
@@ -151,8 +152,6 @@ def bucket_by_sequence_length(
     drop_remainder: bool = False,
 ) -> _Step:
     """Return a step that stacks elements of about the same length: see `queuecore.data.Dataset`'s method."""
-    from queuecore.tf1._data.datasets import padding_of
-
     boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
     if len(sizes) != len(boundaries) + 1:
         raise ValueError("len(bucket_batch_sizes) must equal len(bucket_boundaries) + 1")

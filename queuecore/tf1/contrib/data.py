@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuecore.tf1._data.datasets import Dataset, FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from queuecore.tf1._data.datasets import Dataset
 from queuecore.tf1._data.experimental import (
     AUTOTUNE,
     Counter,
-    CsvDataset,
     Optional,
     bucket_by_sequence_length,
     choose_from_datasets,
@@ -24,6 +23,7 @@ from queuecore.tf1._data.experimental import (
     shuffle_and_repeat,
     unbatch,
 )
+from queuecore.tf1._data.files import CsvDataset, FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from queuecore.tf1._data.iterators import Iterator
 from queuecore.tf1._graph.refused import refusing as _refusing
 
