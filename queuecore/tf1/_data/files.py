@@ -16,9 +16,9 @@ from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._data.datasets import AUTOTUNE, STRING, Dataset, int_tensor, names_of, variant_of
 from queuecore.tf1._data.nests import Leaf
 from queuecore.tf1._graph.graph import Tensor, constant_value, convert_to_tensor
-from queuecore.tf1._graph.values import as_dtype, as_shape, as_value, string
+from queuecore.tf1._graph.values import DType, as_dtype, as_shape, as_value, string
 
-__all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset"]
+__all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset", "csv_column"]
 
 _FORMATS = {"": None, "ZLIB": "ZLIB", "GZIP": "GZIP", "ZSTD": "ZSTD"}
 
@@ -183,27 +183,24 @@ class CsvDataset(_Files):
         select_cols: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         del buffer_size
-        columns: list[Any] = []
-        types = []
-        for one in record_defaults:
-            try:
-                types.append(as_dtype(one))
-                columns.append(types[-1].dtype)
-            except (TypeError, InvalidArgumentError):
-                value = _csv_default(one)
-                types.append(as_dtype(value.dtype) if not isinstance(value, bytes) else string)
-                columns.append(value)
+        types, columns = zip(*map(csv_column, record_defaults), strict=True) if len(record_defaults) else ((), ())
 
         def make(names: Any, compression: Any, *_: Any) -> Any:
-            return eager.CsvDataset(names, columns, compression, None, header, field_delim, use_quote_delim, na_value,
-                                    select_cols)  # fmt: skip
+            return eager.CsvDataset(
+                names, list(columns), compression, None, header, field_delim, use_quote_delim, na_value, select_cols
+            )
 
         spec = tuple([Leaf(one, as_shape([])) for one in types])
         super().__init__("CSVDataset", filenames, compression_type, None, spec, make)
 
 
-def _csv_default(value: Any) -> Any:
-    found = constant_value(value) if isinstance(value, Tensor) else as_value(value)
-    if isinstance(found, np.ndarray) and found.ndim == 1 and found.size < 2:
-        found = found[0] if found.size else as_dtype(found.dtype)
-    return found
+def csv_column(default: Any) -> tuple[DType, Any]:
+    """Return the type of a column, and a user's default as `queuecore.data.CsvDataset` takes it."""
+    try:
+        dtype = as_dtype(default)
+    except (TypeError, InvalidArgumentError):
+        value = constant_value(default) if isinstance(default, Tensor) else as_value(default)
+        if isinstance(value, np.ndarray) and value.ndim == 1 and value.size < 2:
+            value = value[0] if value.size else as_dtype(value.dtype)
+        return string if isinstance(value, bytes) else as_dtype(value.dtype), value
+    return dtype, dtype.dtype
