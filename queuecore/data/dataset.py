@@ -1642,8 +1642,8 @@ class Dataset(Sources, Grouping, Keeping):
         ------
         InvalidArgumentError
             If `filename` is no file name, or `on_unwritable` is another word; while iterating, with a `filename`, if an
-            element has something else in it than None, bools, numbers, str, bytes, arrays and tuples, lists and dicts
-            of them.
+            element has something else in it than None, bools, numbers, str, bytes, arrays and tuples, lists, dicts,
+            dataclasses and classes of attrs of them.
         UnavailableError, PermissionDeniedError, ResourceExhaustedError
             While iterating with ``on_unwritable="raise"``, if the system refuses a file, or memory.
 
@@ -1657,6 +1657,9 @@ class Dataset(Sources, Grouping, Keeping):
         time has changed, there is a `FailedPreconditionError` that names the difference: remove the cache's files then.
         A Python function is known by its name only. What is damaged is a `ChecksumError`, `TruncatedRecordError` or
         `DataLossError` that names the place.
+
+        Files don't say of what classes tuples with names and records are. Where elements are Python objects, the
+        input's first element is made again to tell it.
 
         While files are written, a second process, or another dataset, gets an `AbortedError`; the lock of a process
         that was killed doesn't count. Other iterators of this dataset read the input meanwhile.
