@@ -205,11 +205,13 @@ def csv_tables(record_defaults: Sequence[Any] | None) -> tuple[Any, dict[int, Ta
     return defaults, tables
 
 
-@functools.cache
-def _table_of(dtype: np.dtype[Any]) -> Table:
+def _table_anew(dtype: np.dtype[Any]) -> Table:
     if dtype == np.bool_:
         return table({word: bool(value) for value, words in enumerate(_BOOLS) for word in words})
     return table([str(number) for number in range(256)], np.arange(256, dtype=np.uint8))
+
+
+_table_of = functools.lru_cache(2)(_table_anew)
 
 
 def csv_format(

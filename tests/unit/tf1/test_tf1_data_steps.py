@@ -7,6 +7,7 @@ import sqlite3
 import numpy as np
 import pytest
 
+import queuecore as qc
 import queuecore.tf1 as tf
 
 experimental = tf.data.experimental
@@ -506,3 +507,16 @@ def test_what_is_missing_says_so():
         _ = experimental.make_saveable_from_iterator
     with pytest.raises(tf.errors.UnimplementedError, match="DenseHashTable"):
         _ = tf.lookup.experimental.DenseHashTable
+    shared = set(tf.contrib.data.__all__) & set(experimental.__all__)
+    assert {"unique", "scan", "group_by_window", "Reducer", "make_csv_dataset"} <= shared
+    assert all(getattr(tf.contrib.data, name) is getattr(experimental, name) for name in shared)
+
+
+def test_all_names_of_queuecore_data_are_there():
+    # But for those that belong to what a graph has no part in.
+    eager = set(qc.data.experimental.__all__)
+    assert eager <= set(experimental.__all__)
+    ours = {"dense_to_ragged_batch", "from_list", "map_and_batch", "parallel_interleave", "permute", "plan",
+            "prefetch_to_device", "shuffle_and_repeat"}  # fmt: skip
+    there = {name for name in dir(qc.data.Dataset) if not name.startswith("_")}
+    assert there - set(dir(tf.data.Dataset)) == ours
