@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 from collections.abc import Sequence
@@ -15,9 +16,10 @@ from queuecore._elements.component import BYTES, Component
 from queuecore._ops.raw import component_of
 from queuecore._ops.stage import Stage, traceable
 from queuecore._ops.strings import lone_strings, strings_of
+from queuecore._ops.texts import Table, table
 from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
 
-__all__ = ["csv_columns", "csv_format", "decode_csv"]
+__all__ = ["csv_columns", "csv_format", "csv_tables", "decode_csv"]
 
 _CSV_KINDS: dict[np.dtype[Any], int] = {
     np.dtype(np.float32): 0,
@@ -26,6 +28,8 @@ _CSV_KINDS: dict[np.dtype[Any], int] = {
     np.dtype(np.int64): 3,
     BYTES: 4,
 }
+# How false and true are written.
+_BOOLS = ("0", "false", "False", "FALSE"), ("1", "true", "True", "TRUE")
 # The limit for a row of a file; a single record is in memory anyway.
 _MAX_RECORD_BYTES = 64 << 20
 
@@ -181,6 +185,33 @@ def csv_columns(
     if record_defaults is None or len(record_defaults) == 0:
         raise InvalidArgumentError(f"{operation}: record_defaults must have a default for each column")
     return [_csv_default(operation, index, default) for index, default in enumerate(record_defaults)]
+
+
+def csv_tables(record_defaults: Sequence[Any] | None) -> tuple[Any, dict[int, Table]]:
+    """Return defaults with text in place of uint8 and bool, and the tables that read these columns; not for users."""
+    if record_defaults is None:
+        return None, {}
+    defaults, tables = list(record_defaults), {}
+    for index, default in enumerate(defaults):
+        given = np.empty(0, default) if isinstance(default, (type, np.dtype)) else default
+        one = given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given
+        if not isinstance(one, (bool, np.generic, np.ndarray)):
+            continue
+        array = np.asarray(one)
+        if array.dtype not in (np.uint8, np.bool_) or array.ndim > 1 or array.size > 1:
+            continue
+        tables[index] = _table_of(array.dtype)
+        defaults[index] = str(array.reshape(-1)[0]) if array.size else np.empty(0, "S1")
+    return defaults, tables
+
+
+def _table_anew(dtype: np.dtype[Any]) -> Table:
+    if dtype == np.bool_:
+        return table({word: bool(value) for value, words in enumerate(_BOOLS) for word in words})
+    return table([str(number) for number in range(256)], np.arange(256, dtype=np.uint8))
+
+
+_table_of = functools.lru_cache(2)(_table_anew)
 
 
 def csv_format(

@@ -270,7 +270,8 @@ class Dataset(Sources, Grouping, Keeping):
         padded_shapes : nest of tuple of int or None, optional
             In the structure of an element, the shape of each component in the batch. `None` (or -1) in it: the longest
             of the batch. An int is a shape of one dimension. `None` for a component, or for all: its own shape, in
-            which each unknown dimension becomes the longest of the batch.
+            which each unknown dimension becomes the longest of the batch; where nobody knows how many dimensions there
+            are, the first element decides it.
         padding_values : nest of scalars, optional
             What to pad with: in the structure of an element, or one scalar for all. Of the component's dtype: a NumPy
             scalar must have that dtype, a Python number must fit. Default (`None`): 0, `False` or ``b""``.
@@ -289,14 +290,15 @@ class Dataset(Sources, Grouping, Keeping):
         ------
         InvalidArgumentError
             If `padded_shapes` or `padding_values` doesn't fit the structure, or a shape is smaller than that of the
-            component; if the number of dimensions of elements is unknown, and `padded_shapes` doesn't give it.
+            component.
         DtypeError
             If a padding value has another dtype.
 
         Notes
         -----
-        An element that is longer than `padded_shapes` allows is a `DataLossError` in its place, after a short batch of
-        those before it; ``on_error="skip"`` leaves it out.
+        An element that is longer than `padded_shapes` allows, or has another number of dimensions, is a `DataLossError`
+        in its place, after a short batch of those before it; ``on_error="skip"`` leaves it out. Where the first element
+        decides, it is made again to go on from a saved place, with those behind it; tf.data refuses such datasets.
 
         Runs in the native threads, without the GIL, when a batch is complete. Elements that are batches already, or
         Python objects, are padded in the consumer's thread.
@@ -1640,8 +1642,8 @@ class Dataset(Sources, Grouping, Keeping):
         ------
         InvalidArgumentError
             If `filename` is no file name, or `on_unwritable` is another word; while iterating, with a `filename`, if an
-            element has something else in it than None, bools, numbers, str, bytes, arrays and tuples, lists and dicts
-            of them.
+            element has something else in it than None, bools, numbers, str, bytes, arrays and tuples, lists, dicts,
+            dataclasses and classes of attrs of them.
         UnavailableError, PermissionDeniedError, ResourceExhaustedError
             While iterating with ``on_unwritable="raise"``, if the system refuses a file, or memory.
 
@@ -1655,6 +1657,9 @@ class Dataset(Sources, Grouping, Keeping):
         time has changed, there is a `FailedPreconditionError` that names the difference: remove the cache's files then.
         A Python function is known by its name only. What is damaged is a `ChecksumError`, `TruncatedRecordError` or
         `DataLossError` that names the place.
+
+        Files don't say of what classes tuples with names and records are. Where elements are Python objects, the
+        input's first element is made again to tell it.
 
         While files are written, a second process, or another dataset, gets an `AbortedError`; the lock of a process
         that was killed doesn't count. Other iterators of this dataset read the input meanwhile.

@@ -1,14 +1,9 @@
 """``tf.data``: datasets of a graph, and iterators over them."""
 
+from queuecore.data.settings import ThreadingOptions
 from queuecore.tf1._data import experimental
-from queuecore.tf1._data.datasets import (
-    AUTOTUNE,
-    Dataset,
-    FixedLengthRecordDataset,
-    Options,
-    TextLineDataset,
-    TFRecordDataset,
-)
+from queuecore.tf1._data.datasets import AUTOTUNE, Dataset
+from queuecore.tf1._data.files import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from queuecore.tf1._data.iterators import (
     Iterator,
     get_output_classes,
@@ -17,6 +12,7 @@ from queuecore.tf1._data.iterators import (
     make_initializable_iterator,
     make_one_shot_iterator,
 )
+from queuecore.tf1._data.options import Options
 from queuecore.tf1._graph.refused import refusing as _refusing
 
 __all__ = [
@@ -28,6 +24,7 @@ __all__ = [
     "Options",
     "TFRecordDataset",
     "TextLineDataset",
+    "ThreadingOptions",
     "UNKNOWN_CARDINALITY",
     "experimental",
     "get_output_classes",

@@ -221,7 +221,9 @@ BETWEEN = {
     "skip": lambda ds, size: _into_numbers(ds.shuffle(size, 3).skip(2500)).map(_in_python),
     "shuffle": lambda ds, size: _into_numbers(ds.shuffle(size, 3).shuffle(50, 4)),
     "batch": lambda ds, size: _into_numbers(ds.shuffle(size, 3).batch(32)),
-    "batches by a function": lambda ds, size: _into_numbers(ds.shuffle(size, 3).batch(32)).map(lambda x: x + _in_python(1)),
+    "batches by a function": lambda ds, size: _into_numbers(ds.shuffle(size, 3).batch(32)).map(
+        lambda x: x + _in_python(1)
+    ),
     "shuffled batches": lambda ds, size: _into_numbers(ds.batch(8).shuffle(size // 8, 3)),
     "whole batches": lambda ds, size: _into_numbers(ds.shuffle(size, 3).batch(32, drop_remainder=True)),
     "whole shuffled batches": lambda ds, size: _into_numbers(ds.batch(8, drop_remainder=True).shuffle(size // 8, 3)),

@@ -150,7 +150,9 @@ def test_an_error_of_an_input_that_cannot_have_been():
             next(it)
 
 
-@pytest.mark.parametrize("ends", [[[0, 0, 0, 3]], [[[0], [0, 3]]], [[[0, 0], [0, 3, 2, *ERROR]]], [[[0, 0], [0, 3, 0]]]])
+@pytest.mark.parametrize(
+    "ends", [[[0, 0, 0, 3]], [[[0], [0, 3]]], [[[0, 0], [0, 3, 2, *ERROR]]], [[[0, 0], [0, 3, 0]]]]
+)
 def test_ends_of_inputs_that_are_none(ends):
     ds = Dataset.range(9).shuffle(5, 1).map(lambda x: int(x))
     with iter(ds) as it:

@@ -114,7 +114,7 @@ def _stacked(part: ShelfPart, join: Any) -> Any:
     dims, n = part.dims, len(part.dims)
     longest = dims.max(0).tolist()
     if isinstance(join, Pad):
-        shape = [most if side < 0 else side for side, most in zip(join.sides, longest, strict=True)]
+        shape = [most if side < 0 else side for side, most in zip(join.sides or (), longest, strict=True)]
     else:
         shape = longest
     if (dims == shape).all():
@@ -131,7 +131,7 @@ def _stacked(part: ShelfPart, join: Any) -> Any:
 def _padded(values: Array, pad: Pad) -> Array:
     if values.shape[1:] == pad.sides:
         return values
-    shape = [side if most < 0 else most for most, side in zip(pad.sides, values.shape[1:], strict=True)]
+    shape = [side if most < 0 else most for most, side in zip(pad.sides or (), values.shape[1:], strict=True)]
     made = np.full((len(values), *shape), fill_value(values.dtype, pad.value, pad.index), values.dtype)
     made[(slice(None), *map(slice, values.shape[1:]))] = values
     return made

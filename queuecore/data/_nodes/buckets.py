@@ -424,7 +424,7 @@ def buckets(
             each.append(Bucket(size, Fit(shapes.template, None), _stacking(shapes)))
             continue
         most = starts[index] - 1 if closed and index < len(starts) else -1
-        sides: list[Sides] = [tuple(most if side < 0 else side for side in one) for one in shapes.sides]
+        sides: list[Sides] = [tuple(most if side < 0 else side for side in one) for one in shapes.known]
         pads = [Pad(number, one, value) for number, (one, value) in enumerate(zip(sides, shapes.values, strict=True))]
         each.append(Bucket(size, Fit(shapes.template, sides), Joiner(shapes.template, pads)))
     given = [None] if plain else [closed, *shapes.words]
@@ -443,7 +443,7 @@ def buckets(
 
 
 def _stacking(shapes: Shapes) -> Joiner:
-    return Joiner(shapes.template, [Stack(index, False) for index in range(len(shapes.sides))])
+    return Joiner(shapes.template, [Stack(index, False) for index in range(len(shapes.known))])
 
 
 def _listed(values: Any, what: str) -> list[Any]:

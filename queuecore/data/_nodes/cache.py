@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from queuecore._core.atoms.own import own
-from queuecore.data._nodes.cache_files import Files, FileWriter, Lock, Paths
+from queuecore.data._nodes.cache_files import Files, FileWriter, Index, Lock, Paths, in_structure
 from queuecore.data._nodes.cache_store import (
     MOST_OBJECTS,
     Key,
@@ -75,8 +75,10 @@ class Cache(Node):
         """Yield the kept elements from number `start` on; return `None` if nothing is kept."""
         del pass_
         found = self.store.find(self.inputs[0], key, run.skips is not None)
-        made: Generator[Chunk] | None = None if found is None else found.chunks(start, self.layout())
-        return made
+        if found is None:
+            return None
+        made: Generator[Chunk] = found.chunks(start, self.layout())
+        return in_structure(made, self.spec(), found.path) if isinstance(found, Index) and found.bare else made
 
     def writes(self, run: Run) -> bool:
         """Return whether a run may write."""

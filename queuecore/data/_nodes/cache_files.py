@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from queuecore._elements.nests import apart, bare, like
 from queuecore.data._nodes.cache_store import (
     MOST_BYTES,
     MOST_OBJECTS,
@@ -35,7 +36,7 @@ from queuecore.data._rows.container import MOST_EXPANDED, Packer, framed, read_p
 from queuecore.data._rows.found import check_columns
 from queuecore.errors import AbortedError, DataLossError, FailedPreconditionError, InvalidArgumentError
 
-__all__ = ["FileWriter", "Files", "Index", "Lock", "Paths"]
+__all__ = ["FileWriter", "Files", "Index", "Lock", "Paths", "in_structure"]
 
 _VERSION = 1
 _MAGIC = b"queuecore cache\n"
@@ -227,6 +228,8 @@ class Index:
         if not isinstance(self._plan, dict) or not isinstance(self._plan.get("plan"), dict):
             raise ValueError("it has no plan")
         self.skipped: bool = said["skipped"]
+        # Whether elements are written without the classes of their structure.
+        self.bare: bool = said.get("bare", False) is True
         self._compressed: bool = said["compressed"]
         # For each piece: its elements, offset, length with its frame, and its last 4 bytes.
         self._pieces = _numbers(said["pieces"], 4)
@@ -347,6 +350,7 @@ class FileWriter:
         self._pieces: list[list[int]] = []
         self._packer = Packer()
         self._objects: list[Any] = []
+        self._bare = False
         self._suffix = secrets.token_hex(8)
         for left in glob.glob(f"{glob.escape(paths.listing[:-6])}.*.tmp-*"):  # by a process that was killed
             with contextlib.suppress(OSError):
@@ -374,7 +378,10 @@ class FileWriter:
         return {}
 
     def plain(self, element: Any) -> Any:
-        """Return an element as the files have it."""
+        """Return an element as the files have it: without the classes of its structure, which the dataset knows."""
+        if _has_classes(element) and _of_classes(self._dataset.element_spec, element):
+            self._bare = True
+            return bare(element)
         return element
 
     def _flush(self) -> None:
@@ -411,6 +418,7 @@ class FileWriter:
             "bases": list(self._key.bases),
             "skipped": skipped,
             "compressed": self._store.compress,
+            "bare": self._bare,
             "pieces": np.array(self._pieces, np.int64).reshape(-1, 4),
             **self.more(),
         }
@@ -440,6 +448,52 @@ class FileWriter:
             with contextlib.suppress(OSError):
                 os.unlink(self._temporary(path))
         self._lock.give()
+
+
+def _has_classes(element: Any) -> bool:
+    """Return whether a structure has tuples with names or records in it."""
+    found = apart(element)
+    if found is None:
+        return False
+    return type(element) not in (tuple, dict) or any(map(_has_classes, found[0]))
+
+
+def _of_classes(spec: Any, element: Any) -> bool:
+    """Return whether a structure is made of the same classes as a specification."""
+    parts, others = apart(spec), apart(element)
+    if parts is None or others is None:
+        return parts is others
+    return (
+        type(spec) is type(element)
+        and len(parts[0]) == len(others[0])
+        and (not isinstance(spec, dict) or spec.keys() == element.keys())
+        and all(map(_of_classes, spec.values() if isinstance(spec, dict) else parts[0],
+                    [element[key] for key in spec] if isinstance(spec, dict) else others[0]))
+    )  # fmt: skip
+
+
+def in_structure(chunks: Generator[Chunk], spec: Any, path: str) -> Generator[Chunk]:
+    """Yield chunks of elements in the classes of a specification that `FileWriter` wrote without them."""
+    with contextlib.closing(chunks):
+        for chunk in chunks:
+            if isinstance(chunk, Objects):
+                if spec is None:
+                    raise FailedPreconditionError(
+                        f"{path}: its elements are of classes that the dataset tells, and there is no element left in "
+                        "it to tell them",
+                        path=path,
+                        stage=STAGE,
+                    )
+                try:
+                    chunk = Objects([like(spec, element) for element in chunk.elements])
+                except (TypeError, ValueError, KeyError) as error:
+                    raise FailedPreconditionError(
+                        f"{path} is of another pipeline: its elements aren't of the structure {spec!r:.200}. Remove it "
+                        "to have it written again, or name another file",
+                        path=path,
+                        stage=STAGE,
+                    ) from error
+            yield chunk
 
 
 def _synced(file: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from queuecore._checks.lazy import lazy
 from queuecore._core.atoms.own import own
 from queuecore._core.stream.describe import DENSE, OBJECT, RAGGED, STRINGS
 from queuecore._elements.component import BYTES, Component
-from queuecore._elements.nests import apart, structure_of
+from queuecore._elements.nests import apart, mapped, plain, structure_of
 from queuecore._elements.record import ArraySpec, DatasetSpec
 from queuecore._ops.strings import strings_of
 from queuecore.data._nodes.node import Node
@@ -69,14 +69,15 @@ class Specs:
 
     template: Any
     dtypes: list[np.dtype[Any] | None]
-    sides: list[Sides]
+    sides: Sequence[Sides | None]
 
     def __call__(self, dims: tuple[int | None, ...]) -> Any:
         parts = []
         for dtype, sides in zip(self.dtypes, self.sides, strict=True):
             if dtype is None:
                 return None
-            parts.append(ArraySpec((*dims, *(None if side < 0 else side for side in sides)), dtype))
+            shape = None if sides is None else (*dims, *(None if side < 0 else side for side in sides))
+            parts.append(ArraySpec(shape, dtype))
         return structure_of(self.template, parts)
 
 
@@ -245,8 +246,8 @@ def padded(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tup
     return _of_objects(chain, size, drop, shapes, values)
 
 
-def _words(sides: list[Sides], fills: list[Any]) -> list[Any]:
-    return [[list(one) for one in sides], [_hex(one) for one in fills]]
+def _words(sides: Sequence[Sides | None], fills: list[Any]) -> list[Any]:
+    return [[None if one is None else list(one) for one in sides], [_hex(one) for one in fills]]
 
 
 def _hex(fill: Any) -> str | None:
@@ -322,20 +323,31 @@ class Elements(Node):
         if self.fit is None:
             yield from run.rows(0, pass_, start, None, True)
         else:
-            # If some are left out, the number of an element shows only when all before it were seen.
-            first = start if run.skips is None else 0
+            # If some are left out, the number of an element shows only when all before it were seen. And the first one
+            # may decide what the others must be like.
+            first = 0 if run.skips is not None or (isinstance(self.fit, Fit) and self.fit.undecided) else start
             with contextlib.closing(run.elements(0, pass_, first, None, True)) as elements:
                 yield from self._fitting(run, enumerate(elements, first), start - first)
 
     def _fitting(self, run: Run, elements: Iterator[tuple[int, Any]], left: int) -> Generator[Piece]:
-        assert self.fit is not None
+        fit = self.fit
+        assert fit is not None
         for number, element in elements:
+            # Errors that nobody leaves out have numbers, too.
+            passed = run.skips is None and left > 0
             if isinstance(element, Failed):
-                yield element
+                left -= passed
+                if not passed:
+                    yield element
                 continue
             try:
-                made = self.fit(element)
+                if isinstance(fit, Fit) and fit.undecided:
+                    fit = fit.decided(element)
+                made = fit(element)
             except DataLossError as error:
+                if passed:
+                    left -= 1
+                    continue
                 error.args = (f"{error} (element {number})",)
                 error.stage, error.record = "padded_batch", number
                 yield from leave_out(run.skips, error, left > 0)
@@ -371,22 +383,49 @@ class Fit:
     ----------
     template : object
         The structure of an element.
-    sides : list of tuple, optional
-        The shapes that arrays are padded to; `None`: arrays are only stacked.
+    sides : list of tuple or None, optional
+        The shapes that arrays are padded to; `None` in it: the first element decides the number of dimensions. `None`:
+        arrays are only stacked.
+    told : bool
+        Whether the structure is that of the first element, and is told of each one, behind its arrays.
     """
 
     template: Any
-    sides: list[Sides] | None
+    sides: Sequence[Sides | None] | None
+    told: bool = False
 
     @lazy
     def open(self) -> list[bool]:
         """For each component, True if it takes any shape with that number of dimensions."""
-        return [max(sides, default=-1) < 0 for sides in self.sides or []]
+        return [max(sides or (), default=-1) < 0 for sides in self.sides or []]
 
-    def __call__(self, element: Any) -> list[Array]:
-        parts = [element] if type(self.template) is int else _parts(self.template, element)
-        arrays = [_array(part) for part in parts]
+    @property
+    def undecided(self) -> bool:
+        """True if it waits for the first element."""
+        return (self.told and self.sides is None) or any(sides is None for sides in self.sides or [])
+
+    def decided(self, element: Any) -> Fit:
+        """Return one for elements that are like this one."""
+        if self.told:
+            template, leaves = flattened(element, lambda leaf, where: leaf)
+            return replace(self, template=template, sides=[(-1,) * _array(leaf).ndim for leaf in leaves])
+        ranks = [_array(part).ndim for part in self._flat(element)]
+        return replace(
+            self,
+            sides=[(-1,) * rank if one is None else one for one, rank in zip(self.sides or [], ranks, strict=True)],
+        )
+
+    def _flat(self, element: Any) -> list[Any]:
+        return [element] if type(self.template) is int else list(_parts(self.template, element))
+
+    def __call__(self, element: Any) -> list[Any]:
+        arrays = self._fitting(element)
+        return [*arrays, self.template] if self.told else arrays
+
+    def _fitting(self, element: Any) -> list[Array]:
+        arrays = [_array(part) for part in self._flat(element)]
         for index, (array, sides) in enumerate(zip(arrays, self.sides or [], strict=bool(self.sides))):
+            assert sides is not None
             if array.ndim == len(sides) and self.open[index]:
                 continue
             if array.ndim != len(sides):
@@ -440,6 +479,21 @@ class Joiner:
         return structure_of(self.template, made)
 
 
+@dataclass(frozen=True)
+class OpenJoiner:
+    """Makes a padded batch of elements of which nothing was known before they came, and which tell their structure."""
+
+    values: Any
+
+    def __call__(self, parts: list[Any], batch: bool) -> Any:
+        if not batch:
+            return parts[0]
+        template = parts[0][0][-1]
+        given = _matched(template, self.values, "padding_values", _is_scalar)
+        joins = [Pad(index, None, value) for index, value in enumerate(given)]
+        return Joiner(template, joins)(parts, batch)
+
+
 def _same_dtype(arrays: list[Array], index: int) -> np.dtype[Any]:
     dtype: np.dtype[Any] = arrays[0].dtype
     for array in arrays:
@@ -452,14 +506,15 @@ def _same_dtype(arrays: list[Array], index: int) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Pad:
-    """Pads arrays to `sides` with the user's value, and stacks them."""
+    """Pads arrays to `sides` with the user's value, and stacks them; without `sides`, to the longest of the batch."""
 
     index: int
-    sides: Sides
+    sides: Sides | None
     value: Any
 
     def __call__(self, arrays: list[Array]) -> Any:
-        dtype, sides = _same_dtype(arrays, self.index), self.sides
+        dtype = _same_dtype(arrays, self.index)
+        sides = (-1,) * arrays[0].ndim if self.sides is None else self.sides
         fill = fill_value(dtype, self.value, self.index)
         lengths = np.array([array.shape for array in arrays], np.int64).reshape(len(arrays), len(sides))
         shape = tuple(int(longest) if side < 0 else side for side, longest in zip(sides, lengths.max(0), strict=True))
@@ -517,8 +572,8 @@ class Shapes:
         The structure of the elements, over the numbers of their components.
     dtypes : list of numpy.dtype or None
         The dtype of each component; `None` if it is unknown.
-    sides : list of tuple
-        The padded shape of each component.
+    sides : list of tuple or None
+        The padded shape of each component; `None`: as many dimensions as the first element has.
     values : list
         The padding of each component, as the user gave it.
     words : list
@@ -527,9 +582,14 @@ class Shapes:
 
     template: Any
     dtypes: list[np.dtype[Any] | None]
-    sides: list[Sides]
+    sides: Sequence[Sides | None]
     values: list[Any]
     words: list[Any]
+
+    @property
+    def known(self) -> list[Sides]:
+        """Return the padded shapes, where none waits for the first element."""
+        return [one for one in self.sides if one is not None]
 
     @property
     def specs(self) -> Specs:
@@ -538,18 +598,23 @@ class Shapes:
 
 
 def shapes_of(
-    chain: Chain, shapes: Any, values: Any, known: bool = True, caller: str = "bucket_by_sequence_length"
+    chain: Chain,
+    shapes: Any,
+    values: Any,
+    known: bool = True,
+    caller: str = "bucket_by_sequence_length",
+    later: bool = False,
 ) -> Shapes:
     """Return the padding that a user's shapes and values describe for the elements of a dataset; `caller`: for errors.
 
     Raises
     ------
     InvalidArgumentError
-        If they don't fit the elements; or if the number of dimensions is unknown, unless `known` is false.
+        If they don't fit the elements; or if the number of dimensions is unknown, unless that is known `later`.
     """
     spec = chain.element_spec
     try:
-        return _shapes_of(spec, shapes, values, known)
+        return _shapes_of(spec, shapes, values, known, later)
     except InvalidArgumentError as error:
         said = str(error).replace("padded_batch:", f"{caller}:", 1)
         if not known:  # it takes no shapes
@@ -558,7 +623,7 @@ def shapes_of(
         raise
 
 
-def _shapes_of(spec: Any, shapes: Any, values: Any, known: bool) -> Shapes:
+def _shapes_of(spec: Any, shapes: Any, values: Any, known: bool, later: bool) -> Shapes:
     if spec is None and shapes is None:
         if known:
             raise InvalidArgumentError(
@@ -569,7 +634,10 @@ def _shapes_of(spec: Any, shapes: Any, values: Any, known: bool) -> Shapes:
     template, leaves = flattened(nest, _leaf)
     given_shapes = _matched(template, shapes, "padded_shapes", _never)
     given_values = _matched(template, own(values), "padding_values", _is_scalar)
-    sides = [_sides(leaf, shape, index) for index, (leaf, shape) in enumerate(zip(leaves, given_shapes, strict=True))]
+    sides = [
+        None if later and leaf.shape is None and shape is None else _sides(leaf, shape, index)
+        for index, (leaf, shape) in enumerate(zip(leaves, given_shapes, strict=True))
+    ]
     fills = [
         _untyped(value) if leaf.dtype is None else fill_value(leaf.dtype, value, index)
         for index, (leaf, value) in enumerate(zip(leaves, given_values, strict=True))
@@ -584,12 +652,20 @@ def _leaf(spec: Any, where: str) -> ShapeLeaf:
 
 
 def _of_objects(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node, ShapedBatch]:
-    made = shapes_of(chain, shapes, values, caller="padded_batch")
+    if shapes is None and chain.element_spec is None:
+        return _of_anything(chain, size, drop, own(values))
+    made = shapes_of(chain, shapes, values, caller="padded_batch", later=True)
     joins = [Pad(index, side, value) for index, (side, value) in enumerate(zip(made.sides, made.values, strict=True))]
     step = ShapedBatch(
         size, drop, ["padded_batch", *made.words], {"assemble": Joiner(made.template, joins)}, made.specs
     )
     return Elements((chain,), Fit(made.template, made.sides)), step
+
+
+def _of_anything(chain: Chain, size: int, drop: bool, values: Any) -> tuple[Node, ShapedBatch]:
+    fills = plain(mapped(lambda value: _hex(_untyped(value)), values))
+    step = ShapedBatch(size, drop, ["padded_batch", None, fills], {"assemble": OpenJoiner(values)}, lambda dims: None)
+    return Elements((chain,), Fit(None, None, True)), step
 
 
 def _untyped(value: Any) -> Any:
@@ -600,7 +676,7 @@ def _untyped(value: Any) -> Any:
 
 def _ragged_of_objects(chain: Chain, size: int, drop: bool) -> tuple[Node, ShapedBatch]:
     made = shapes_of(chain, None, None, False, "dense_to_ragged_batch")
-    joins = [Stack(index, side[:1] == (-1,)) for index, side in enumerate(made.sides)]
+    joins = [Stack(index, side[:1] == (-1,)) for index, side in enumerate(made.known)]
     step = ShapedBatch(size, drop, ["dense_to_ragged_batch"], {"assemble": Joiner(made.template, joins)}, made.specs)
     return Elements((chain,), Fit(made.template, None)), step
 

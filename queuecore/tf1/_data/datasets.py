@@ -15,10 +15,7 @@ import numpy as np
 
 import queuecore.data as eager
 from queuecore._checks.seeds import Pair, draw_pair, paired
-from queuecore._elements.component import BYTES, Component
-from queuecore.data._plan.blocks import BlockSource, blocks_of_fixed
-from queuecore.data._plan.chain import chain_of, dataset_of
-from queuecore.errors import InvalidArgumentError
+from queuecore.errors import InvalidArgumentError, UnimplementedError
 from queuecore.tf1._data.functions import Function
 from queuecore.tf1._data.iterators import components, make_initializable_iterator, make_one_shot_iterator
 from queuecore.tf1._data.nests import (
@@ -26,6 +23,8 @@ from queuecore.tf1._data.nests import (
     DatasetBase,
     Leaf,
     Nested,
+    RaggedLeaf,
+    SparseLeaf,
     classes,
     joined,
     leaf_of,
@@ -43,59 +42,42 @@ from queuecore.tf1._data.nests import (
     stacked,
     tensors_of,
     types,
+    unbatched,
 )
+from queuecore.tf1._data.options import Options
 from queuecore.tf1._graph.graph import (
+    Operation,
     Tensor,
+    apply_op,
     constant_value,
     convert_to_tensor,
     get_default_graph,
     seed_pair,
 )
-from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, bool_, int64, string
+from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, bool_, int32, int64, string
+from queuecore.tf1._ops.sparse import SparseTensor
 
 __all__ = [
-    "CsvDataset",
+    "AUTOTUNE",
+    "STRING",
     "Dataset",
-    "FixedLengthRecordDataset",
-    "Options",
-    "TFRecordDataset",
-    "TextLineDataset",
+    "batch_tensors",
+    "bound_all",
+    "captured_of",
+    "check_state",
+    "checked",
+    "count_tensor",
+    "dataset_op",
+    "general_spec",
+    "int_tensor",
+    "names_of",
+    "padding_of",
+    "scalar_of",
+    "seeds_of",
+    "variant_of",
 ]
 
 AUTOTUNE = -1
-_FORMATS = {"": None, "ZLIB": "ZLIB", "GZIP": "GZIP", "ZSTD": "ZSTD"}
-
-
-class Options:
-    """Options of how a dataset runs; one that is `None` stays as it is.
-
-    Attributes
-    ----------
-    deterministic, experimental_deterministic : bool, optional
-        Whether elements keep their order where several are made at a time. Default: they do.
-    num_threads : int, optional
-        The number of native threads, as in `queuecore.data.Options`.
-
-    Notes
-    -----
-    Any other attribute of TensorFlow's can be set, and has no effect.
-    """
-
-    def __init__(self) -> None:
-        self.deterministic: bool | None = None
-        self.experimental_deterministic: bool | None = None
-        self.num_threads: int | None = None
-
-    def merge(self, options: Options) -> Options:
-        """Return both; what the other one sets wins."""
-        made = Options()
-        for one in (self, options):
-            vars(made).update({name: value for name, value in vars(one).items() if value is not None})
-        return made
-
-    def _eager(self) -> eager.Options:
-        order = self.experimental_deterministic if self.deterministic is None else self.deterministic
-        return eager.Options(deterministic=order, num_threads=self.num_threads)
 
 
 class Dataset(DatasetBase):
@@ -169,6 +151,31 @@ class Dataset(DatasetBase):
         """
         return make_initializable_iterator(self, shared_name)
 
+    def as_numpy_iterator(self) -> NoReturn:
+        """Raise: it has no elements before the graph runs."""
+        raise RuntimeError(
+            "as_numpy_iterator() is not supported while a graph is made: make an iterator "
+            "(make_one_shot_iterator()) and run its get_next(). queuecore.data.Dataset has it"
+        )
+
+    def cardinality(self, name: str | None = None) -> Tensor:
+        """Return the number of elements, an int64; -1: infinite, -2: unknown before they are read."""
+        return self._fact("DatasetCardinality", int64, lambda ds: np.int64(ds.cardinality()), name)
+
+    def fingerprint(self, name: str | None = None) -> Tensor:
+        """Return a number that two datasets share if they are made by the same steps, a uint64.
+
+        See `queuecore.data.Dataset.fingerprint`.
+        """
+        return self._fact("DatasetFingerprint", np.uint64, lambda ds: ds.fingerprint(), name)
+
+    def _fact(self, type_: str, dtype: Any, found: Callable[[Any], Any], name: str | None) -> Tensor:
+        return apply_op(type_, [self._variant], dtype, (), lambda _, ds: found(ds), name, pure=False)
+
+    def options(self) -> Options:
+        """Return the options that were set for it and its inputs: those that were set last win."""
+        return _options(self._variant)
+
     # ---- sources
 
     @staticmethod
@@ -189,19 +196,55 @@ class Dataset(DatasetBase):
             If one is a scalar, or they have different lengths.
         """
         spec, given = tensors_of(tensors, "from_tensor_slices")
-        if any(not isinstance(leaf, Leaf) for leaf in leaves(spec)):
-            raise TypeError("from_tensor_slices takes dense tensors")
         rows = TensorShape([None])
-        for one in given:
-            if one.shape.ndims == 0:
-                raise ValueError(f"Unbatching a tensor is only supported for rank >= 1: {one!r} is a scalar")
-            rows = rows.merge_with(one.shape[:1])
+        for leaf in leaves(spec):
+            if isinstance(leaf, Nested):
+                raise TypeError("from_tensor_slices takes tensors, not datasets")
+            if leaf.shape.ndims == 0:
+                raise ValueError(f"Unbatching a tensor is only supported for rank >= 1: {leaf!r} is a scalar")
+            rows = rows.merge_with(leaf.shape[:1])
         return dataset_op(
             "TensorSliceDataset",
             given,
-            mapped(_unbatched, spec),
-            lambda _, *values: eager.Dataset.from_tensor_slices(plain(spec, list(values))),
+            mapped(unbatched, spec),
+            lambda _, *values: eager.Dataset.from_tensor_slices(joined(spec, list(values))),
         )
+
+    @staticmethod
+    def from_sparse_tensor_slices(sparse_tensor: Any) -> Dataset:
+        """Return a dataset of the rows of a sparse tensor, each as its indices, its values and its dense shape.
+
+        Parameters
+        ----------
+        sparse_tensor : SparseTensor
+            With indices in order, as far as their first numbers go.
+
+        Raises
+        ------
+        TypeError
+            If it is none.
+        InvalidArgumentError
+            When an iterator is initialised, if indices aren't in order.
+        """
+        if not isinstance(sparse_tensor, SparseTensor):
+            raise TypeError(f"`sparse_tensor` must be a `tf.SparseTensor` object. Was {sparse_tensor!r:.80}.")
+        given = [sparse_tensor.indices, sparse_tensor.values, sparse_tensor.dense_shape]
+        rank = None if sparse_tensor.shape.ndims is None else sparse_tensor.shape.ndims - 1
+        spec = (
+            leaf_of(int64, [None, rank]), leaf_of(sparse_tensor.dtype, [None]), leaf_of(int64, [rank])
+        )  # fmt: skip
+
+        def kernel(_: Any, places: Any, values: Any, shape: Any) -> Any:
+            if (np.diff(places[:, 0]) < 0).any():
+                raise InvalidArgumentError(
+                    "The SparseTensor must be ordered in the batch dimension; handling arbitrarily ordered input is "
+                    "not currently supported."
+                )
+            leaf = SparseLeaf(sparse_tensor.dtype, as_shape(None))
+            rows = eager.Dataset.from_tensor_slices(joined(leaf, [places, values, shape]))
+            return rows.map(lambda row: (row.indices, row.values, row.dense_shape))
+
+        return dataset_op("SparseTensorSliceDataset", given, spec, kernel)
 
     @staticmethod
     def range(*args: Any, output_type: Any = np.int64) -> Dataset:
@@ -216,6 +259,169 @@ class Dataset(DatasetBase):
             Leaf(dtype, as_shape([])),
             lambda _, *values: eager.Dataset.range(*map(int, values), output_type=dtype),
         )
+
+    @staticmethod
+    def counter(start: Any = 0, step: Any = 1, dtype: Any = np.int64, name: str | None = None) -> Dataset:
+        """Return a dataset that counts, without an end.
+
+        Parameters
+        ----------
+        start, step : number or Tensor
+        dtype : dtype, default tf.int64
+            Of the numbers.
+        name : str, optional
+        """
+        kind = as_dtype(dtype)
+        given = [convert_to_tensor(one, kind, what) for one, what in ((start, "start"), (step, "step"))]
+        return dataset_op(
+            "CounterDataset",
+            given,
+            Leaf(kind, as_shape([])),
+            lambda _, first, more: eager.Dataset.counter(first, more, kind.dtype),
+            name,
+        )
+
+    @staticmethod
+    def random(seed: Any = None, rerandomize_each_iteration: bool | None = None, name: str | None = None) -> Dataset:
+        """Return a dataset of random int64 numbers, from 0 to 2**32 - 1, that has no end.
+
+        Parameters
+        ----------
+        seed : int or Tensor, optional
+            Decides the numbers, together with the graph's (`set_random_seed`): they are TensorFlow's own then.
+        rerandomize_each_iteration : bool, optional
+            Whether every pass of a `repeat` has numbers of its own. Default: no.
+        name : str, optional
+        """
+        pair, extra = seeds_of(seed)
+
+        def kernel(_: Any, *seeds: Any) -> Any:
+            return eager.Dataset.random(pair(*seeds), rerandomize_each_iteration)
+
+        return dataset_op("RandomDataset", extra, Leaf(int64, as_shape([])), kernel, name)
+
+    @staticmethod
+    def choose_from_datasets(
+        datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = True
+    ) -> Dataset:
+        """Return a dataset that takes each element from one of several, as a dataset of int64 numbers says.
+
+        Parameters
+        ----------
+        datasets : sequence of Dataset
+        choice_dataset : Dataset
+            Of numbers of datasets.
+        stop_on_empty_dataset : bool, default True
+            Whether to end when a dataset without further elements is asked.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If elements differ in structure or type, or choices are no such numbers.
+        """
+        spec = _alike(datasets, "choose_from_datasets")
+        choice = checked(choice_dataset, "choice_dataset")._spec
+        if not isinstance(choice, Leaf) or choice.dtype != int64 or choice.shape.ndims not in (0, None):
+            raise TypeError(f"`choice_dataset` must be a dataset of scalar `tf.int64` tensors, not of {choice!r}")
+
+        def kernel(_: Any, *values: Any) -> Any:
+            return eager.Dataset.choose_from_datasets(list(values[:-1]), values[-1], stop_on_empty_dataset)
+
+        inputs = [one._variant for one in (*datasets, choice_dataset)]
+        return dataset_op("DirectedInterleaveDataset", inputs, spec, kernel)
+
+    @staticmethod
+    def sample_from_datasets(
+        datasets: Sequence[Dataset],
+        weights: Any = None,
+        seed: Any = None,
+        stop_on_empty_dataset: bool = False,
+        rerandomize_each_iteration: bool | None = None,
+    ) -> Dataset:
+        """Return a dataset of elements of several ones, at random.
+
+        Parameters
+        ----------
+        datasets : sequence of Dataset
+        weights : sequence of float, Tensor or Dataset, optional
+            How often each dataset is asked, in proportion.
+        seed : int or Tensor, optional
+        stop_on_empty_dataset : bool, default False
+            Whether to end when a dataset without further elements is asked.
+        rerandomize_each_iteration : bool, optional
+            Whether every pass of a `repeat` has turns of its own. Default: no.
+
+        Notes
+        -----
+        The turns are those of `queuecore.data.Dataset.sample_from_datasets`, and not TensorFlow's.
+        """
+        spec = _alike(datasets, "sample_from_datasets")
+        pair, extra = seeds_of(seed)
+        count = len(datasets)
+        if weights is None:
+            given = convert_to_tensor(np.ones(count))
+        else:
+            given = weights._variant if isinstance(weights, Dataset) else convert_to_tensor(weights)
+            if not isinstance(weights, Dataset) and not given.shape.is_compatible_with([count]):
+                raise ValueError(f"`weights` must be of {count} numbers, one for each dataset, not {weights!r}")
+
+        def kernel(_: Any, *values: Any) -> Any:
+            shares = values[count]
+            return eager.Dataset.sample_from_datasets(
+                list(values[:count]),
+                shares if isinstance(shares, eager.Dataset) else [float(one) for one in shares],
+                pair(*values[count + 1 :]),
+                stop_on_empty_dataset,
+                rerandomize_each_iteration,
+            )
+
+        return dataset_op("SampleFromDatasets", [*[one._variant for one in datasets], given, *extra], spec, kernel)
+
+    @staticmethod
+    def load(
+        path: Any,
+        element_spec: Any = None,
+        compression: str | None = None,
+        reader_func: Callable[[Dataset], Dataset] | None = None,
+        wait: bool = False,
+    ) -> Dataset:
+        """Return a dataset of what `save` wrote.
+
+        Parameters
+        ----------
+        path : str or Tensor
+            The directory.
+        element_spec : structure
+            What elements are: the `element_spec` of the dataset that was saved.
+        compression : {"GZIP", "AUTO", "NONE"}, optional
+            Not used: the files know it.
+        reader_func : callable, optional
+            From a dataset of the shards, which are datasets of their elements, to a dataset. Default: the shards in
+            turns, an element of each.
+        wait : bool, default False
+            Only `False`.
+
+        Raises
+        ------
+        ValueError
+            If there is no `element_spec`.
+        NotFoundError
+            When an iterator is initialised, if no dataset was saved there.
+        """
+        if element_spec is None:
+            raise ValueError("In graph mode the `element_spec` argument must be provided.")
+        spec = mapped(_leaf_like, element_spec)
+        given = convert_to_tensor(path, string, "path")
+        found = None
+        if reader_func is not None:
+            found = Function(given.graph, reader_func, [Nested(Nested(spec))], "reader_func")
+        made = spec if found is None else _dataset_spec(found, "reader_func")
+
+        def kernel(run: Any, where: Any, *values: Any) -> Any:
+            reader = None if found is None else found.bound(run, values)
+            return eager.Dataset.load(where, None, compression, reader, wait)
+
+        return dataset_op("LoadDataset", [given, *(found.captured if found else ())], made, kernel)
 
     @staticmethod
     def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> Dataset:
@@ -234,9 +440,9 @@ class Dataset(DatasetBase):
         pair, extra = seeds_of(seed)
 
         def kernel(_: Any, given: Any, *seeds: Any) -> Any:
-            return eager.Dataset.list_files(_names(given), shuffled, pair(*seeds) if shuffled else None)
+            return eager.Dataset.list_files(names_of(given), shuffled, pair(*seeds) if shuffled else None)
 
-        return dataset_op("MatchingFilesDataset", [patterns, *extra], _STRING, kernel)
+        return dataset_op("MatchingFilesDataset", [patterns, *extra], STRING, kernel)
 
     @staticmethod
     def from_generator(
@@ -426,16 +632,127 @@ class Dataset(DatasetBase):
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """Take elements apart, along their first dimension."""
-        for leaf in leaves(self._spec):
-            if isinstance(leaf, Nested) or leaf.shape.ndims == 0:
-                raise ValueError("Cannot unbatch an input with scalar components.")
-        return self._step("UnbatchDataset", mapped(_unbatched, self._spec), lambda _, ds: ds.unbatch(), (), name)
+        self._rows("unbatch")
+        return self._step("UnbatchDataset", mapped(unbatched, self._spec), lambda _, ds: ds.unbatch(), (), name)
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
         """Pair each element with its number, an int64."""
         spec = (Leaf(int64, as_shape([])), self._spec)
         given = [int_tensor(start, "start")]
         return self._step("EnumerateDataset", spec, lambda _, ds, n: ds.enumerate(int(n)), given, name)
+
+    def rebatch(self, batch_size: Any, drop_remainder: Any = False, name: str | None = None) -> Dataset:
+        """Make batches of another size: `unbatch`, and then `batch`.
+
+        Parameters
+        ----------
+        batch_size : int, list of int, or Tensor
+            Several sizes take turns.
+        drop_remainder : bool or Tensor, default False
+            Leave out a last batch that isn't full.
+        name : str, optional
+        """
+        size = int_tensor(batch_size, "batch_size")
+        drop = convert_to_tensor(drop_remainder, bool, "drop_remainder")
+        known, full = constant_value(size), bool(constant_value(drop))
+        rows = None
+        if known is not None and np.ndim(known) == 0 and known > 0:
+            sides = [None if leaf.shape.sides is None else leaf.shape.sides[0] for leaf in self._rows("rebatch")]
+            rows = int(known) if full or all(side and side % known == 0 for side in sides) else None
+        spec = mapped(lambda leaf: stacked(unbatched(leaf), rows), self._spec)
+
+        def kernel(_: Any, ds: Any, n: Any, drop: Any) -> Any:
+            return ds.rebatch(np.asarray(n).tolist(), bool(drop))
+
+        return self._step("RebatchDataset", spec, kernel, [size, drop], name)
+
+    def _rows(self, what: str) -> list[Any]:
+        # The parts of an element, which have rows.
+        found = leaves(self._spec)
+        if any(isinstance(leaf, Nested) or leaf.shape.ndims == 0 for leaf in found):
+            raise ValueError(f"Cannot {what} an input with scalar components.")
+        return found
+
+    def ragged_batch(
+        self, batch_size: Any, drop_remainder: Any = False, row_splits_dtype: Any = int64, name: str | None = None
+    ) -> Dataset:
+        """Stack elements that follow each other, which may differ in their first dimension, as ragged tensors.
+
+        Parameters
+        ----------
+        batch_size : int or Tensor
+        drop_remainder : bool or Tensor, default False
+            Leave out a last batch that isn't full.
+        row_splits_dtype : dtype, default tf.int64
+            Of the splits.
+        name : str, optional
+
+        Raises
+        ------
+        InvalidArgumentError
+            When an iterator is initialised, if another dimension than the first is unknown.
+        """
+        given, size = batch_tensors(batch_size, drop_remainder)
+        kind = as_dtype(row_splits_dtype)
+
+        def one(leaf: Any) -> Any:
+            made = stacked(leaf, size)
+            sides = leaf.shape.sides
+            if not isinstance(leaf, Leaf) or sides is None or None not in sides:
+                return made
+            return RaggedLeaf(made.dtype, made.shape, len(sides) - list(reversed(sides)).index(None), kind)
+
+        def kernel(_: Any, ds: Any, n: Any, drop: Any) -> Any:
+            return ds.ragged_batch(int(n), bool(drop))
+
+        return self._step("DenseToRaggedBatchDataset", mapped(one, self._spec), kernel, given, name)
+
+    def sparse_batch(self, batch_size: Any, row_shape: Any, name: str | None = None) -> Dataset:
+        """Stack elements that follow each other, which may differ in shape, as sparse tensors.
+
+        Parameters
+        ----------
+        batch_size : int or Tensor
+        row_shape : shape
+            That an element has in a batch. `None` or -1 in it: the longest of the batch.
+        name : str, optional
+
+        Raises
+        ------
+        TypeError
+            If an element is more than one tensor.
+        """
+        if not isinstance(self._spec, Leaf):
+            raise TypeError(f"`sparse_batch` requires an input dataset whose elements are one tensor, not {self._spec}")
+        sides = _padded(row_shape, self._spec.shape).sides or ()
+        spec = SparseLeaf(self._spec.dtype, TensorShape([None, *sides]))
+
+        def kernel(_: Any, ds: Any, n: Any) -> Any:
+            return ds.sparse_batch(int(n), list(sides))
+
+        return self._step("DenseToSparseBatchDataset", spec, kernel, [int_tensor(batch_size, "batch_size")], name)
+
+    def unique(self, name: str | None = None) -> Dataset:
+        """Leave out elements that came before.
+
+        Raises
+        ------
+        TypeError
+            If a part of an element isn't of int32, int64 or strings.
+        """
+        for leaf in leaves(self._spec):
+            if not isinstance(leaf, Leaf) or leaf.dtype not in (int32, int64, string):
+                raise TypeError(
+                    f"`unique` does not support {leaf!r}: only `tf.int32`, `tf.int64`, and `tf.string` are supported."
+                )
+        return self._step("UniqueDataset", self._spec, lambda _, ds: ds.unique(), (), name)
+
+    def assert_cardinality(self, expected_cardinality: Any, name: str | None = None) -> Dataset:
+        """State how many elements there are: see `queuecore.data.Dataset.assert_cardinality`."""
+        given = [int_tensor(expected_cardinality, "expected_cardinality")]
+        return self._step(
+            "AssertCardinalityDataset", self._spec, lambda _, ds, n: ds.assert_cardinality(int(n)), given, name
+        )
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
         """Append the elements of another dataset.
@@ -481,8 +798,11 @@ class Dataset(DatasetBase):
         """Set how it runs: what `Options` set."""
         if not isinstance(options, (Options, eager.Options)):
             raise TypeError(f"options must be a tf.data.Options, not {options!r}")
-        found = options if isinstance(options, eager.Options) else options._eager()
-        return self._step("OptionsDataset", self._spec, lambda _, ds: ds.with_options(found), (), name)
+        found = options if isinstance(options, eager.Options) else options.eager()
+        made = self._step("OptionsDataset", self._spec, lambda _, ds: ds.with_options(found), (), name)
+        if isinstance(options, Options):
+            made._variant.op.attributes["options"] = Options().merge(options)
+        return made
 
     # ---- functions
 
@@ -523,6 +843,16 @@ class Dataset(DatasetBase):
             return ds.map(found.bound(run, values[len(calls) :]), threads, deterministic)
 
         return self._step("MapDataset", found.spec, kernel, [*calls, *found.captured], name)
+
+    def map_with_legacy_function(
+        self, map_func: Callable[..., Any], num_parallel_calls: Any = None, deterministic: bool | None = None
+    ) -> Dataset:
+        """Replace each element by a function's result: the same as `map`."""
+        return self.map(map_func, num_parallel_calls, deterministic)
+
+    def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> Dataset:
+        """Keep the elements for which a function returns true: the same as `filter`."""
+        return self.filter(predicate)
 
     def filter(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keep the elements for which a function returns true.
@@ -623,9 +953,228 @@ class Dataset(DatasetBase):
 
     def _datasets(self, function: Any, what: str) -> tuple[Function, Any]:
         found = self._function(function, "map_func")
-        if not isinstance(found.spec, Nested):
-            raise TypeError(f"`map_func` must return a `Dataset` object: {what} got {found.result!r}")
-        return found, found.spec.spec
+        return found, _dataset_spec(found, "map_func", what)
+
+    def bucket_by_sequence_length(
+        self,
+        element_length_func: Callable[..., Any],
+        bucket_boundaries: Sequence[int],
+        bucket_batch_sizes: Sequence[int],
+        padded_shapes: Any = None,
+        padding_values: Any = None,
+        pad_to_bucket_boundary: bool = False,
+        no_padding: bool = False,
+        drop_remainder: bool = False,
+        name: str | None = None,
+    ) -> Dataset:
+        """Stack elements of about the same length: see `queuecore.data.Dataset.bucket_by_sequence_length`."""
+        boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
+        if len(sizes) != len(boundaries) + 1:
+            raise ValueError("len(bucket_batch_sizes) must equal len(bucket_boundaries) + 1")
+        found = self._function(element_length_func, "element_length_func")
+        if no_padding:
+            told, sides, filled = [leaf.shape for leaf in leaves(self._spec)], None, None
+        else:
+            told, sides, filled = padding_of(self, padded_shapes, padding_values)
+
+        def kernel(run: Any, ds: Any, *values: Any) -> Any:
+            function = found.bound(run, values)
+            return ds.bucket_by_sequence_length(
+                function, boundaries, sizes, sides, filled, pad_to_bucket_boundary, no_padding, drop_remainder
+            )
+
+        left = iter(told)
+        size = sizes[0] if drop_remainder and len(set(sizes)) == 1 else None
+        spec = mapped(lambda leaf: stacked(replace(leaf, shape=next(left)), size), self._spec)
+        return self._step("BucketBySequenceLengthDataset", spec, kernel, found.captured, name)
+
+    def group_by_window(
+        self,
+        key_func: Callable[..., Any],
+        reduce_func: Callable[[Any, Any], Dataset],
+        window_size: Any = None,
+        window_size_func: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Make datasets of elements with the same key, and chain what a function makes of them.
+
+        Parameters
+        ----------
+        key_func : callable
+            From the tensors of an element to its key, an int64.
+        reduce_func : callable
+            From a key and a dataset of elements that have it to a dataset.
+        window_size : int or Tensor, optional
+            How many elements make such a dataset.
+        window_size_func : callable, optional
+            Gives that number for a key. Either this or `window_size`.
+        name : str, optional
+
+        Raises
+        ------
+        ValueError
+            If both or neither of the sizes are given, or `key_func` or `window_size_func` doesn't return one int64.
+        TypeError
+            If `reduce_func` doesn't return a dataset.
+        """
+        if (window_size is None) == (window_size_func is None):
+            raise ValueError("Either the `window_size` argument or the `window_size_func` argument must be specified.")
+        key = scalar_of(self._function(key_func, "key_func"), "key_func")
+        number = Leaf(int64, as_shape([]))
+        reduced = Function(self.graph, reduce_func, [number, Nested(self._spec)], "reduce_func")
+        spec = _dataset_spec(reduced, "reduce_func")
+        functions, given = [key, reduced], [int_tensor(0 if window_size is None else window_size, "window_size")]
+        if window_size_func is not None:
+            sizes = Function(self.graph, window_size_func, [number], "window_size_func")
+            functions.append(scalar_of(sizes, "window_size_func"))
+
+        def kernel(run: Any, ds: Any, size: Any, *values: Any) -> Any:
+            keys, reduces, *size_of = bound_all(functions, run, values)
+            return ds.group_by_window(keys, reduces, None if size_of else int(size), *size_of)
+
+        return self._step("GroupByWindowDataset", spec, kernel, [*given, *captured_of(functions)], name)
+
+    def rejection_resample(
+        self,
+        class_func: Callable[..., Any],
+        target_dist: Any,
+        initial_dist: Any = None,
+        seed: Any = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Leave out elements at random, so that their classes come as often as wanted.
+
+        Parameters
+        ----------
+        class_func : callable
+            From the tensors of an element to its class, an integer from 0 on.
+        target_dist : list of float or Tensor
+            How often each class is to come, in proportion.
+        initial_dist : list of float or Tensor, optional
+            How often each comes. Default: that is estimated from the elements.
+        seed : int or Tensor, optional
+        name : str, optional
+
+        Returns
+        -------
+        Dataset
+            Of pairs: the class and the element.
+
+        Notes
+        -----
+        The choice is that of `queuecore.data.Dataset.rejection_resample`, and not TensorFlow's.
+        """
+        found = self._function(class_func, "class_func")
+        pair, extra = seeds_of(seed)
+        shares = [convert_to_tensor(target_dist)]
+        if initial_dist is not None:
+            shares.append(convert_to_tensor(initial_dist))
+        first, last = len(shares), len(shares) + len(extra)
+
+        def kernel(run: Any, ds: Any, *values: Any) -> Any:
+            target, *initial = (np.asarray(one, np.float64).tolist() for one in values[:first])
+            function = found.bound(run, values[last:])
+            return ds.rejection_resample(function, target, *(initial or [None]), pair(*values[first:last]))
+
+        given = [*shares, *extra, *found.captured]
+        return self._step("RejectionResampleDataset", (found.spec, self._spec), kernel, given, name)
+
+    def scan(
+        self, initial_state: Any, scan_func: Callable[[Any, Any], tuple[Any, Any]], name: str | None = None
+    ) -> Dataset:
+        """Replace each element by a function's result, with a state that passes from element to element.
+
+        Parameters
+        ----------
+        initial_state : structure of tensors
+            The state of the first call.
+        scan_func : callable
+            From the state and an element, structures of tensors, to a pair: the next state and the new element.
+        name : str, optional
+
+        Raises
+        ------
+        TypeError
+            If the function doesn't return a pair, or the state's structure or types change.
+        """
+        spec, state = tensors_of(initial_state, "initial_state")
+        found = Function(self.graph, scan_func, [spec, self._spec], "scan_func")
+        if not isinstance(found.spec, tuple) or len(found.spec) != 2:
+            raise TypeError("The scan function must return a pair comprising the new state and the output value.")
+        check_state(spec, found.spec[0])
+
+        def kernel(run: Any, ds: Any, *values: Any) -> Any:
+            initial = joined(spec, [_numpy(one) for one in values[: len(state)]])
+            return ds.scan(initial, found.bound(run, values[len(state) :]))
+
+        return self._step("ScanDataset", found.spec[1], kernel, [*state, *found.captured], name)
+
+    def snapshot(
+        self,
+        path: Any,
+        compression: str | None = "AUTO",
+        reader_func: Callable[[Dataset], Dataset] | None = None,
+        shard_func: Callable[..., Any] | None = None,
+        name: str | None = None,
+    ) -> Dataset:
+        """Keep the elements of the first pass in files of a directory: see `queuecore.data.Dataset.snapshot`.
+
+        Parameters
+        ----------
+        path : str or Tensor
+            The directory.
+        compression : {"AUTO", "NONE", "GZIP"}, optional
+        reader_func : callable, optional
+            From a dataset of the shards, which are datasets of their elements, to a dataset.
+        shard_func : callable, optional
+            From the tensors of an element to the number of its shard.
+        name : str, optional
+        """
+        spec, functions = self._spec, []
+        if reader_func is not None:
+            functions.append(Function(self.graph, reader_func, [Nested(Nested(spec))], "reader_func"))
+            spec = _dataset_spec(functions[0], "reader_func")
+        if shard_func is not None:
+            functions.append(scalar_of(self._function(shard_func, "shard_func"), "shard_func"))
+
+        def kernel(run: Any, ds: Any, where: Any, *values: Any) -> Any:
+            bound = bound_all(functions, run, values)
+            reader = bound.pop(0) if reader_func is not None else None
+            return ds.snapshot(where, compression, reader, *bound)
+
+        given = [convert_to_tensor(path, string, "path"), *captured_of(functions)]
+        return self._step("SnapshotDatasetV2", spec, kernel, given, name)
+
+    def save(
+        self,
+        path: Any,
+        compression: str | None = None,
+        shard_func: Callable[..., Any] | None = None,
+        checkpoint_args: Any = None,
+    ) -> Operation:
+        """Return an operation that writes all elements to files of a directory, for `load`.
+
+        Parameters
+        ----------
+        path : str or Tensor
+            The directory, which is made if it is missing.
+        compression : {"GZIP", "AUTO", "NONE"}, optional
+        shard_func : callable, optional
+            From the tensors of an element to the number of its shard.
+        checkpoint_args : None
+            Not supported.
+        """
+        if checkpoint_args is not None:
+            raise UnimplementedError("save: checkpoint_args isn't supported: files are written whole, or not at all")
+        functions = []
+        if shard_func is not None:
+            functions.append(scalar_of(self._function(shard_func, "shard_func"), "shard_func"))
+
+        def kernel(run: Any, ds: Any, where: Any, *values: Any) -> None:
+            ds.save(where, compression, *bound_all(functions, run, values))
+
+        given = [self._variant, convert_to_tensor(path, string, "path"), *captured_of(functions)]
+        return self.graph.create_op("SaveDatasetV2", given, [], kernel, blocking=True)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
         """Fold all elements with a function, one after the other.
@@ -649,15 +1198,8 @@ class Dataset(DatasetBase):
         """
         spec, state = tensors_of(initial_state, "initial_state")
         found = Function(self.graph, reduce_func, [spec, self._spec], "reduce_func")
+        check_state(spec, found.spec)
         before, after = leaves(spec), leaves(found.spec)
-        if not same_structure(spec, found.spec) or any(
-            not isinstance(a, Leaf) or not isinstance(b, Leaf) or a.dtype != b.dtype
-            for a, b in zip(before, after, strict=True)
-        ):
-            raise TypeError(
-                f"The element types for the new state must match the initial state. Expected {spec} but got "
-                f"{found.spec}."
-            )
         # The state keeps only those facts of a shape that the function doesn't change.
         general_shapes = [a.shape.most_general_with(b.shape) for a, b in zip(before, after, strict=True)]
 
@@ -692,7 +1234,7 @@ Dataset.register()
 
 # What steps are made of
 
-_STRING = Leaf(string, as_shape([]))
+STRING = Leaf(string, as_shape([]))
 _RANGE = {1: ["stop"], 2: ["start", "stop"], 3: ["start", "stop", "step"]}
 
 
@@ -700,10 +1242,10 @@ def dataset_op(
     type_: str, tensors: Sequence[Tensor], spec: Any, kernel: Callable[..., Any], name: str | None = None
 ) -> Dataset:
     """Return the dataset that an operation makes of tensors."""
-    return Dataset(_variant(type_, tensors, kernel, name), spec)
+    return Dataset(variant_of(type_, tensors, kernel, name), spec)
 
 
-def _variant(type_: str, tensors: Sequence[Tensor], kernel: Callable[..., Any], name: str | None = None) -> Tensor:
+def variant_of(type_: str, tensors: Sequence[Tensor], kernel: Callable[..., Any], name: str | None = None) -> Tensor:
     graph = tensors[0].graph if tensors else get_default_graph()
     op = graph.create_op(type_, tensors, [(VARIANT, ())], kernel, name)
     op.attributes["dataset"] = True
@@ -718,25 +1260,84 @@ def checked(dataset: Any, what: str) -> Dataset:
 
 
 def general(datasets: Sequence[Dataset], what: str) -> Any:
-    """Return the facts that hold for the elements of several datasets.
+    """Return the facts that hold for the elements of several datasets; errors as of `general_spec`."""
+    first, *others = [one._spec for one in datasets]
+    for other in others:
+        first = general_spec(first, other, what)
+    return first
+
+
+def general_spec(first: Any, second: Any, what: str) -> Any:
+    """Return the facts that hold for two elements.
 
     Raises
     ------
     TypeError
         If they have other structures, or other types.
     """
-    first = datasets[0]._spec
-    found = leaves(first)
-    for one in datasets[1:]:
-        other = leaves(one._spec)
-        if not same_structure(first, one._spec) or any(
-            type(a) is not type(b) or (not isinstance(a, Nested) and a.dtype != b.dtype)
-            for a, b in zip(found, other, strict=True)
-        ):
-            raise TypeError(f"{what}: Incompatible dataset elements: {first!r} vs. {one._spec!r}")
-        found = [a if isinstance(a, Nested) else type(a)(a.dtype, a.shape.most_general_with(b.shape))
-                 for a, b in zip(found, other, strict=True)]  # fmt: skip
-    return packed(first, found)
+    found, other = leaves(first), leaves(second)
+    if not same_structure(first, second) or any(
+        type(a) is not type(b) or (not isinstance(a, Nested) and replace(a, shape=b.shape) != b)
+        for a, b in zip(found, other, strict=True)
+    ):
+        raise TypeError(f"{what}: Incompatible dataset elements: {first!r} vs. {second!r}")
+    made = [a if isinstance(a, Nested) else replace(a, shape=a.shape.most_general_with(b.shape))
+            for a, b in zip(found, other, strict=True)]  # fmt: skip
+    return packed(first, made)
+
+
+def _alike(datasets: Sequence[Dataset], what: str) -> Any:
+    if not datasets:
+        raise ValueError(f"{what}: `datasets` should not be empty")
+    return general([checked(one, what) for one in datasets], what)
+
+
+def _options(variant: Tensor) -> Options:
+    made = Options()
+    for tensor in variant.op.operands:
+        if "dataset" in tensor.op.attributes:
+            made = made.merge(_options(tensor))
+    return made.merge(variant.op.attributes.get("options", Options()))
+
+
+def _leaf_like(spec: Any) -> Any:
+    return spec if isinstance(spec, (Leaf, Nested, RaggedLeaf, SparseLeaf)) else leaf_of(spec.dtype, spec.shape)
+
+
+def _dataset_spec(found: Function, what: str, step: str = "") -> Any:
+    if not isinstance(found.spec, Nested):
+        raise TypeError(f"`{what}` must return a `Dataset` object: {step or what} got {found.result!r}")
+    return found.spec.spec
+
+
+def scalar_of(found: Function, what: str) -> Function:
+    """Return a function. `ValueError`: it returns something else than one int64."""
+    spec = found.spec
+    if not isinstance(spec, Leaf) or spec.dtype != int64 or spec.shape.ndims not in (0, None):
+        raise ValueError(f"Invalid `{what}`. `{what}` must return a single `tf.int64` scalar tensor, not {spec!r}.")
+    return found
+
+
+def check_state(spec: Any, after: Any) -> None:
+    """Raise `TypeError` unless a state keeps its structure and its types."""
+    if not same_structure(spec, after) or any(
+        not isinstance(a, Leaf) or not isinstance(b, Leaf) or a.dtype != b.dtype
+        for a, b in zip(leaves(spec), leaves(after), strict=True)
+    ):
+        raise TypeError(
+            f"The element types for the new state must match the initial state. Expected {spec} but got {after}."
+        )
+
+
+def captured_of(functions: Sequence[Function]) -> list[Tensor]:
+    """Return what functions have captured, for `bound_all`."""
+    return [tensor for one in functions for tensor in one.captured]
+
+
+def bound_all(functions: Sequence[Function], run: Any, values: Sequence[Any]) -> list[Callable[..., Any]]:
+    """Return functions with the values of what they have captured."""
+    left = iter(values)
+    return [one.bound(run, [next(left) for _ in one.captured]) for one in functions]
 
 
 def int_tensor(value: Any, name: str) -> Tensor:
@@ -764,10 +1365,6 @@ def batch_tensors(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], i
     drop = convert_to_tensor(drop_remainder, bool, "drop_remainder")
     known = constant_value(size) if constant_value(drop) else None
     return [size, drop], None if known is None or known < 1 else int(known)
-
-
-def _unbatched(leaf: Any) -> Any:
-    return type(leaf)(leaf.dtype, leaf.shape[1:] if leaf.shape.sides is not None else leaf.shape)
 
 
 def padding_of(dataset: Dataset, padded_shapes: Any, padding_values: Any) -> tuple[list[TensorShape], Any, Any]:
@@ -835,7 +1432,7 @@ def seeds_of(seed: Any) -> tuple[Callable[..., Any], list[Tensor]]:
     return lambda: pair, []
 
 
-def _names(value: Any) -> list[bytes]:
+def names_of(value: Any) -> list[bytes]:
     return [value] if isinstance(value, bytes) else [bytes(one) for one in np.ravel(value)]
 
 
@@ -845,192 +1442,3 @@ def _writable(value: Any) -> Any:
 
 def _numpy(value: Any) -> Any:
     return value if isinstance(value, bytes) else np.asarray(value)[()]
-
-
-# Files
-
-
-class _Files(Dataset):
-    # Records of files.
-
-    def __init__(
-        self, type_: str, filenames: Any, compression_type: Any, num_parallel_reads: Any, spec: Any,
-        make: Callable[..., Any], *more: Tensor,
-    ) -> None:  # fmt: skip
-        def kernel(_: Any, names: Any, compression: Any, *rest: Any) -> Any:
-            if isinstance(names, eager.Dataset):
-                return names.flat_map(lambda name: one([name], compression, rest))
-            return one(_names(names), compression, rest)
-
-        def one(names: list[bytes], compression: bytes, rest: tuple[Any, ...]) -> Any:
-            word = compression.decode()
-            if word not in _FORMATS:
-                raise InvalidArgumentError(f"Unsupported compression_type: {word}")
-            if not names:
-                return make([b"/"], _FORMATS[word], *rest).take(0)
-            parallel = rest[-1] if num_parallel_reads is not None else None
-            if parallel is not None and (parallel > 1 or parallel == AUTOTUNE) and len(names) > 1:
-                # As in TensorFlow, elements then come from several files in turns.
-                cycle = len(names) if parallel == AUTOTUNE else int(parallel)
-                files = eager.Dataset.from_tensor_slices(names)
-                return files.interleave(lambda name: make([name], _FORMATS[word], *rest), cycle, 1, AUTOTUNE)
-            return make(names, _FORMATS[word], *rest)
-
-        if isinstance(filenames, Dataset):
-            source = filenames._variant
-        else:
-            source = convert_to_tensor(filenames, string, "filenames")
-        compression = convert_to_tensor(compression_type or "", string, "compression_type")
-        extra = [] if num_parallel_reads is None else [int_tensor(num_parallel_reads, "num_parallel_reads")]
-        variant = _variant(type_, [source, compression, *more, *extra], kernel)
-        super().__init__(variant, spec)
-
-
-class TextLineDataset(_Files):
-    """The lines of text files, as strings without their ends.
-
-    Parameters
-    ----------
-    filenames : str, list of str, Tensor or Dataset
-    compression_type : {"", "ZLIB", "GZIP"}, optional
-    buffer_size : int, optional
-        Not used.
-    num_parallel_reads : int, optional
-        The number of files that lines come from in turns. Default: one file after the other.
-    name : str, optional
-        Not used.
-    """
-
-    def __init__(
-        self, filenames: Any, compression_type: Any = None, buffer_size: Any = None, num_parallel_reads: Any = None,
-        name: str | None = None,
-    ) -> None:  # fmt: skip
-        del buffer_size, name
-
-        def make(names: Any, compression: Any, *_: Any) -> Any:
-            return eager.TextLineDataset(names, compression)
-
-        super().__init__("TextLineDataset", filenames, compression_type, num_parallel_reads, _STRING, make)
-
-
-class TFRecordDataset(_Files):
-    """The records of TFRecord files, as strings.
-
-    Parameters
-    ----------
-    filenames : str, list of str, Tensor or Dataset
-    compression_type : {"", "ZLIB", "GZIP"}, optional
-    buffer_size : int, optional
-        Not used.
-    num_parallel_reads : int, optional
-        The number of files that records come from in turns. Default: one file after the other.
-    name : str, optional
-        Not used.
-    """
-
-    def __init__(
-        self, filenames: Any, compression_type: Any = None, buffer_size: Any = None, num_parallel_reads: Any = None,
-        name: str | None = None,
-    ) -> None:  # fmt: skip
-        del buffer_size, name
-
-        def make(names: Any, compression: Any, *_: Any) -> Any:
-            return eager.TFRecordDataset(names, compression)
-
-        super().__init__("TFRecordDataset", filenames, compression_type, num_parallel_reads, _STRING, make)
-
-
-class FixedLengthRecordDataset(_Files):
-    """Records of one length, as strings.
-
-    Parameters
-    ----------
-    filenames : str, list of str, Tensor or Dataset
-    record_bytes : int or Tensor
-    header_bytes, footer_bytes : int or Tensor, default 0
-        Bytes that are left out at the beginning and the end of each file.
-    buffer_size : int, optional
-        Not used.
-    compression_type : {"", "ZLIB", "GZIP"}, optional
-    num_parallel_reads : int, optional
-        The number of files that records come from in turns. Default: one file after the other.
-    name : str, optional
-        Not used.
-
-    Notes
-    -----
-    A file that ends inside a record is a `TruncatedRecordError` when an iteration begins, or, where its size doesn't
-    tell, after its whole records.
-    """
-
-    def __init__(
-        self, filenames: Any, record_bytes: Any, header_bytes: Any = None, footer_bytes: Any = None,
-        buffer_size: Any = None, compression_type: Any = None, num_parallel_reads: Any = None, name: str | None = None,
-    ) -> None:  # fmt: skip
-        del buffer_size, name
-        sizes = [int_tensor(record_bytes, "record_bytes"), int_tensor(header_bytes or 0, "header_bytes"),
-                 int_tensor(footer_bytes or 0, "footer_bytes")]  # fmt: skip
-
-        def make(names: Any, compression: Any, *rest: Any) -> Any:
-            size, header, footer = map(int, rest[:3])
-            made = eager.FixedLengthRecordDataset(names, size, header, footer, compression_type=compression)
-            # As strings, and not as arrays of bytes.
-            chain = chain_of(made)
-            source: Any = chain.source
-            blocks = source if isinstance(source, BlockSource) else blocks_of_fixed(source)
-            component = Component(BYTES, (), size)
-            words = {**blocks.words, "strings": True}
-            return dataset_of(replace(chain, source=replace(blocks, components=(component,), first=None, words=words)))
-
-        super().__init__(
-            "FixedLengthRecordDataset", filenames, compression_type, num_parallel_reads, _STRING, make, *sizes
-        )
-
-
-class CsvDataset(_Files):
-    """The rows of CSV files: a tuple with a scalar for each column. See `queuecore.data.CsvDataset`.
-
-    Parameters
-    ----------
-    filenames : str, list of str, Tensor or Dataset
-    record_defaults : list
-        For each column a type, if a value is required, or the value of empty fields.
-    compression_type : {"", "ZLIB", "GZIP"}, optional
-    buffer_size : int, optional
-        Not used.
-    header : bool, default False
-        Leave out the first row of each file.
-    field_delim, use_quote_delim, na_value, select_cols
-        As of `decode_csv`.
-    """
-
-    def __init__(
-        self, filenames: Any, record_defaults: Sequence[Any], compression_type: Any = None, buffer_size: Any = None,
-        header: bool = False, field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",
-        select_cols: Sequence[int] | None = None,
-    ) -> None:  # fmt: skip
-        del buffer_size
-        columns: list[Any] = []
-        types = []
-        for one in record_defaults:
-            try:
-                types.append(as_dtype(one))
-                columns.append(types[-1].dtype)
-            except (TypeError, InvalidArgumentError):
-                value = _csv_default(one)
-                types.append(as_dtype(value.dtype) if not isinstance(value, bytes) else string)
-                columns.append(value)
-
-        def make(names: Any, compression: Any, *_: Any) -> Any:
-            return eager.CsvDataset(names, columns, compression, None, header, field_delim, use_quote_delim, na_value,
-                                    select_cols)  # fmt: skip
-
-        spec = tuple([Leaf(one, as_shape([])) for one in types])
-        super().__init__("CSVDataset", filenames, compression_type, None, spec, make)
-
-
-def _csv_default(value: Any) -> Any:
-    found = constant_value(value) if isinstance(value, Tensor) else as_value(value)
-    if isinstance(found, np.ndarray) and found.ndim == 1 and found.size < 2:
-        found = found[0] if found.size else as_dtype(found.dtype)
-    return found

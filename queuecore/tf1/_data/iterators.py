@@ -25,6 +25,7 @@ from queuecore.tf1._data.nests import (
     DatasetBase,
     Leaf,
     Nested,
+    RaggedLeaf,
     SparseLeaf,
     classes,
     leaf_of,
@@ -42,6 +43,7 @@ from queuecore.tf1._data.nests import (
 from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, convert_to_tensor, get_default_graph
 from queuecore.tf1._graph.plans import planned
 from queuecore.tf1._graph.values import name_of, string
+from queuecore.tf1._ops.ragged import RaggedTensor
 from queuecore.tf1._ops.sparse import SparseTensor
 
 __all__ = [
@@ -319,6 +321,9 @@ def _declared(output_types: Any, output_shapes: Any, output_classes: Any = None)
         if isinstance(type_, Nested):
             return type_
         leaf = leaf_of(type_, shape)
+        if kind is RaggedTensor:
+            sides = leaf.shape.sides or ()
+            return RaggedLeaf(leaf.dtype, leaf.shape, max([1, *(at for at, side in enumerate(sides) if side is None)]))
         return SparseLeaf(leaf.dtype, leaf.shape) if kind is SparseTensor else leaf
 
     return packed(output_types, [one(*all_of) for all_of in zip(found, sides, kinds, strict=True)])
@@ -331,7 +336,7 @@ def _check(wanted: Any, given: Any, error: type[Exception]) -> None:
         if type(one) is not type(other) or isinstance(one, Nested):
             if one != other:
                 raise error(f"Expected {one!r} but got dataset with {other!r}")
-        elif one.dtype != other.dtype:
+        elif one.dtype != other.dtype or getattr(one, "ragged_rank", 0) != getattr(other, "ragged_rank", 0):
             raise error(
                 f"Expected output types {name_of(one.dtype)} but got dataset with output types {name_of(other.dtype)}."
             )

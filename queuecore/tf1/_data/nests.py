@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from queuecore.errors import InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
 from queuecore.tf1._graph.graph import Graph, Tensor, convert_to_tensor
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, int64, name_of, string, variant
+from queuecore.tf1._ops.ragged import RaggedTensor
 from queuecore.tf1._ops.sparse import SparseTensor
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "DatasetBase",
     "Leaf",
     "Nested",
+    "RaggedLeaf",
     "SparseLeaf",
     "classes",
     "joined",
@@ -37,6 +39,7 @@ __all__ = [
     "stacked",
     "tensors_of",
     "types",
+    "unbatched",
 ]
 
 VARIANT = variant
@@ -130,6 +133,35 @@ class SparseLeaf:
     def __repr__(self) -> str:
         """Return both."""
         return f"SparseTensorSpec({self.shape}, {name_of(self.dtype)})"
+
+
+@dataclass(frozen=True)
+class RaggedLeaf:
+    """The specification of a part of an element that is a ragged tensor.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype
+        Of its values.
+    shape : TensorShape
+        Of the whole.
+    ragged_rank : int
+        The number of dimensions that are divided by splits.
+    row_splits_dtype : numpy.dtype
+        Of these.
+    """
+
+    dtype: DType
+    shape: TensorShape
+    ragged_rank: int
+    row_splits_dtype: DType = int64
+
+    def __repr__(self) -> str:
+        """Return all of it."""
+        return (
+            f"RaggedTensorSpec({self.shape}, {name_of(self.dtype)}, {self.ragged_rank}, "
+            f"{name_of(self.row_splits_dtype)})"
+        )
 
 
 def leaf_of(dtype: Any, shape: Any) -> Leaf:
@@ -263,8 +295,8 @@ def shapes(spec: Any) -> Any:
 
 
 def classes(spec: Any) -> Any:
-    """Return what the parts of an element are: `Tensor`, `SparseTensor` or `Dataset`."""
-    kinds = {Leaf: Tensor, SparseLeaf: SparseTensor, Nested: DatasetBase.seen()}
+    """Return what the parts of an element are: `Tensor`, `SparseTensor`, `RaggedTensor` or `Dataset`."""
+    kinds = {Leaf: Tensor, SparseLeaf: SparseTensor, RaggedLeaf: RaggedTensor, Nested: DatasetBase.seen()}
     return mapped(lambda leaf: kinds[type(leaf)], spec)
 
 
@@ -272,7 +304,20 @@ def stacked(leaf: Any, size: int | None) -> Any:
     """Return what is known of a batch of a part."""
     if isinstance(leaf, Nested):
         raise TypeError("datasets can't be batched: flat_map a window to batches of its elements")
-    return type(leaf)(leaf.dtype, TensorShape([size]).concatenate(leaf.shape))
+    made = replace(leaf, shape=TensorShape([size]).concatenate(leaf.shape))
+    return replace(made, ragged_rank=leaf.ragged_rank + 1) if isinstance(leaf, RaggedLeaf) else made
+
+
+def unbatched(leaf: Any) -> Any:
+    """Return what is known of a row of a part."""
+    shape = leaf.shape[1:] if leaf.shape.sides is not None else leaf.shape
+    if not isinstance(leaf, RaggedLeaf):
+        return replace(leaf, shape=shape)
+    return (
+        Leaf(leaf.dtype, shape)
+        if leaf.ragged_rank == 1
+        else replace(leaf, shape=shape, ragged_rank=leaf.ragged_rank - 1)
+    )
 
 
 def outputs_of(spec: Any) -> list[tuple[DType, Any]]:
@@ -286,6 +331,9 @@ def _outputs(leaf: Any) -> list[tuple[DType, Any]]:
     if isinstance(leaf, SparseLeaf):
         rank = leaf.shape.ndims
         return [(int64, [None, rank]), (leaf.dtype, [None]), (int64, [rank])]
+    if isinstance(leaf, RaggedLeaf):
+        inner = [] if leaf.shape.sides is None else list(leaf.shape.sides[leaf.ragged_rank + 1 :])
+        return [(leaf.dtype, [None, *inner]), *[(leaf.row_splits_dtype, [None])] * leaf.ragged_rank]
     return [(leaf.dtype, leaf.shape)]
 
 
@@ -309,6 +357,9 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
         if isinstance(part, SparseTensor):
             found.extend([part.indices, part.values, part.dense_shape])
             return SparseLeaf(part.dtype, part.shape)
+        if isinstance(part, RaggedTensor):
+            found.extend([part.flat_values, *part.nested_row_splits])
+            return RaggedLeaf(part.dtype, part.shape, part.ragged_rank, part.row_splits.dtype)
         if part is None:
             raise ValueError(f"{what}: None values are not supported.")
         tensor = convert_to_tensor(part)
@@ -330,7 +381,11 @@ def shown(spec: Any, tensors: list[Tensor]) -> Any:
             return DatasetBase.seen()(next(left), leaf.spec)
         if isinstance(leaf, SparseLeaf):
             return SparseTensor(next(left), next(left), next(left))
-        return next(left)
+        made: Any = next(left)
+        if isinstance(leaf, RaggedLeaf):
+            for splits in reversed([next(left) for _ in range(leaf.ragged_rank)]):
+                made = RaggedTensor(made, splits)
+        return made
 
     return mapped(one, spec)
 
@@ -349,6 +404,8 @@ def split(leaf: Any, value: Any) -> list[Any]:
     if isinstance(leaf, SparseLeaf):
         values = value.values.to_object() if isinstance(value.values, Ragged) else value.values
         return [value.indices, values, value.dense_shape]
+    if isinstance(leaf, RaggedLeaf):
+        return _flat_and_splits(leaf, value)
     # A symbol of a trace isn't asked for more than that.
     return [_dense(value, leaf) if type(value) is Ragged else value]
 
@@ -358,6 +415,12 @@ def joined(spec: Any, values: list[Any]) -> Any:
     left = iter(values)
 
     def one(leaf: Any) -> Any:
+        if isinstance(leaf, RaggedLeaf):
+            rows = next(left)
+            rows = Ragged.from_list(rows.tolist() or [b""])[: len(rows)] if leaf.dtype == string else rows
+            for splits in reversed([next(left) for _ in range(leaf.ragged_rank)]):
+                rows = Ragged(rows, splits)
+            return rows
         if not isinstance(leaf, SparseLeaf):
             return next(left)
         indices, values, shape = next(left), next(left), next(left)
@@ -366,6 +429,18 @@ def joined(spec: Any, values: list[Any]) -> Any:
         return Sparse(indices, values, shape)
 
     return plain(spec, [one(leaf) for leaf in leaves(spec)])
+
+
+def _flat_and_splits(leaf: RaggedLeaf, value: Any) -> list[Any]:
+    all_splits = []
+    for _ in range(leaf.ragged_rank):
+        if type(value) is np.ndarray:  # all rows have one length
+            count, side = value.shape[:2]
+            splits, value = np.arange(count + 1) * side, value.reshape(count * side, *value.shape[2:])
+        else:
+            splits, value = value.row_splits, value.values
+        all_splits.append(splits.astype(leaf.row_splits_dtype.dtype))
+    return [_dense(value, None) if type(value) is Ragged else value, *all_splits]
 
 
 def _dense(rows: Ragged, leaf: Any) -> Any:

@@ -72,18 +72,12 @@ _NAMES = {
         write_graph
     """,
     "tf.data": """
-        DatasetSpec NumpyIterator ThreadingOptions
+        DatasetSpec NumpyIterator
     """,
     "tf.data.experimental": """
-        assert_cardinality AutoShardPolicy AutotuneAlgorithm AutotuneOptions DatasetInitializer DatasetStructure
-        dense_to_ragged_batch dense_to_sparse_batch distributed_save DistributeOptions enable_debug_mode
-        ExternalStatePolicy from_list from_variant get_model_proto get_structure group_by_reducer
-        group_by_window index_table_from_dataset make_batched_features_dataset make_csv_dataset
-        make_saveable_from_iterator map_and_batch_with_legacy_function OptimizationOptions OptionalStructure
-        pad_to_cardinality parse_example_dataset RaggedTensorStructure RandomDataset Reducer rejection_resample
-        scan service ServiceOptions SHARD_HINT snapshot SparseTensorStructure SqlDataset Structure
-        table_from_dataset TensorArrayStructure TensorStructure TFRecordWriter ThreadingOptions to_variant
-        unique
+        DatasetStructure distributed_save enable_debug_mode from_variant get_model_proto make_saveable_from_iterator
+        OptionalStructure RaggedTensorStructure service SparseTensorStructure Structure TensorArrayStructure
+        TensorStructure to_variant
     """,
     "tf.image": """
         adjust_jpeg_quality combined_non_max_suppression crop_and_resize decode_jxl decode_webp extract_glimpse
@@ -96,8 +90,8 @@ _NAMES = {
         decode_jxl decode_proto decode_webp deserialize_many_sparse encode_proto serialize_many_sparse
         serialize_sparse write_graph
     """,
-    "tf.lookup": """
-        experimental
+    "tf.lookup.experimental": """
+        DenseHashTable
     """,
     "tf.math": """
         angle approx_max_k approx_min_k bessel_i0 bessel_i0e bessel_i1 bessel_i1e betainc confusion_matrix

@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuecore.tf1._data.datasets import Dataset, FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from queuecore.tf1._data.datasets import Dataset
 from queuecore.tf1._data.experimental import (
     AUTOTUNE,
     Counter,
-    CsvDataset,
     Optional,
+    RandomDataset,
+    Reducer,
+    SqlDataset,
+    TFRecordWriter,
     bucket_by_sequence_length,
     choose_from_datasets,
     copy_to_device,
+    dense_to_sparse_batch,
     enumerate_dataset,
     get_next_as_optional,
     get_single_element,
+    group_by_reducer,
+    group_by_window,
     ignore_errors,
+    make_batched_features_dataset,
+    make_csv_dataset,
     map_and_batch,
     parallel_interleave,
+    parse_example_dataset,
     prefetch_to_device,
+    rejection_resample,
     sample_from_datasets,
+    scan,
     shuffle_and_repeat,
     unbatch,
+    unique,
 )
+from queuecore.tf1._data.files import CsvDataset, FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 from queuecore.tf1._data.iterators import Iterator
 from queuecore.tf1._graph.refused import refusing as _refusing
 
@@ -35,24 +48,37 @@ __all__ = [
     "FixedLengthRecordDataset",
     "Iterator",
     "Optional",
+    "RandomDataset",
+    "Reducer",
+    "SqlDataset",
     "TFRecordDataset",
+    "TFRecordWriter",
     "TextLineDataset",
     "batch_and_drop_remainder",
     "bucket_by_sequence_length",
     "choose_from_datasets",
     "copy_to_device",
+    "dense_to_sparse_batch",
     "enumerate_dataset",
     "get_next_as_optional",
     "get_single_element",
+    "group_by_reducer",
+    "group_by_window",
     "ignore_errors",
+    "make_batched_features_dataset",
+    "make_csv_dataset",
     "map_and_batch",
     "padded_batch_and_drop_remainder",
     "parallel_interleave",
+    "parse_example_dataset",
     "prefetch_to_device",
+    "rejection_resample",
     "sample_from_datasets",
+    "scan",
     "shuffle_and_repeat",
     "sloppy_interleave",
     "unbatch",
+    "unique",
 ]
 
 

@@ -795,7 +795,7 @@ def test_what_is_declared_decides_for_empty_lists_and_tuples():
         listed([(1, 2)], np.int32, ())
 
 
-@pytest.mark.parametrize("caller", ["padded_batch", "dense_to_ragged_batch", "bucket_by_sequence_length"])
+@pytest.mark.parametrize("caller", ["dense_to_ragged_batch", "bucket_by_sequence_length"])
 def test_an_unknown_rank_is_an_error_of_the_function_that_was_called(caller):
     ds = Dataset.from_generator(lambda: iter([[1]]), np.int32)
     given = (len, [3], [2, 2]) if caller == "bucket_by_sequence_length" else (2,)

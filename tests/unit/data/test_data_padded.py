@@ -1,5 +1,6 @@
 """padded_batch and dense_to_ragged_batch against models in NumPy, natively and over objects; buckets by length."""
 
+import collections
 import gc
 import json
 import os
@@ -26,6 +27,7 @@ from queuecore.errors import (
 )
 from queuecore.ragged import Ragged
 
+Pair = collections.namedtuple("Pair", "x y")
 VARYING = Component(np.dtype("<i4"), (None,), ragged=True)
 
 
@@ -295,8 +297,7 @@ def test_arguments():
             line.dense_to_ragged_batch(size)
     with pytest.raises(InvalidArgumentError):
         line.padded_batch(2, drop_remainder=1)
-    with pytest.raises(InvalidArgumentError, match="padded_shapes"):
-        given([], None).padded_batch(2)
+    assert list(given([], None).padded_batch(2)) == []
     assert line.padded_batch(2).map(qc.ops.cast(dtype=np.float32)).plan().startswith("Python  map(cast")
     assert line.padded_batch(2, padding_values=-1).element_spec.shape == (None, None)
     assert pair.padded_batch(2, padding_values=1).element_spec["a"].shape == (None, 2)
@@ -687,3 +688,84 @@ def test_arguments_of_buckets():
         ds.bucket_by_sequence_length(len, [], [1], pad_to_bucket_boundary=True)
     with pytest.raises(InvalidArgumentError, match="padded_shapes"):
         given([], None).bucket_by_sequence_length(len, [3], [1, 1])
+
+
+def generated(*elements, dtypes=np.int64):
+    return Dataset.from_generator(lambda: iter(elements), dtypes)
+
+
+def test_the_first_element_decides_an_unknown_rank():
+    ds = generated([1], [2, 3], [4])
+    assert ds.element_spec == ArraySpec(None, np.dtype(np.int64))
+    batches = ds.padded_batch(2)
+    assert batches.element_spec == ArraySpec(None, np.dtype(np.int64))
+    assert [one.tolist() for one in batches] == [[[1, 0], [2, 3]], [[4]]]
+    assert [one.tolist() for one in ds.padded_batch(2, None, -1, True)] == [[[1, -1], [2, 3]]]
+    squares = generated([[1]], [[2, 3], [4, 5]])
+    assert [one.tolist() for one in squares.padded_batch(2)] == [[[[1, 0], [0, 0]], [[2, 3], [4, 5]]]]
+    assert [one.tolist() for one in generated(1, 2).padded_batch(2)] == [[1, 2]]
+    # One that is known, and one that isn't.
+    pairs = generated(([1], b"a"), ([2, 3], b"b"), dtypes=(np.int64, bytes))
+    ((numbers, texts),) = pairs.padded_batch(2, ((3,), None))
+    assert numbers.tolist() == [[1, 0, 0], [2, 3, 0]]
+    assert texts.to_list() == [b"a", b"b"]
+    # Each pass has a first element.
+    assert [one.shape for one in ds.padded_batch(3).repeat(2)] == [(3, 2), (3, 2)]
+
+
+def test_all_elements_have_the_rank_of_the_first():
+    ds = generated([1], [2, 3], [[1]], [4], [5, 6, 7], [8]).padded_batch(2)
+    it = iter(ds)
+    assert next(it).tolist() == [[1, 0], [2, 3]]
+    with pytest.raises(DataLossError, match="not 1 dimensions .element 2"):
+        next(it)
+    state = json.loads(json.dumps(it.state_dict()))
+    rest = [[[4, 0, 0], [5, 6, 7]], [[8]]]
+    assert [one.tolist() for one in it] == rest
+    again = iter(ds)
+    again.load_state_dict(state)
+    assert [one.tolist() for one in again] == rest
+    # The one that the rest begins with decides nothing.
+    odd = iter(generated([1], [[2]], [[3]]).padded_batch(1))
+    next(odd)
+    state = odd.state_dict()
+    again = iter(generated([1], [[2]], [[3]]).padded_batch(1))
+    again.load_state_dict(state)
+    with pytest.raises(DataLossError, match="element 1"):
+        next(again)
+    left = ds.with_options(Options(on_error="skip"))
+    assert [one.tolist() for one in left] == [[[1, 0], [2, 3]], *rest]
+
+
+def test_nothing_can_be_padded(tmp_path):
+    assert list(generated().padded_batch(2)) == []
+    empty = Dataset.range(0).map(lambda x: np.ones(int(x)))
+    assert empty.element_spec is None
+    for values in (None, 7, (1, {"a": b"x"})):
+        batches = empty.padded_batch(2, padding_values=values)
+        assert list(batches) == []
+        assert batches.element_spec is None
+    assert list(pickle.loads(pickle.dumps(Dataset.range(0).padded_batch(2)))) == []
+
+
+def test_elements_of_which_nothing_was_known_tell_their_structure(tmp_path):
+    file = tmp_path / "lines"
+    file.write_bytes(b"")
+
+    def square(line):
+        return Pair(np.ones([len(line.decode())] * 2), {"text": line})
+
+    ds = TextLineDataset(file).map(square)
+    plain, filled, wrong = (
+        ds.padded_batch(2, padding_values=values) for values in (None, Pair(2.0, {"text": b""}), (1.0,) * 3)
+    )
+    assert list(plain) == []
+    file.write_bytes(b"a\nbc\nd\n")
+    first, last = list(plain)
+    assert type(first) is Pair
+    assert first.x.tolist() == [[[1, 0], [0, 0]], [[1, 1], [1, 1]]]
+    assert first.y["text"].to_list() == [b"a", b"bc"]
+    assert last.x.tolist() == [[[1]]]
+    assert next(iter(filled)).x[0].tolist() == [[1, 2], [2, 2]]
+    with pytest.raises(InvalidArgumentError, match="padding_values must be a tuple of 2"):
+        next(iter(wrong))

@@ -14,7 +14,7 @@ from helpers.data.functions import in_python
 from helpers.data.transformed import check, run, values
 
 from queuecore.data import ArraySpec, Dataset, DatasetSpec, Options, SparseSpec
-from queuecore.errors import DtypeError, InvalidArgumentError, PipelineError
+from queuecore.errors import DtypeError, FailedPreconditionError, InvalidArgumentError, PipelineError
 from queuecore.ragged import Ragged, Sparse
 
 INT64 = np.dtype(np.int64)
@@ -234,3 +234,58 @@ def test_datasets_as_elements():
     with pytest.raises(DtypeError):
         Dataset.from_tensor_slices([inner[0], 1])
     assert run(several.with_options(Options(num_threads=1)), values) == [[], [0], [0, 1]]
+
+
+KEPT = {
+    "cache": lambda ds, path: ds.cache(path / "kept"),
+    "snapshot": lambda ds, path: ds.snapshot(path / "kept"),
+    "snapshot with functions": lambda ds, path: ds.snapshot(
+        path / "kept", reader_func=lambda shards: shards.flat_map(lambda shard: shard), shard_func=lambda *p: 0
+    ),
+}
+
+
+@pytest.mark.parametrize("keep", KEPT)
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_of_objects_give_structures_back(tmp_path, kind, keep):
+    made = KINDS[kind]
+    calls = []
+
+    def element(n):
+        calls.append(int(n))
+        number = int(n)
+        return {"p": made(np.arange(number), (None, b"x" * number, made(Ragged.from_list([[number]]), [number])))}
+
+    def dataset():
+        return KEPT[keep](Dataset.range(3).map(element), tmp_path)
+
+    first = [plain_of_dict(one) for one in dataset()]
+    assert first == [plain_of_dict(element(n)) for n in range(3)]
+    assert [plain_of_dict(one) for one in dataset()] == first
+    assert [plain_of_dict(one) for one in dataset().skip(2)] == first[2:]
+    calls.clear()
+    assert len(list(dataset().repeat(3))) == 9
+    assert set(calls) <= {0}  # which shows the classes
+
+
+def plain_of_dict(element):
+    return plain(element["p"])
+
+
+def test_files_of_objects_need_the_classes(tmp_path):
+    def dataset(make, source):
+        def element(n):
+            return make(np.arange(int(n)), n)
+
+        return source.map(element).cache(tmp_path / "kept")
+
+    assert [type(one) for one in dataset(Point, Dataset.range(2))] == [Point] * 2
+    with pytest.raises(FailedPreconditionError, match="another pipeline"):
+        list(dataset(lambda x, y: (x, y, y), Dataset.range(2)))
+
+
+def test_files_of_objects_that_hide_what_they_are(tmp_path):
+    # Nobody could give back what isn't of the dataset's structure.
+    odd = Dataset.from_list([(Point(1, 2),)]).map(in_python(lambda p: (np.arange(int(p.x)), {"z": object()})))
+    with pytest.raises((InvalidArgumentError, PipelineError)):
+        list(odd.cache(tmp_path / "kept"))

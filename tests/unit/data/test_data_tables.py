@@ -6,6 +6,7 @@ names, whose oracle is the module `csv`.
 
 import csv
 import gzip
+import pickle
 import sqlite3
 
 import numpy as np
@@ -13,7 +14,8 @@ import pytest
 from helpers.data.transformed import check, run, values
 
 from queuecore import TFRecordWriter, ops
-from queuecore.data import ArraySpec, CsvDataset, Dataset, TFRecordDataset, WholeFileDataset, experimental
+from queuecore._elements.component import BYTES
+from queuecore.data import ArraySpec, CsvDataset, Dataset, Options, TFRecordDataset, WholeFileDataset, experimental
 from queuecore.errors import CsvError, DtypeError, InvalidArgumentError, NotFoundError, UnknownError
 
 A = "x,name,y,big\n1.5,a,0,5000000000\n2,b,1,7\n,c,2,\n"
@@ -285,3 +287,65 @@ def test_queries_that_cannot_be(database, tmp_path):
     for bad in (complex, "no dtype", np.float16):
         with pytest.raises(DtypeError):
             experimental.SqlDataset("sqlite", database, "SELECT 1", (bad,))
+
+
+# ---- columns of uint8 and bool
+
+
+NARROW = "a,b,c\n1,true,x\n255,0,y\n,FALSE,z\n256,1,w\n 4,True,v\n5,no,u\n6,,t\n"
+
+
+@pytest.mark.parametrize("defaults", [[np.uint8(7), True, b""], [[np.uint8(7)], np.array([True]), ""]])
+def test_small_numbers_and_truths_are_read_natively(tmp_path, defaults):
+    file = tmp_path / "a.csv"
+    file.write_text(NARROW)
+    ds = CsvDataset(file, defaults, header=True)
+    assert [one.dtype for one in ds.element_spec] == [np.uint8, np.bool_, BYTES]
+    assert "Python" not in ds.plan()
+    it = iter(ds)
+    assert [next(it) for _ in range(3)] == [(1, True, b"x"), (255, False, b"y"), (7, False, b"z")]
+    for record in (3, 4, 5):
+        with pytest.raises(InvalidArgumentError, match=f"record {record}") as caught:
+            next(it)
+        assert caught.value.record == record
+        assert caught.value.path == str(file)
+    assert list(it) == [(6, True, b"t")]
+    (batch,) = ds.with_options(Options(on_error="skip")).batch(4)
+    assert batch[0].dtype == np.uint8
+    assert batch[0].tolist() == [1, 255, 7, 6]
+    assert batch[1].tolist() == [True, False, False, True]
+
+
+def test_small_numbers_and_truths_where_a_value_is_required(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("a,b\n,1\n3,0\n")
+    it = iter(CsvDataset(file, [np.uint8, bool], header=True))
+    with pytest.raises(CsvError, match="required"):
+        next(it)
+    assert next(it) == (3, False)
+
+
+def test_small_numbers_and_truths_by_name(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text(NARROW)
+    options = {"header": True, "select_cols": ["b", "a"]}
+    assert next(iter(CsvDataset(file, [bool, np.uint8], **options))) == (True, 1)
+    ds = CsvDataset(file, [bool, np.uint8], as_dict=True, **options)
+    for one in (ds, pickle.loads(pickle.dumps(ds))):
+        assert list(next(iter(one)).items()) == [("b", True), ("a", 1)]
+    assert next(iter(CsvDataset(file, [np.bool_], header=True, select_cols=[1]))) == (True,)
+    files = Dataset.from_tensor_slices([str(file)] * 2)
+    turns = files.interleave(lambda name: CsvDataset(name, [np.uint8(0), bool, bytes], header=True), 2).take(3)
+    assert [int(one) for one, _, _ in turns] == [1, 1, 255]
+    made = experimental.make_csv_dataset(
+        file, 9, column_defaults=[np.uint8(0), True, b""], num_epochs=1, shuffle=False, ignore_errors=True
+    )
+    (batch,) = made
+    assert batch["a"].tolist() == [1, 255, 0, 6]
+    assert batch["b"].dtype == np.bool_
+
+
+@pytest.mark.parametrize("default", [np.float16, np.int8(1), np.uint16(1), [True, False], np.ones((1, 1), bool), 1j])
+def test_other_columns_are_refused(default):
+    with pytest.raises(InvalidArgumentError):
+        CsvDataset("/nowhere", [default])
