@@ -164,7 +164,7 @@ class Pool:
             if times is not None:
                 self._times.leave(times)
 
-    # It and `_one` try first: a thread that only looks whether it would wait may wait after all, and count that as work.
+    # It and `_one` try first: a thread that only looks whether it would wait may wait after all, and count it as work.
     def _await_room(self) -> None:
         try:
             self._room.get_nowait()
