@@ -70,7 +70,7 @@ class Ragged:
     (b'be', array([116, 111,  98, 101], dtype=uint8))
     """
 
-    # What these are is never handed out, only views: the shape of an array can be set in place.
+    # These arrays are never handed out, only views of them: the shape of an array can be set in place.
     __slots__ = ("_row_splits", "_values")
 
     _values: np.ndarray[Any, Any] | Ragged

@@ -1,12 +1,12 @@
 """Kernels: the stages after a copy to a device, as one CUDA kernel that makes all outputs of a batch in one launch.
 
-A stage says what it is on a device by what it does to a `Tensor`: a component whose items can be computed, each from
-its place alone. Nothing is stored between stages. Threads take the items of an output in the order in which these lie
-there: writes are coalesced, also those of a transposition. What that reads is the narrow side, and most of it is in the
-cache already, so there are no tiles in shared memory.
+A `Tensor` is a component of which each item can be computed from the item's place alone. A stage describes its form on
+a device by a function from tensors to tensors. No stage stores its results. Threads take the items of an output in the
+order of their addresses, so all writes are coalesced, also those of a transposition. A transposition reads with a small
+stride, and the cache has most of these items already, so kernels need no tiles in shared memory.
 
-The arithmetic is that of ``kernels/device.hpp``, which native steps of the host use too, and whose text stands in front
-of every kernel. What is written here compiles as C++ for the host unchanged, which is how tests run it.
+Kernels use the arithmetic of ``kernels/device.hpp``, as native steps of the host do; its text stands in front of every
+kernel. A kernel's text compiles as C++ for the host unchanged; tests run it so.
 """
 
 from __future__ import annotations

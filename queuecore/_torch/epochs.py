@@ -70,7 +70,7 @@ class Epoch:
         except StopIteration:
             raise
         except BaseException as error:
-            # Who keeps the error keeps no iterator: when it has left the loop, the workers end.
+            # A program that keeps the error keeps no iterator: when the error has left the loop, the workers end.
             let_go(error)
             self._let_go()
             del self

@@ -282,7 +282,7 @@ def plain_batches(source: Source, batch: int) -> Iterator[Any]:
 
 
 def _plain_shuffled(source: Source, batch: int, window: int, seed: int) -> Iterator[Any]:
-    # What a short script does: shuffle block by block. Less mixing, and less work, than a sliding window.
+    # As a short script does it: block by block. That mixes less, and works less, than a sliding window.
     generator = np.random.default_rng(seed)
     for block in plain_batches(source, window):
         order = generator.permutation(row_count(block))

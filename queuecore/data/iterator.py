@@ -318,10 +318,10 @@ class Iterator(Held, IteratorBase):
 
         Notes
         -----
-        It says which files the place depends on: those that were opened for it, by the size and the modification time
-        that they had then, or by their bytes (`Options.identity`). Of a dataset that is made of others these are all
-        files of theirs that are known by name beforehand, as they are when the first state of this iterator is asked
-        for; those that functions name, as in `interleave`, are not among them.
+        The state knows the files that the place depends on: by the size and the modification time that each had when
+        it was opened, or by its bytes (`Options.identity`). If the dataset is made of others, the state knows all files
+        that these name beforehand, with the size and time at the first call of this method. It doesn't know the files
+        that a function names, as in `interleave`.
 
         Works at any time: before the first element, after the last, after an error and after `close`. Elements that are
         made already but not delivered yet don't count. After the error of an element the place is behind that element.

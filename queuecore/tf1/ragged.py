@@ -103,7 +103,7 @@ def constant_value(
 
 
 def _depths(given: Any, depth: int = 0) -> list[int]:
-    # Those at which scalars are.
+    # The paths that lead to scalars.
     if isinstance(given, (list, tuple)):
         return [one for part in given for one in _depths(part, depth + 1)]
     return [depth + np.ndim(given)]

@@ -218,7 +218,7 @@ class Buckets(Node):
             try:
                 yield from self._rows(run, chunks, shelves, start)
             except _Ended as end:
-                # What came before is delivered first.
+                # The elements before it are delivered first.
                 if not self.drop:
                     yield from shelves.rest()
                 raise end.error from end.error.__cause__
@@ -324,7 +324,7 @@ class Buckets(Node):
                 try:
                     placed = self._next(run, source, made >= start)
                 except BaseException:
-                    # What came before is delivered first.
+                    # The elements before it are delivered first.
                     yield from self._rest(waiting, made, start)
                     raise
                 if placed is None:

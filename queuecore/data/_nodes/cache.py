@@ -99,7 +99,7 @@ class Cache(Node):
             return
         self.store.begins(key)
         whole = start == 0 and self.writes(run) and not _endless(self.inputs[0])
-        # Who closes the iterator waits for a writer of files, as he may remove their folder then.
+        # A close of the iterator waits for a writer of files, since the user may remove their folder then.
         on_disk = whole and isinstance(self.store, Files)
         with run.writing.begun() if on_disk else contextlib.nullcontext(whole) as writes:
             yield from self._kept_and_made(run, start, key, writes)

@@ -586,8 +586,8 @@ class _Turns:
             self._run.orders.note(self._tape, *turn)
 
     def _told(self) -> Generator[Chunk | Failed]:
-        # What was given by a run before: what is settled, as far as it is wanted, dataset by dataset; then the turns as
-        # they were. Who has given some then goes on in a slot.
+        # Gives once more what an earlier run gave: first the settled elements, one dataset after the other, but only
+        # those from the first wanted one on; then the turns of the tape. A dataset that had a turn goes on in a slot.
         assert self._tape is not None
         tape, pass_by = self._tape, self._start
         ended = set()
@@ -663,8 +663,7 @@ class _Turns:
             n = None if n is None else n - part
 
     def _in_place(self, failed: Failed) -> Generator[Failed]:
-        # Of those before the one to begin with, none is an error that was told; and where elements are only counted,
-        # none is found.
+        # Gives an error in place of its element. An earlier run has told the errors of elements that this one drops.
         if self.drop:
             self._dropped(1)
         else:

@@ -56,7 +56,8 @@ class Node(Source):
     fed = True
 
     def __init_subclass__(cls, **words: Any) -> None:
-        # These ask the inputs, some more than once: without a cache, the work would double with each level of chains.
+        # Both methods ask the inputs, and some nodes ask an input more than once. Without a cache the work would double
+        # with each level of chains.
         super().__init_subclass__(**words)
         for name in ("layout", "spec"):
             if name in vars(cls):

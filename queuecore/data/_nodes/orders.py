@@ -1,12 +1,13 @@
 """Orders that are left free: the record of the order in which elements came, so that a saved place can name each.
 
-Where a node gives elements as they come, their count doesn't say which ones they were. So it notes their numbers in a
-*tape*, one for each of its passes. A place in the stream that it feeds says how many of these nobody needs again: they
-are *settled*, and only their set is kept, as a number below which all have come, and the numbers beyond it. Those that
-follow are a list. A run that begins at that place gives the elements of the list in its order, and then the others.
+A node that gives elements as they become ready has no place that a count could name. So the node notes the number of
+each element that it gives, in a *tape* for each of its passes. Elements that no later run needs are *settled*: a tape
+keeps only the set of their numbers, as a number below which all are settled, and the settled numbers above it. Then the
+tape has a list of the numbers that followed. A run that begins at a saved place gives the elements of that list in the
+list's order, and then the others.
 
-Inputs may have such nodes too. The node notes how far it used these up with what it made of them. It keeps numbers,
-about as many as there can be elements under way.
+An input may leave its order free too. Then the node notes, with what it has made, how much of the input it has used up.
+A tape has about as many numbers as there can be elements under way.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ class Orders:
         self._below: dict[tuple[int, int], Orders] = {}
         for index, one in below.items():
             self._below[pass_, int(index)] = Orders(one)
-        # What was given, up to which number of a pass, and how far the inputs were used up by that.
+        # For each chunk: its pass, the number of an element up to which it goes, and how far it used up the inputs.
         self._given: deque[tuple[int, int, dict[int, Mark]]] = deque()
 
     def tape(self, pass_: int, kind: Callable[[Any], Any]) -> Any:

@@ -152,7 +152,7 @@ class Pool:
             raise
 
     def _work(self) -> None:
-        # What ends it goes to `_done`: no memory, most likely. The element in hand is lost, so no more can follow.
+        # The error that ends it goes to `_done`: no memory, most likely. The element in hand is lost: none can follow.
         before = self._scope.enter()
         times = None
         try:

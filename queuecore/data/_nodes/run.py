@@ -304,7 +304,8 @@ class Run:
 
     def _open(self, chain: Chain, seeded: Seeded, start: int, batch: int, index: int | None = None) -> Opened:
         skips = seeded.skips or self._skips
-        # How many are left out before an element shows only when they are made: they are made again, and told again.
+        # The number of elements left out before `start` shows only when the elements before it are made. So the stream
+        # makes these again, and `skips` counts again what it leaves out of them.
         again = start if skips is not None and not skips.tells else 0
         if start and not again:
             chain = chain.then(Skip(start))
@@ -410,9 +411,9 @@ class _Children:
         self._numbers = itertools.count()
         # Errors of files that had changed when an iterator that read them was closed before its end.
         self.changed: list[Exception] = []
-        # What sources leave out of an input now.
+        # The counts of elements that sources leave out of an input now.
         self.left_out: list[Quarantine] = []
-        # What iterators that have ended had counted, by input; merged from time to time.
+        # The counts of iterators that have ended, by input; merged from time to time.
         self._past: list[tuple[int | None, Counts]] = []
         self.drawn: tuple[Trace, int] | None = None
 

@@ -92,7 +92,7 @@ class _SavedWriter(ShardWriter):
         if layout.components is not None:
             leaves = flattened(spec, lambda leaf, where: leaf)[1]
             numbers = flattened(layout.template, lambda leaf, where: leaf)[1]
-            # What an element is made of by more than structure comes as it is seen.
+            # Elements that are made by more than their structure come as the user sees them.
             plain = layout.structure is None and len(numbers) == len(leaves)
             saved["rows"] = [list(one._replace(dtype=_word(one.dtype))) for one in layout.components] if plain else None
             saved["template"] = bare(layout.template)

@@ -113,7 +113,7 @@ class Scan(ObjectNode):
         """Return the next state; and the new element, with its structure."""
         name = name_of(self.function)
         try:
-            # What the state and the element share, or the function keeps, is copied: a later call may change the state.
+            # Arrays that the state shares with the element or the function are copied: a later call may change them.
             made = own_result(self.function, (state, element), listed=True)
         except (KeyboardInterrupt, SystemExit):
             raise

@@ -82,7 +82,7 @@ class ChainStream(Stream):
     _told: Callable[[Counts], None] | None
     _index: int | None
     spent: Spent
-    # What draws the threads, or has drawn them.
+    # The trace that draws the threads, or has drawn them.
     _drawn: Trace | None
 
     def __init__(
@@ -295,7 +295,7 @@ class ChainStream(Stream):
             for shuffle, pair in zip(shuffles, at.seeds, strict=True)
         ]
         native = [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)]
-        # Those of inputs are counted as if they had run to their end.
+        # The passes of inputs are counted as if they had run to their end.
         place = at.place
         after = [*place.begun[:mine], *chain.iterations()[mine:]]
         later = [

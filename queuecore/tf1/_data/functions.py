@@ -99,7 +99,7 @@ class Function:
             if len(given) == 1 and type(given[0]) is tuple:
                 given = list(given[0])
             result = function(*given)
-            # What an operation returns as a list is several tensors.
+            # A list that an operation returns is several tensors.
             self.result = tuple(result) if isinstance(result, list) else result
             self.spec, results = tensors_of(self.result, what)
         own = {op: index for index, op in enumerate(made)}

@@ -142,7 +142,7 @@ class QueueBase:
 
     @property
     def _label(self) -> str:
-        # What the names of its operations begin with: they are in the scope in which they are made.
+        # The names of its operations begin so: they are in the scope in which they are made.
         return self.name.rpartition("/")[2]
 
     def _as_graph_element(self) -> Tensor:

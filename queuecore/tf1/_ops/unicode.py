@@ -30,7 +30,7 @@ Point = tuple[int, int]  # a code point, and the place of its first byte
 
 
 class _How:
-    # What is done with bytes that are no text, and with control characters.
+    # The treatment of bytes that are no text, and of control characters.
     def __init__(self, type_: str, errors: str, replacement: int, controls: bool) -> None:
         if errors not in _ERRORS:
             told = ", ".join(f'"{one}"' for one in _ERRORS)

@@ -7,11 +7,13 @@
 #   I1  Between two notes of a participant without a mark lies one whole look that failed, and nothing that others wait for was changed by it.
 #   I2  A phase begins at a moment at which every participant has noted and not marked, and is over when each has noted NOTES more, none has
 #       marked, none has come and none has gone. A mark by a participant that has noted ends it, and so does the first note of any other.
-#   I3  At the end of a phase nothing that was done before its beginning was missed, and nothing was done since. Otherwise take the first
-#       look since then that found something: its thread noted before the find, and not since (it would have marked). If all its NOTES came
-#       before, one of its looks lay between the phase's beginning and that find, and failed; so what it found was made in between, by a
-#       thread that works and has noted: by one whose find is earlier still, and that has not marked either, though it has noted NOTES times
-#       since the beginning.
+#   I3  When a phase ends by its count of notes, every look of its time has failed, and nothing was done in that time. Proof by contradiction:
+#       1. Suppose that a look found something. Let F be the first look of the phase that did, and A the participant that made it.
+#       2. A marks between F and its next note. A mark ends the phase (I2), which did not happen: so A did not note after F.
+#       3. So both of A's NOTES lie between the beginning and F. Between them lies a whole look of A's, and it failed (I1).
+#       4. So what F found was made after that look, by another participant B.
+#       5. B noted before the beginning (I2), and a participant makes something only after a look that found something: one of B's looks found
+#          something within the phase, before F. This contradicts 1.
 #   I4  A native participant's look that finds nothing to do may have changed what others see; the next one, of the same state, does not. So there
 #       are two phases: what the first one's looks changed, those of the second one see.
 # Time plays no part: a late thread only delays the decision.

@@ -66,8 +66,8 @@ cdef bint _of_element(const Fault* f) noexcept nogil:
 
 
 cdef int32_t _level_of(const Pipe* p, const Fault* f) noexcept nogil:
-    # Returns the number of operators above which the error comes out: those before its map, or before the first batch, and in any case
-    # those that gave records away before the error was known.
+    # Returns the number of operators below the place where the error comes out. The error comes out above the operators before its map (or
+    # before the first batch), and above every operator that may have given the record away before a worker knew of the error.
     cdef int32_t level = 0
     if f.code == CODE_STEP:
         level = p.config.map_level

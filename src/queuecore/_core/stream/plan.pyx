@@ -47,8 +47,8 @@ cdef void _slot_ready(Pipe* p, uint32_t slot) noexcept nogil:
 
 
 cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
-    # Notes the places of interleaved files: those of now, or, under a shuffle, those of the time when the oldest block came to the
-    # shuffle that still has records in it.
+    # Notes the places of interleaved files. Under a shuffle, the places are those of an earlier moment: when the oldest block of which the
+    # shuffle still has records came to it.
     cdef Blocks* s = p.blocks
     cdef const Position* source = &p.order.at
     cdef int64_t n = blocks_saved(s.cycle)
