@@ -2,22 +2,17 @@
 
 Translates every module afresh, fails on each of Cython's performance hints and warnings about files under src/, and on
 each function of ours that takes the GIL by itself. With --built, it reads what lies in build/cython, and what that
-build printed, and does not translate. It also compares the sites at which the test build raises with their list
-(sites.py).
+build printed, and does not translate.
 """
 
 import os
 import re
-import runpy
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-
-# python -P doesn't look for modules in this folder.
-compare_sites = runpy.run_path(str(ROOT / ".ci/sites.py"))["compare"]
 
 # Modules, and a folder, whose work is to raise, or to be called by tests or by other libraries: they may take the GIL.
 EXEMPT = {"arrow", "errors", "testing"}
@@ -82,8 +77,8 @@ def main() -> int:
         else:
             folder, printed = Path(fresh), translate(fresh)
         wrong = [line for line in HINT.findall(printed) if "src/queuecore" in line]
-        wrong += check(folder / "src/queuecore/_core") + compare_sites(folder / "src/queuecore/_core")
-    print(*wrong, sep="\n") if wrong else print("native code: no GIL, no hint; all sites that raise are listed")
+        wrong += check(folder / "src/queuecore/_core")
+    print(*wrong, sep="\n") if wrong else print("native code: no GIL, no hint")
     return 1 if wrong else 0
 
 

@@ -1,26 +1,25 @@
-"""Find in Cython's C++ where native code calls Python and where it returns to it; list these sites, or put hooks there.
+"""Find in Cython's C++ where native code calls Python and where it returns to it, and put hooks there.
 
-sites.py --write makes tests/faults/sites.txt anew from build/cython, sites.py --check compares. `setup.py` calls
-`rewrite` when QUEUECORE_RAISE is on.
+`setup.py` calls `rewrite` when QUEUECORE_RAISE is on. `check_reached.py` looks for sites that no test comes to.
 
 A site is a call of Python's C API whose failure Cython checks for. A hook before it fails in its place; the state is
 that in which the call itself raises, which Cython's own code cleans up. Where the call can run Python code, a second
 hook behind it drops the result and fails: so does a signal's handler when the call has had its effect. The wrappers
 through which Python calls a function have a hook at their return. None is at a call of our own functions: they have
 sites of their own.
+
+A site's name has its module, its function, what is called, and its number among such calls of the function. "raised"
+is in it where the call makes an exception that Cython raises behind it: the function fails either way.
 """
 
 import re
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LIST = ROOT / "tests/faults/sites.txt"
 HEADER = ROOT / "tests/native/raise/sites.hpp"
-BUILT = ROOT / "build/cython/src/queuecore/_core"
 
 FUNCTION = re.compile(r"^(?!.*;\s*(?:/\*.*)?$)[^\s/#}].*?\b__pyx_(pf|pw|f|gb)_(\w+)\(")
 PLACE = re.compile(r'^\s*/\* "([^"]+)":\d+')
@@ -117,6 +116,11 @@ def failed(lines: list[str], at: int, behind: int, name: str) -> str:
     return ""
 
 
+def is_raised(lines: list[str], at: int, name: str) -> bool:
+    """Return whether what a call gives is an exception that is raised behind it."""
+    return any(text.lstrip().startswith(f"__Pyx_Raise({name}, ") for text in lines[at + 1 : at + 12])
+
+
 def reason(call: str) -> str:
     """Return why a call is no site, or an empty string."""
     return next((why for why, names in NO_SITE.items() if names.search(call)), "")
@@ -173,6 +177,8 @@ class Module:
             value = failed(self.lines, at, end, found[1])
             if reason(name) or not value or end < 0:
                 continue
+            if is_raised(self.lines, at, found[1]):
+                name = f"{name} raised"
             expression = line[found.start(2) : end]
             if RUNS_PYTHON.search(name):
                 expression = f"qc_after({self._hook(function, f'{name} after')}, {expression})"
@@ -193,48 +199,6 @@ class Module:
         hook = f"(qc_before({self._hook(function, call)}) || {condition})"
         self.lines[at] = f"{self.lines[at][:opened]}{hook}{self.lines[at][end:]}"
 
-    def listed(self) -> list[str]:
-        """Return a line for each function: its sites, by what is called, with how many there are of each."""
-        found = []
-        for function, calls in sorted(self.sites.items()):
-            words = [
-                f"{call}{'+' if f'{call} after' in calls else ''}{f' x{number}' if number > 1 else ''}"
-                for call, number in sorted(calls.items())
-                if not call.endswith(" after")
-            ]
-            found.append(f"{self.module} {function}: {', '.join(words)}")
-        return found
-
-
-def modules(folder: Path) -> Iterator[tuple[Path, Module]]:
-    """Yield each C++ file of a folder of Cython's, but for those of `testing`, with its sites."""
-    for path in sorted(folder.rglob("*.cpp")):
-        name = ".".join(path.relative_to(folder).with_suffix("").parts)
-        if not name.startswith("testing."):
-            yield path, Module(name, path.read_text(encoding="utf-8"))
-
-
-def listed(folder: Path) -> str:
-    """Return the list of all sites in a folder of Cython's C++."""
-    head = [
-        "# Where the native core calls Python or returns to it, made by .ci/sites.py --write. Of each function what",
-        "# is called, and how often if not once; + means that there is a hook behind the call as well as before it.",
-        "#",
-        "# A call that Cython checks is no site when one of these is true of it:",
-    ]
-    head += [f"#   {why}" for why in NO_SITE]
-    lines = [line for _, one in modules(folder) for line in one.listed()]
-    return "\n".join([*head, "", *lines, ""])
-
-
-def compare(folder: Path) -> list[str]:
-    """Return a sentence for each line of the list that the C++ doesn't give, and for each that it lacks."""
-    kept = set(LIST.read_text(encoding="utf-8").splitlines()) if LIST.exists() else set()
-    found = set(listed(folder).splitlines())
-    wrong = [f"{LIST.name} lacks: {line}" for line in sorted(found - kept)]
-    wrong += [f"{LIST.name} has what is gone: {line}" for line in sorted(kept - found)]
-    return [*wrong, "`.ci/sites.py --write`, after a build, makes the list anew"] if wrong else []
-
 
 def rewrite(source: Path, into: Path, module: str) -> Path:
     """Write a module's C++ with its hooks into a folder, unless it is there, and return its path."""
@@ -249,17 +213,3 @@ def rewrite(source: Path, into: Path, module: str) -> Path:
             file.write(text)
         Path(file.name).replace(made)
     return made
-
-
-def main() -> int:
-    """Write the list or compare it."""
-    if "--write" in sys.argv[1:]:
-        LIST.write_text(listed(BUILT), encoding="utf-8")
-        return 0
-    wrong = compare(BUILT)
-    print(*wrong, sep="\n") if wrong else print("sites: all are listed")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

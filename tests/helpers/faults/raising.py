@@ -3,10 +3,11 @@
 It runs in a process of its own, on a tree that was built with QUEUECORE_RAISE:
 
     python -P -m helpers.faults.raising LIBRARY FOLDER SCENARIO main|others
+    python -P -m helpers.faults.raising LIBRARY FOLDER reached
 
 A scenario (helpers.faults.raise_scenarios) is a function of a `Trial`. It gives it each call in which an exception may
 come; in the scenario's own code there is none. It raises AssertionError where the accounts don't balance. The last line
-printed is what came of it, as JSON.
+printed is what came of it, as JSON; with `reached`, the sites that all scenarios come to, without an exception.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from helpers.faults.raise_tree import MAIN, OTHERS, QUEUES
+
 
 class Mine(Exception):
     """What neither the interpreter nor queuecore raises."""
@@ -31,6 +34,9 @@ class Mine(Exception):
 KINDS = (KeyboardInterrupt, MemoryError, Mine)
 # Ctrl-C comes to the main thread alone.
 OF_OTHERS = (Mine, MemoryError)
+
+# What is made once is made in this many runs.
+WARM_UP = 3
 
 
 class Cut(Exception):
@@ -180,7 +186,7 @@ def tried(library: ctypes.PyDLL, scenario: Callable[[Trial], None], n: int, othe
 def sweep(library: ctypes.PyDLL, scenario: Callable[[Trial], None], others: bool, note: Path) -> dict[str, Any]:
     """Run a scenario for every n, until no site is the n-th any more."""
     left = Left()
-    for _ in range(3):  # what is made once is made now
+    for _ in range(WARM_UP):
         made = tried(library, scenario, 0, others, left)
         assert not made["wrong"], made["wrong"]
         gc.collect()
@@ -220,20 +226,46 @@ def load(path: str) -> ctypes.PyDLL:
     """Load the library, so that the sites find it. Before queuecore is imported."""
     library = ctypes.PyDLL(path, mode=ctypes.RTLD_GLOBAL)
     library.arm.argtypes = [ctypes.c_long, ctypes.py_object, ctypes.c_int]
-    library.arm.restype = library.count.restype = library.disarm.restype = None
+    library.arm.restype = library.count.restype = library.disarm.restype = library.watch.restype = None
     library.count.argtypes = [ctypes.c_int]
     library.where.restype = ctypes.c_char_p
     return library
 
 
-def main(path: str, folder: str, name: str, which: str) -> None:
-    """Try one scenario."""
+def reached(library: ctypes.PyDLL, scenario: Callable[[Trial], None], others: bool) -> set[str]:
+    """Return the sites that a scenario comes to, once what is made once is made; a few times, since threads differ."""
+    sites: set[bytes] = set()
+
+    @ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+    def see(site: bytes) -> None:
+        sites.add(site)
+
+    for round_ in range(WARM_UP + 5):
+        if round_ == WARM_UP:
+            library.watch(see)
+        trial = Trial(library, 0, others)
+        scenario(trial)
+        library.count(False)
+        trial.end()
+    library.watch(None)
+    return {site.decode() for site in sites}
+
+
+def main(path: str, folder: str, name: str, which: str = "") -> None:
+    """Try one scenario, or find what all come to."""
     library = load(path)
     from helpers.faults.raise_scenarios import SCENARIOS
 
     place = Path(folder)
-    scenario = SCENARIOS[name](place)
-    print(json.dumps(sweep(library, scenario, which == "others", place / "last")))
+    if name == "reached":
+        sites: set[str] = set()
+        for one in (*MAIN, *QUEUES):
+            sites |= reached(library, SCENARIOS[one](place), others=False)
+        for one in OTHERS:
+            sites |= reached(library, SCENARIOS[one](place), others=True)
+        print(json.dumps(sorted(sites)))
+    else:
+        print(json.dumps(sweep(library, SCENARIOS[name](place), which == "others", place / "last")))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Imports point down: no circle of files or of folders, and nobody takes a name that is another module's own."""
 
 from helpers.repository.layers import NATIVE, circles, files, graph, imports, is_private, rooms
-from helpers.repository.walk import walk_of_batch
 
 MODULES = files()
 IMPORTS = imports(MODULES)
@@ -42,9 +41,3 @@ def test_circles_are_found():
     assert circles({"x/a": {"y/b"}, "y/b": set(), "x/c": set(), "y/d": {"x/c"}}) == []
     folded = rooms({"x/a": {"y/b"}, "y/b": set(), "x/c": set(), "y/d": {"x/c"}})
     assert circles(folded[""]) == [["x", "y"]]
-
-
-def test_a_tensor_that_is_batched_passes_few_files():
-    found = walk_of_batch()
-    assert found.files <= 5 and found.returns <= 6, found.stretches
-    assert len(found.steps) > 40 and found.steps[0][1] == "batch"
