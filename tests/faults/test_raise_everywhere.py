@@ -2,12 +2,15 @@
 
 The package is built once more, with a hook at each of these places (`.ci/sites.py`).
 For each scenario of helpers.faults.raise_scenarios a process raises at the first site that it comes to, then at the
-second, until it gets to its end; after each the accounts are exact, or the object says that it failed. `make lint`
-fails at a site that no scenario comes to, unless tests/faults/unreached.txt says why.
+second, until it gets to its end; after each the accounts are exact, or the object says that it failed. A site that no
+scenario comes to has a reason in tests/faults/unreached.txt.
 """
 
+import subprocess
+import sys
+
 import pytest
-from helpers.faults.raise_tree import MAIN, OTHERS, QUEUES, build, compile_library, run
+from helpers.faults.raise_tree import MAIN, OTHERS, QUEUES, ROOT, build, compile_library, run
 
 # Where an exception of another thread is dropped, because nothing is lost by that: as the thread begins or ends, as it
 # gives back what its work is done with, or as it waits for work while nobody has any more.
@@ -42,6 +45,12 @@ def judge(made, least):
     assert made["sites"] >= least
     assert made["came"].get("came out", 0) >= 0.9 * made["sites"]
     assert [site for site in made["swallowed"] if not site.startswith((*DROPPED, *IDLE))] == []
+
+
+def test_every_site_is_reached_or_has_a_reason(library):
+    command = [sys.executable, "-P", str(ROOT / ".ci/check_reached.py")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("scenario", MAIN)
