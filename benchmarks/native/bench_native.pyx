@@ -2,9 +2,9 @@
 # distutils: language = c++
 """Native yardsticks: what this machine does when nothing of ours is in the way.
 
-`floor_pass` is the reference of every ratio in this suite: one thread that asks the kernel for the bytes and does nothing
-with them. `memcpy_pass` is the same with plain memory instead of the page cache. `spin` keeps a core busy without the
-GIL, as the control of the benchmark of the busy consumer.
+`floor_pass` is the reference of every ratio in this suite: one thread that asks the kernel for the bytes and does
+nothing with them. `memcpy_pass` is the same with plain memory instead of the page cache. `spin` keeps a core busy
+without the GIL, as the control of the benchmark of the busy consumer.
 """
 
 from libc.stdint cimport int64_t, uint8_t

@@ -2,8 +2,8 @@
 # distutils: language = c++
 """Rings and blocking queues, ours and those of the peers that were found, in one harness.
 
-`contenders` says what there is to measure, `measure` measures one of them for a moment. The loops are in ring_loops.hpp,
-our ring's adapter in ring_ours.pxd, those of the peers in ring_peers.hpp.
+`contenders` says what there is to measure, `measure` measures one of them for a moment. The loops are in
+ring_loops.hpp, our ring's adapter in ring_ours.pxd, those of the peers in ring_peers.hpp.
 """
 
 from libcpp.vector cimport vector
@@ -41,7 +41,7 @@ cdef extern from *:
 
 
 def contenders():
-    """Return (row, name) of all that can be measured, ours first; the place in this list is the number for `measure`."""
+    """Return (row, name) of all that can be measured, ours first; the place here is the number for `measure`."""
     return [(entry.row.decode(), entry.name.decode()) for entry in entries()]
 
 

@@ -54,7 +54,8 @@ cdef inline cbool _try(FifoRing* r, uint64_t* token, cbool put) noexcept nogil:
 
 cdef inline void wait "our_wait"(
         FifoRing* r, uint64_t* token, cbool put, EventCount* mine, EventCount* theirs) noexcept nogil:
-    # How a thread waits for a ring: some tries, then sleep on its own event count; done, it wakes one of the other side.
+    # How a thread waits for a ring: some tries, then sleep on its own event count; done, it wakes one of the other
+    # side.
     cdef int spins = 0
     cdef uint32_t epoch
     while not _try(r, token, put):

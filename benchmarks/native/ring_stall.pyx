@@ -2,8 +2,9 @@
 # distutils: language = c++
 """Two producers and two consumers, with one producer asleep in the middle of a push, or absent.
 
-The first producer sleeps a millisecond in every push, right before the step that ends what others could have to wait for.
-The ring names each of its steps where it asks for the memory order, so that is where the producer can be made to sleep.
+The first producer sleeps a millisecond in every push, right before the step that ends what others could have to wait
+for. The ring names each of its steps where it asks for the memory order, so that is where the producer can be made to
+sleep.
 """
 
 from queuecore._core.atoms.ring cimport R5

@@ -384,13 +384,14 @@ def test_a_hanging_test_ends_the_run_with_tracebacks(tmp_path):
 def test_what_is_too_long_is_seen(tmp_path):
     check = runpy.run_path(str(ROOT / ".ci/check_lengths.py"))["check"]
     body = "\n".join(f"        x{number} = {number}" for number in range(81))
-    given = ", ".join(f"a{number}: dict[str, int] = ()" for number in range(9))
+    given = ",\n".join(f"a{number}: dict[str, int] = ()" for number in range(9))
     file = tmp_path / "one.pyx"
     for text, wrong in (
         (f"cdef class One:\n    def run(self):\n{body}\n", ["one.pyx:2: a function of 82 lines"]),
         (f'class One:\n    def run(self):\n        """{body}"""\n        # {body[:30]}\n', []),
         (f"cdef class One:\n    def __init__(self, {given}):\n        pass\n", ["one.pyx:2: a constructor of 9"]),
         (f"# over the limit: a table\ncdef class One:\n    def run(self):\n{body}\n", []),
+        (f"# {'a' * 119}\n# over the limit: a table\n", ["one.pyx:1: a line of 121 columns"]),
     ):
         file.write_text(text)
         found = check(file)

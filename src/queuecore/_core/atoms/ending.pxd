@@ -1,25 +1,32 @@
 # The end of a program whose threads all wait: records which threads wait, and decides whether anything can still come.
 #
-# Each Python thread and each native thread is a participant. ending_note: a participant calls it after it has looked for what it waits for
-# and has not found it (a Python thread after each slice of time, a native thread when it was woken and found nothing to do). ending_mark: a
-# participant calls it when it begins to wait, and after a look that found something, or after anything else it does, before its next note.
-# ending_decide: any thread, while no participant can begin or end unseen (with Python's GIL), with the list of all Python threads.
-#   I1  Between two notes of a participant without a mark lies one whole look that failed, and nothing that others wait for was changed by it.
-#   I2  A phase begins at a moment at which every participant has noted and not marked, and is over when each has noted NOTES more, none has
-#       marked, none has come and none has gone. A mark by a participant that has noted ends it, and so does the first note of any other.
-#   I3  When a phase ends by its count of notes, every look of its time has failed, and nothing was done in that time. Proof by contradiction:
-#       1. Suppose that a look found something. Let F be the first look of the phase that did, and A the participant that made it.
-#       2. A marks between F and its next note. A mark ends the phase (I2), which did not happen: so A did not note after F.
-#       3. So both of A's NOTES lie between the beginning and F. Between them lies a whole look of A's, and it failed (I1).
+# Each Python thread and each native thread is a participant. ending_note: a participant calls it after it has looked
+# for what it waits for and has not found it (a Python thread after each slice of time, a native thread when it was
+# woken and found nothing to do). ending_mark: a participant calls it when it begins to wait, and after a look that
+# found something, or after anything else it does, before its next note. ending_decide: any thread, while no participant
+# can begin or end unseen (with Python's GIL), with the list of all Python threads.
+#   I1  Between two notes of a participant without a mark lies one whole look that failed, and nothing that others wait
+#       for was changed by it.
+#   I2  A phase begins at a moment at which every participant has noted and not marked, and is over when each has noted
+#       NOTES more, none has marked, none has come and none has gone. A mark by a participant that has noted ends it,
+#       and so does the first note of any other.
+#   I3  When a phase ends by its count of notes, every look of its time has failed, and nothing was done in that time.
+#       Proof by contradiction:
+#       1. Suppose that a look found something. Let F be the first look of the phase that did, and A the participant
+#          that made it.
+#       2. A marks between F and its next note. A mark ends the phase (I2), which did not happen: so A did not note
+#          after F.
+#       3. So both of A's NOTES lie between the beginning and F. Between them lies a whole look of A's, and it failed
+#          (I1).
 #       4. So what F found was made after that look, by another participant B.
-#       5. B noted before the beginning (I2), and a participant makes something only after a look that found something: one of B's looks found
-#          something within the phase, before F. This contradicts 1.
-#   I4  A native participant's look that finds nothing to do may have changed what others see; the next one, of the same state, does not. So there
-#       are two phases: what the first one's looks changed, those of the second one see.
+#       5. B noted before the beginning (I2), and a participant makes something only after a look that found something:
+#          one of B's looks found something within the phase, before F. This contradicts 1.
+#   I4  A native participant's look that finds nothing to do may have changed what others see; the next one, of the same
+#       state, does not. So there are two phases: what the first one's looks changed, those of the second one see.
 # Time plays no part: a late thread only delays the decision.
 # Progress: all are blocking, for a few loads under a turn (ending_decide: for each thread, the table once).
-# Sources: the two collects of Afek and others, "Atomic Snapshots of Shared Memory" (1993), and the waves of Mattern, "Algorithms for Distributed
-# Termination Detection" (1987).
+# Sources: the two collects of Afek and others, "Atomic Snapshots of Shared Memory" (1993), and the waves of Mattern,
+# "Algorithms for Distributed Termination Detection" (1987).
 from libc.stdint cimport int32_t, uint64_t
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport Turn
@@ -105,9 +112,10 @@ cdef inline bint ending_has(Ending* e, uint64_t thread) noexcept nogil:
     return found
 
 
-cdef inline bint ending_decide(Ending* e, const uint64_t* threads, int32_t count, int32_t natives, int32_t notes, int32_t phases) noexcept nogil:
-    # `threads`: all Python threads; a thread that joins another is listed as that other one. A waiter that is not listed has ended. True:
-    # this call decided that none of these waits will end; ending_note tells each waiter.
+cdef inline bint ending_decide(Ending* e, const uint64_t* threads, int32_t count, int32_t natives, int32_t notes,
+                               int32_t phases) noexcept nogil:
+    # `threads`: all Python threads; a thread that joins another is listed as that other one. A waiter that is not
+    # listed has ended. True: this call decided that none of these waits will end; ending_note tells each waiter.
     cdef int32_t i, n
     cdef bint here = True, noted = True, decided = False
     turn_take(&e.turn)

@@ -1,5 +1,5 @@
-# The numbers that say what went wrong in native code, and the only functions that turn them into exceptions. No other native module
-# imports `queuecore.errors`: it names a code.
+# The numbers that say what went wrong in native code, and the only functions that turn them into exceptions. No other
+# native module imports `queuecore.errors`: it names a code.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.platform cimport Fault
 
@@ -56,12 +56,14 @@ cdef enum:
     WHAT_LINE = 16
     WHAT_NAME = 17
     WHAT_UNEVEN = 18
-    WHAT_PADDED = 19          # a: length of one side of an element; b: length to pad it to (component and dimension in its high bits)
+    # a: length of one side of an element; b: length to pad it to (component and dimension in its high bits)
+    WHAT_PADDED = 19
     WHAT_BUDGET = 20          # a: bytes needed; b: bytes allowed
     WHAT_REWRITTEN = 21
     WHAT_UNSIZED = 22
     WHAT_FEWER = 24           # a place behind more elements than there are. a: how many are missing
-    WHAT_NO_ERROR = 23        # an error that ended the source before this record doesn't come again. a: the pass; b: the record's number
+    # an error that ended the source before this record doesn't come again. a: the pass; b: the record's number
+    WHAT_NO_ERROR = 23
     # compressed data. a: the encoding; b: the place among the decompressed bytes
     WHAT_CUT = 100
     WHAT_NO_HEADER = 101
@@ -102,8 +104,8 @@ cdef enum:
 cdef str inflate_sentence(int what, int encoding, int64_t place)
 # Returns the exception for what `fault` recorded; the caller raises it. path: bytes or None.
 cdef object fault_error(const Fault* fault, object path, object headings=*)
-# Returns an exception of a code's class for code that raises it later, or never. place: the keyword arguments of `QueueCoreError` that
-# say where, if any.
+# Returns an exception of a code's class for code that raises it later, or never. place: the keyword arguments of
+# `QueueCoreError` that say where, if any.
 cdef object new_error(int32_t code, str text, dict place=*)
 # Raise it. Cython doesn't know that these never return, so nothing that runs stands behind a call of them.
 cdef int raise_error(int32_t code, str text) except -1

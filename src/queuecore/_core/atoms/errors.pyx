@@ -64,8 +64,8 @@ cdef str _record(const Fault* f):
 cdef str _tfrecord_sentence(const Fault* f, str name):
     if f.what == WHAT_TFRECORD_LENGTH:
         hint = ". Is this an uncompressed TFRecord file?" if f.offset == 0 else ""
-        return (f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length doesn't "
-                f"match{hint}")
+        return (f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length "
+                f"doesn't match{hint}")
     if f.what == WHAT_TFRECORD_DATA:
         return (f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data "
                 "doesn't match")
@@ -91,16 +91,17 @@ cdef str _sentence(const Fault* f, str name, str heading, object text):
     if f.what == WHAT_SPECIAL:
         return f"{name} is not a regular file (a pipe, socket or device), so its records have no fixed place"
     if f.what == WHAT_BEHIND:
-        return ("the state is damaged: it has this iterator go on behind records that have not been delivered. If it is as state_dict() "
-                "returned it, this is a defect of queuecore")
+        return ("the state is damaged: it has this iterator go on behind records that have not been delivered. If it "
+                "is as state_dict() returned it, this is a defect of queuecore")
     if f.what == WHAT_SPECIAL_READER:
-        return f"{name} is not a regular file but a pipe, socket or device. Pass allow_special=True to read a pipe or device to its end"
+        return (f"{name} is not a regular file but a pipe, socket or device. Pass allow_special=True to read a pipe or "
+                "device to its end")
     if f.what == WHAT_WHOLE:
         size = "" if f.b < 0 else f"{f.b} bytes, "
         return f"{name} has {size}more than the limit of {f.a}. Raise max_record_bytes if files are as long as that"
     if f.what == WHAT_TAIL:
-        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are there. "
-                "Complete the file, or pass tail='drop' to leave such a rest out")
+        return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are "
+                "there. Complete the file, or pass tail='drop' to leave such a rest out")
     if f.what == WHAT_HEADER:
         return (f"{name} has {f.a} bytes, but its header and footer alone take {f.b}. "
                 "Check header_bytes and footer_bytes, or the file")
@@ -108,25 +109,28 @@ cdef str _sentence(const Fault* f, str name, str heading, object text):
         return (f"{name} was shortened while it was being read: it had {f.a} bytes when it was opened, and ends before "
                 f"byte {f.b} now{_record(f)}")
     if f.what == WHAT_REPLACED:
-        return (f"{name} is not the file it was when this iterator first opened it (size, modification time or inode differ). "
-                "Don't write to input files while they are read, or start a new iterator")
+        return (f"{name} is not the file it was when this iterator first opened it (size, modification time or inode "
+                "differ). Don't write to input files while they are read, or start a new iterator")
     if f.what == WHAT_REWRITTEN:
-        return (f"{name} was written to while it was being read: its modification time is another one than when it was opened, so that "
-                "bytes from before and after may be mixed. Put new files in the place of old ones by renaming them, and read this one again")
+        return (f"{name} was written to while it was being read: its modification time is another one than when it "
+                "was opened, so that bytes from before and after may be mixed. Put new files in the place of old ones "
+                "by renaming them, and read this one again")
     if f.what == WHAT_UNSIZED:
-        return (f"{name} says that it has no bytes, and yet can be read (as files in /proc): nobody knows where its records lie. "
-                "Copy it to an ordinary file, or read it with one of queuecore's readers")
+        return (f"{name} says that it has no bytes, and yet can be read (as files in /proc): nobody knows where its "
+                "records lie. Copy it to an ordinary file, or read it with one of queuecore's readers")
     if f.what == WHAT_UNEQUAL:
         return (f"cannot batch elements of unequal shapes: one has {f.a} rows and the next has {f.b}. "
                 "Use drop_remainder=True in the inner batch")
     if f.what == WHAT_FEWER:
-        return (f"the state is of a place behind {f.a} more elements than the dataset gives now: it is damaged, or the dataset's functions or "
-                "data have changed since")
+        return (f"the state is of a place behind {f.a} more elements than the dataset gives now: it is damaged, or "
+                "the dataset's functions or data have changed since")
     if f.what == WHAT_NO_ERROR:
-        return (f"before this place an error had ended what a shuffle takes its elements from, before record {f.b} of pass {f.a}. It doesn't come "
-                "again, and without it they come in another order: go on from a state that was saved before it")
+        return (f"before this place an error had ended what a shuffle takes its elements from, before record {f.b} of "
+                f"pass {f.a}. It doesn't come again, and without it they come in another order: go on from a state "
+                "that was saved before it")
     if f.what == WHAT_UNEVEN:
-        return f"{f.a} elements can't be shared evenly among {f.b} shards: use uneven='drop' or uneven='pad', or another number of shards"
+        return (f"{f.a} elements can't be shared evenly among {f.b} shards: use uneven='drop' or uneven='pad', or "
+                "another number of shards")
     if f.what == WHAT_MEMORY:
         return f"no memory for {f.a} bytes of buffers. Use smaller batches, a smaller shuffle buffer or less prefetch"
     if f.what == WHAT_BUDGET:
@@ -138,14 +142,14 @@ cdef str _sentence(const Fault* f, str name, str heading, object text):
     if f.what == WHAT_HEADER_CUT:
         return f"{name} ends after {f.a} bytes, inside its header of {f.b} bytes. Check header_bytes, or the file"
     if f.what == WHAT_LINE:
-        return (f"{name} has no end of line in the {f.a} bytes after byte {f.offset} (line {f.record + 1}): it is no file of lines, "
-                "or max_record_bytes is to be raised")
+        return (f"{name} has no end of line in the {f.a} bytes after byte {f.offset} (line {f.record + 1}): it is no "
+                "file of lines, or max_record_bytes is to be raised")
     if f.what == WHAT_NAME:
         return f"{name} can't be the name of a file: it is empty, or has a zero byte in it"
     if f.what == WHAT_PADDED:
         where = f"record {f.record} of {name}" if name else f"element {f.record}"
-        return (f"padded_batch: component {f.b >> 44 & 0xFFFFF} of {where} is {f.a} long in dimension {f.b >> 38 & 63}, more than the "
-                f"{f.b & 0x3FFFFFFFFF} that padded_shapes has for it")
+        return (f"padded_batch: component {f.b >> 44 & 0xFFFFF} of {where} is {f.a} long in dimension "
+                f"{f.b >> 38 & 63}, more than the {f.b & 0x3FFFFFFFFF} that padded_shapes has for it")
     if f.what == WHAT_INFLATE_MEMORY or f.what == WHAT_NO_LIBRARY:
         return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
     if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:
@@ -166,7 +170,8 @@ cdef str inflate_sentence(int what, int encoding, int64_t place):
     if what == WHAT_DAMAGED:
         return f"damaged {word} data at about byte {place}"
     if what == WHAT_CHECK:
-        return f"damaged {word} data: the checksum or the length before byte {place} isn't that of what was decompressed"
+        return (f"damaged {word} data: the checksum or the length before byte {place} isn't that of what was "
+                "decompressed")
     if what == WHAT_TRAILING:
         return f"from byte {place} on there is something else than {word} data"
     if what == WHAT_DICTIONARY:

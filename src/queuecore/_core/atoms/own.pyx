@@ -1,11 +1,13 @@
-"""Ownership of an array's memory: values that a user hands in become queuecore's own here, before any code of the user's runs again.
+"""Ownership of an array's memory: values that a user hands in become queuecore's own here, before any code of the
+user's runs again.
 
-An array is queuecore's own if it is a copy; if no code can write to its memory (`bytes`, a read-only map of a file); or if only queuecore
-refers to it. The array's read-only flag proves nothing: its base may be writable, or user code may have a writable view.
+An array is queuecore's own if it is a copy; if no code can write to its memory (`bytes`, a read-only map of a file); or
+if only queuecore refers to it. The array's read-only flag proves nothing: its base may be writable, or user code may
+have a writable view.
 
-The last case depends on the count of references, read right after a function of the user's has returned: then one C variable and the
-containers of the result hold it. The count is trusted only if every holder counts, which means an interpreter with a GIL that is older
-than 3.14: from there on frames borrow. Otherwise arrays are copied.
+The last case depends on the count of references, read right after a function of the user's has returned: then one C
+variable and the containers of the result hold it. The count is trusted only if every holder counts, which means an
+interpreter with a GIL that is older than 3.14: from there on frames borrow. Otherwise arrays are copied.
 """
 cimport numpy as cnp
 from cpython.object cimport PyObject, PyObject_CallObject
@@ -60,8 +62,8 @@ cdef object _SCALAR = np.generic
 cdef frozenset _LEAVES = frozenset([bytes, int, float, bool, str])
 cdef set _rows = set()  # the classes of rows that vary in length
 
-# The makers of rows that vary in length, registered by the Python layer above: `Ragged`, and `strings`, which makes a `Ragged` of
-# characters.
+# The makers of rows that vary in length, registered by the Python layer above: `Ragged`, and `strings`, which makes a
+# `Ragged` of characters.
 ragged = SimpleNamespace()
 
 
@@ -172,7 +174,8 @@ cdef object _own_parts(value, Py_ssize_t holders, int how, kept):
     cdef list made = []
     cdef dict named = {}
     how += LEVEL
-    if how >= MOST_LEVELS * LEVEL:  # Python's own limit is for its functions: since 3.12 ours would run out of stack first
+    # Python's own limit is for its functions: since 3.12 ours would run out of stack first
+    if how >= MOST_LEVELS * LEVEL:
         raise RecursionError("maximum recursion depth exceeded while an element is taken: does it hold itself?")
     if type(value) is tuple:
         for one in <tuple>value:
@@ -203,7 +206,10 @@ cdef object _own_slowly(value, kind, int how, kept):
 
 
 def register_rows(rows, sparse, strings):
-    """Say what makes rows that vary in length: `Ragged`, `Sparse`, and a function. The classes have a method `_owned(fixed)`, for what is ours."""
+    """Say what makes rows that vary in length: `Ragged`, `Sparse`, and a function.
+
+    The classes have a method `_owned(fixed)`, for what is ours.
+    """
     _rows.update((rows, sparse))
     ragged.Ragged, ragged.strings = rows, strings
 

@@ -1,11 +1,11 @@
 # The waiting of threads: an event count over a futex, and the turn (a small mutex).
 #
-# EventCount. A waiter calls event_prepare, looks again whether it still has to wait, then event_wait, or event_cancel when
-# it need not. A notifier makes its change visible, then calls event_notify. Any thread may do either.
+# EventCount. A waiter calls event_prepare, looks again whether it still has to wait, then event_wait, or event_cancel
+# when it need not. A notifier makes its change visible, then calls event_notify. Any thread may do either.
 #   I1  A waiter that is counted is woken by any notifier whose change it could have missed.
 #   I2  The count of waiters may be too high (a wake is then wasted), never too low (a wake would then be lost).
-# `light` is set to the result of process.pxd's light_notify(), before any other thread knows of the event count. With it,
-# notifying needs no fence, and waiting makes one more system call.
+# `light` is set to the result of process.pxd's light_notify(), before any other thread knows of the event count. With
+# it, notifying needs no fence, and waiting makes one more system call.
 # Waiting blocks; notifying is lock-free, with one system call if a thread waits and none otherwise.
 # Source: the "event count" of Reed and Kanodia (1979), with the waiter count in the futex word's other half.
 #
@@ -55,9 +55,10 @@ cdef inline void event_cancel(EventCount* e, uint32_t epoch) noexcept nogil:
 
 
 cdef inline int event_wait(EventCount* e, uint32_t epoch, int64_t deadline_ns) noexcept nogil:
-    # 0: woken; else EAGAIN (the epoch had moved), EINTR or ETIMEDOUT. The deadline is absolute CLOCK_MONOTONIC, < 0: none.
-    # Woken by futex: the notifier has taken one count off for this wake, so none may be taken off again, even if the epoch
-    # still looks the same: that would strand another sleeper. Left in any other way: this waiter must take itself off.
+    # 0: woken; else EAGAIN (the epoch had moved), EINTR or ETIMEDOUT. The deadline is absolute CLOCK_MONOTONIC, < 0:
+    # none. Woken by futex: the notifier has taken one count off for this wake, so none may be taken off again, even if
+    # the epoch still looks the same: that would strand another sleeper. Left in any other way: this waiter must take
+    # itself off.
     cdef int rc = futex_wait(&e.word, epoch, deadline_ns)
     if rc != 0:
         event_cancel(e, epoch)
@@ -82,7 +83,8 @@ cdef inline void event_notify(EventCount* e, uint32_t n) noexcept nogil:
     while (x >> 32) != 0:
         waiters = x >> 32
         k = waiters if waiters < n else n
-        # N2 release: a waiter that prepares later and reads the new epoch also sees the change that this notifier announces.
+        # N2 release: a waiter that prepares later and reads the new epoch also sees the change that this notifier
+        # announces.
         if e.word.compare_exchange_weak(
                 x, (waiters - k) << 32 | <uint64_t><uint32_t>(<uint32_t>x + 1), order(N2, kRelease), kRelaxed):
             futex_wake(&e.word, <uint32_t>k)
@@ -105,7 +107,8 @@ cdef inline void turn_take(Turn* t) noexcept nogil:
         if t.word.load(kRelaxed) == 0 and turn_try(t):  # relaxed: a hint, the CAS decides
             return
         cpu_pause()
-    # T2 acquire: pairs with T3. Writing 2 keeps the promise to wake a sleeper, also when this thread takes the turn itself.
+    # T2 acquire: pairs with T3. Writing 2 keeps the promise to wake a sleeper, also when this thread takes the turn
+    # itself.
     while t.word.exchange(2, order(T2, kAcquire)) != 0:
         futex_wait(&t.word, 2, -1)
 

@@ -1,13 +1,15 @@
-# The pool: slots of one size, whose number can grow, and the stack of the free ones. It is the slab's sibling for queues, whose number of
-# elements is not known beforehand (unbounded capacity, leases that are held).
+# The pool: slots of one size, whose number can grow, and the stack of the free ones. It is the slab's sibling for
+# queues, whose number of elements is not known beforehand (unbounded capacity, leases that are held).
 #
-# pool_push, pool_pop: any thread, lock-free. pool_grow: any thread, lock-free except for its allocation. pool_row: the owner of the slot.
-#   I1  A slot has one owner at a time: the pool, an element in the queue, a thread on its way, a reservation or a lease.
-#   I2  Chunks are never freed or moved before the pool itself, so a row's address stays, and reading `next` of a slot that another
-#       thread has just taken reads valid memory.
+# pool_push, pool_pop: any thread, lock-free. pool_grow: any thread, lock-free except for its allocation. pool_row: the
+# owner of the slot.
+#   I1  A slot has one owner at a time: the pool, an element in the queue, a thread on its way, a reservation or a
+#       lease.
+#   I2  Chunks are never freed or moved before the pool itself, so a row's address stays, and reading `next` of a slot
+#       that another thread has just taken reads valid memory.
 #   I3  The tag in the head's high half grows with every change (ABA).
-#   I4  Slots from `fresh` on were never taken. Slots below `made` have memory; a thread that finds a chunk not counted yet counts it, so
-#       nobody waits for the thread that made it.
+#   I4  Slots from `fresh` on were never taken. Slots below `made` have memory; a thread that finds a chunk not counted
+#       yet counts it, so nobody waits for the thread that made it.
 # Chunk 0 has `first` slots, a power of two; chunk k has first << (k - 1) of them, as many as all before it.
 # Source: Treiber's stack (1986) with a counted head.
 from libc.stddef cimport size_t
@@ -42,7 +44,7 @@ cdef extern from *:
       alignas(kLine) Atomic<uint32_t> fresh;
       Atomic<uint32_t> made;
       alignas(kLine) Atomic<void*> rows[24];
-      Atomic<Atomic<uint32_t>*> nexts[24];    // `next` of each slot of a chunk; the cache line in front points to the chunk's rows
+      Atomic<Atomic<uint32_t>*> nexts[24];    // `next` of each slot of a chunk; the line in front points to its rows
       uint32_t first;
       int32_t first_log;
       std::size_t slot_bytes;
@@ -77,7 +79,8 @@ cdef inline int32_t pool_chunk(const SlotPool* p, uint32_t slot, uint32_t* offse
 cdef inline unsigned char* pool_row(SlotPool* p, uint32_t slot) noexcept nogil:
     cdef uint32_t offset = 0
     cdef int32_t k = pool_chunk(p, slot, &offset)
-    return <unsigned char*>p.rows[k].load(kRelaxed) + <size_t>offset * p.slot_bytes  # relaxed: the owner got the pointer with the slot
+    # relaxed: the owner got the pointer with the slot
+    return <unsigned char*>p.rows[k].load(kRelaxed) + <size_t>offset * p.slot_bytes
 
 
 cdef inline Atomic[uint32_t]* pool_next(SlotPool* p, uint32_t slot) noexcept nogil:
@@ -116,7 +119,8 @@ cdef inline bint pool_pop(SlotPool* p, uint32_t* slot) noexcept nogil:
         top = <uint32_t>head
         if top == 0:
             return _pool_fresh(p, slot)
-        below = ((head >> 32) + 1) << 32 | pool_next(p, top - 1).load(kRelaxed)  # relaxed: ordered by Q2, checked by the tag
+        # relaxed: ordered by Q2, checked by the tag
+        below = ((head >> 32) + 1) << 32 | pool_next(p, top - 1).load(kRelaxed)
         # Q2 acquire, on success and on failure: pairs with Q1. Linearizes here.
         if p.head.compare_exchange_weak(head, below, order(Q2, kAcquire), order(Q2, kAcquire)):
             slot[0] = top - 1
@@ -130,13 +134,15 @@ cdef inline void** _chunk_rows(NextsPtr nexts) noexcept nogil:
 cdef inline NextsPtr _chunk_new(SlotPool* p, uint32_t count) noexcept nogil:
     cdef unsigned char* memory
     cdef void* rows = NULL
+    cdef size_t nbytes
     if p.slot_bytes != 0 and count > (<size_t>1 << 46) // p.slot_bytes:
         return NULL
     memory = <unsigned char*>alloc_lines(size_sum(kLine, size_product(count, sizeof(uint32_t))))
     if memory == NULL:
         return NULL
     if p.slot_bytes != 0:
-        rows = map_pages(size_product(count, p.slot_bytes)) if p.zeroed else buffer_take(size_product(count, p.slot_bytes))
+        nbytes = size_product(count, p.slot_bytes)
+        rows = map_pages(nbytes) if p.zeroed else buffer_take(nbytes)
         if rows == NULL:
             free(memory)
             return NULL
@@ -161,7 +167,8 @@ cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
     cdef int32_t k
     cdef NextsPtr nexts
     cdef NextsPtr found = NULL
-    if p.fresh.load(kRelaxed) < made or <uint32_t>p.head.load(kRelaxed) != 0:  # relaxed, both: hints; the caller tries again
+    # relaxed, both: hints; the caller tries again
+    if p.fresh.load(kRelaxed) < made or <uint32_t>p.head.load(kRelaxed) != 0:
         return True
     k = 0 if made == 0 else qc_log2(made) - p.first_log + 1
     count = p.first if made == 0 else made

@@ -1,6 +1,6 @@
-# FifoRing, a ring of tokens: a bounded queue of small numbers (24 bits) that name slots. It never waits; a thread that has to wait parks
-# (parking.pxd). Any thread may call any function, except those that a comment reserves for the holder of a turn. A push
-# claims no index: one CAS makes it, or it is not made at all.
+# FifoRing, a ring of tokens: a bounded queue of small numbers (24 bits) that name slots. It never waits; a thread that
+# has to wait parks (parking.pxd). Any thread may call any function, except those that a comment reserves for the holder
+# of a turn. A push claims no index: one CAS makes it, or it is not made at all.
 #   I1  The cell of index i (cell i mod size) holds lap(i) from the moment when push i is made until index i + size is
 #       pushed. Laps only grow, so a cell says by itself what it holds, and consumers never write one.
 #   I2  head <= number of pushes <= head + capacity, and capacity < size. So no cell is written before the last token in
@@ -13,16 +13,16 @@
 #   I5  The poppers' turn is a bit of head's own word: a pop by any thread but the holder expects the bit clear, and so
 #       can't land once the turn was taken.
 #   I6  head_seen holds a value that head once had: too small at worst, and then head itself is asked.
-#   I7  The pushers' turn is a bit of tail's own word. A thread that pushes without it has seen tail before the turn was taken, and so
-#       can fill no cell but the next one: one such push may still land, and none after the holder's first one, a seal included. So the
-#       holder's pushes follow each other.
+#   I7  The pushers' turn is a bit of tail's own word. A thread that pushes without it has seen tail before the turn was
+#       taken, and so can fill no cell but the next one: one such push may still land, and none after the holder's first
+#       one, a seal included. So the holder's pushes follow each other.
 #   I8  outside: the number of rows that are in no cell but count against the capacity.
 # Progress: every operation is lock-free; fifo_turn_take and fifo_turn_give are one atomic operation each, and so are
-# those of the pushers' turn. Any number of threads may stop anywhere in them without holding back others (a holder of a turn holds back
-# the pops or pushes of all others: that is its purpose).
+# those of the pushers' turn. Any number of threads may stop anywhere in them without holding back others (a holder of a
+# turn holds back the pops or pushes of all others: that is its purpose).
 # Linearizable: seq_cst operations, marked below, decide on OK, FULL, EMPTY and SEALED, so that the answers of several
-# rings agree on one order too. TURN may be out of date by the time that giving the turn back takes to be seen. And OK counts the rows
-# outside as they were at R13: the push doesn't notice rows added before R4.
+# rings agree on one order too. TURN may be out of date by the time that giving the turn back takes to be seen. And OK
+# counts the rows outside as they were at R13: the push doesn't notice rows added before R4.
 # Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring
 # (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide, and may wrap if
 # there are less than 2^24 cells; but no ring runs long enough for that.
@@ -129,15 +129,17 @@ cdef inline int64_t _fifo_ahead(FifoRing* r, uint64_t p, uint64_t x) noexcept no
 cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogil:
     cdef uint64_t p, x, h, outside, expected
     cdef int64_t ahead, room
-    # R1 acquire: pairs with R5, R6 and R16. A thread that saw tail at p sees every push below p, so its own next pop can't miss one.
+    # R1 acquire: pairs with R5, R6 and R16. A thread that saw tail at p sees every push below p, so its own next pop
+    # can't miss one.
     p = r.tail.load(order(R1, kAcquire))
     while True:
         if p & 1 and not owner:
             return RING_TURN  # linearizes at R1
-        # R13 seq_cst: pairs with R14; R3 says why. It comes after R1: no other push comes between this load and an R4 that succeeds.
+        # R13 seq_cst: pairs with R14; R3 says why. It comes after R1: no other push comes between this load and an R4
+        # that succeeds.
         outside = r.outside.load(order(R13, kSeqCst))
-        # R2 seq_cst: pairs with R12; a caller that is told SEALED sees what was written before the seal, and if it is told
-        # otherwise, no seal was answered before this. Linearizes here: SEALED, and FULL, see R3.
+        # R2 seq_cst: pairs with R12; a caller that is told SEALED sees what was written before the seal, and if it is
+        # told otherwise, no seal was answered before this. Linearizes here: SEALED, and FULL, see R3.
         x = _fifo_cell(r, p).load(order(R2, kSeqCst))
         ahead = _fifo_ahead(r, p, x)
         if ahead == 0 and <uint32_t>(x & TOKEN_MASK) == SEAL:
@@ -154,8 +156,8 @@ cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogi
         # Relaxed: I6. The seal needs no room: I2.
         if token != SEAL and <int64_t>((p & ~<uint64_t>1) - r.head_seen.load(kRelaxed)) >= room:
             # R3 seq_cst: pairs with R9; a pop that was answered before this is seen. head only grows, so if there is no
-            # room now, there was none at R2, when p was the next index and there was no seal, if `outside` is what it was
-            # around R2.
+            # room now, there was none at R2, when p was the next index and there was no seal, if `outside` is what it
+            # was around R2.
             h = r.head.load(order(R3, kSeqCst)) & ~<uint64_t>1
             r.head_seen.store(h, kRelaxed)  # relaxed: I6
             if <int64_t>((p & ~<uint64_t>1) - h) >= room:
@@ -169,25 +171,27 @@ cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogi
                 x, _fifo_lap(r, p) | token, order(R12 if token == SEAL else R4, kSeqCst), kRelaxed):
             if token != SEAL:
                 expected = p
-                # R5 release: pairs with R1, as R6. Relaxed on failure: another thread has helped, or has taken or given the turn;
-                # then the next push helps.
+                # R5 release: pairs with R1, as R6. Relaxed on failure: another thread has helped, or has taken or given
+                # the turn; then the next push helps.
                 r.tail.compare_exchange_strong(expected, p + 2, order(R5, kRelease), kRelaxed)
             return RING_OK
 
 
 cdef inline int fifo_push(FifoRing* r, uint32_t token, bint owner) noexcept nogil:
-    # RING_OK, RING_FULL, RING_SEALED or RING_TURN. The token is below SEAL. `owner`: the caller holds the pushers' turn.
+    # RING_OK, RING_FULL, RING_SEALED or RING_TURN. The token is below SEAL. `owner`: the caller holds the pushers'
+    # turn.
     return _fifo_put(r, token, owner)
 
 
 cdef inline bint fifo_seal(FifoRing* r) noexcept nogil:
-    # Seals the ring: from now on no push succeeds, not even that of a turn's holder. True for the one caller that sealed it.
+    # Seals the ring: from now on no push succeeds, not even that of a turn's holder. True for the one caller that
+    # sealed it.
     return _fifo_put(r, SEAL, True) == RING_OK
 
 
 cdef inline void fifo_outside(FifoRing* r, int64_t n) noexcept nogil:
-    # Adds n (which may be negative) to the rows that count against the capacity; their number may exceed it. Each of 2^32 calls in
-    # a row leaves a different value in the word.
+    # Adds n (which may be negative) to the rows that count against the capacity; their number may exceed it. Each of
+    # 2^32 calls in a row leaves a different value in the word.
     # R14 seq_cst: pairs with R13. Linearizes here.
     r.outside.fetch_add((<uint64_t>1 << 32) + <uint64_t>n, order(R14, kSeqCst))
 
@@ -279,6 +283,6 @@ cdef inline uint32_t fifo_size(FifoRing* r) noexcept nogil:
 
 
 cdef inline int64_t fifo_size_most(FifoRing* r) noexcept nogil:
-    # Returns at least the number of tokens in the ring after the caller's push, unless others have popped. Reads only words that
-    # pushers write.
+    # Returns at least the number of tokens in the ring after the caller's push, unless others have popped. Reads only
+    # words that pushers write.
     return <int64_t>((r.tail.load(kRelaxed) & ~<uint64_t>1) - r.head_seen.load(kRelaxed)) // 2  # relaxed: a statistic

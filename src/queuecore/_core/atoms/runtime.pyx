@@ -21,8 +21,8 @@ from queuecore._core.atoms.errors cimport (
     CODE_CANCELLED, CODE_INTERNAL, CODE_INVALID_ARGUMENT, STAGE_RUNNER, WHAT_THROWN, raise_error)
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
-    Atomic, EventCount, Fault, ReleaseFn, Runner, alloc_lines, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease, layout_hash,
-    monotonic_ns, size_product, syscalls, usable_cpus)
+    Atomic, EventCount, Fault, ReleaseFn, Runner, alloc_lines, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease,
+    layout_hash, monotonic_ns, size_product, syscalls, usable_cpus)
 
 from queuecore import _machine
 
@@ -86,7 +86,8 @@ cdef void _worker_main(void* arg) noexcept nogil:
     while not stop_requested(&r.stop):
         rc = guarded_step(r.step, context, index)
         i = 0
-        while rc == STEP_IDLE and i < spin and not stop_requested(&r.stop):  # ends with work, a stop, or after `spin` rounds
+        # ends with work, a stop, or after `spin` rounds
+        while rc == STEP_IDLE and i < spin and not stop_requested(&r.stop):
             for _j in range(SPIN_PAUSES):
                 cpu_pause()
             rc = guarded_step(r.step, context, index)
@@ -125,8 +126,8 @@ cdef void _worker_main(void* arg) noexcept nogil:
     native_thread_ended()
 
 
-cdef int _add(Runner* r, EventCount* work, int32_t spin, int32_t first, int32_t count, const char* name, void (*hold)(void*) noexcept nogil,
-              int32_t* started) noexcept nogil:
+cdef int _add(Runner* r, EventCount* work, int32_t spin, int32_t first, int32_t count, const char* name,
+              void (*hold)(void*) noexcept nogil, int32_t* started) noexcept nogil:
     cdef int32_t i
     cdef int rc
     cdef Worker* w
@@ -161,7 +162,8 @@ cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)
     return _add(r, &r.work, r.spin, 0, threads, name, hold, started)
 
 
-cdef int32_t runner_more(Runner* r, int32_t first, int32_t count, const char* name, void (*hold)(void*) noexcept nogil) noexcept nogil:
+cdef int32_t runner_more(Runner* r, int32_t first, int32_t count, const char* name,
+                         void (*hold)(void*) noexcept nogil) noexcept nogil:
     cdef int32_t started = 0
     _add(r, &r.apart, 0, first, count, name, hold, &started)
     return started
@@ -197,8 +199,8 @@ cdef int32_t runner_stuck(Runner* r) except -1:
 
 
 def _is_stuck(number):
-    # The system's own word: "running" also for a thread that gets no processor, otherwise the number of the call that it is in, or -1
-    # in a fault of a page.
+    # The system's own word: "running" also for a thread that gets no processor, otherwise the number of the call that
+    # it is in, or -1 in a fault of a page.
     try:
         with open(f"/proc/self/task/{number}/syscall") as file:
             word = file.read().split(" ", 1)[0].strip()
@@ -255,7 +257,8 @@ cdef class StopEvent:
         """Request the stop. Return True if this call is the one that set it."""
         if not stop_event_set(&self.at, monotonic_ns()):
             return False
-        event_notify_all(self.changed)  # this wakes waits on children and on the parent, too: those not concerned sleep on
+        # this wakes waits on children and on the parent, too: those not concerned sleep on
+        event_notify_all(self.changed)
         return True
 
     def is_set(self):
@@ -306,8 +309,9 @@ cdef class StopEvent:
 cdef class Start:
     """A start of one of Python's threads that can't hang: what it runs first, and the event that its starter waits for.
 
-    Where memory ends in a new thread before it says that it runs, `threading.Thread.start` waits for ever. This one is told, whatever
-    happens, and nothing on that way needs memory. It takes the place of the thread's `_started`, `_bootstrap` and `run`.
+    Where memory ends in a new thread before it says that it runs, `threading.Thread.start` waits for ever. This one is
+    told, whatever happens, and nothing on that way needs memory. It takes the place of the thread's `_started`,
+    `_bootstrap` and `run`.
 
     Parameters
     ----------
@@ -431,7 +435,8 @@ cdef int64_t _looked_ns = 0  # with the GIL
 
 
 cdef bint main_over() noexcept nogil:
-    return _main_over.load(kRelaxed) != 0  # relaxed: only the bit matters, and a thread that has seen it once sees it ever after
+    # relaxed: only the bit matters, and a thread that has seen it once sees it ever after
+    return _main_over.load(kRelaxed) != 0
 
 
 cdef void note_slice() noexcept nogil:
@@ -466,8 +471,8 @@ cdef object _joined(object frame):
 
 
 cdef object _waiting(object main, bint ended):
-    # Returns, for each Python thread, the thread that waits in queuecore: itself, or the one whose end it waits for. None: a thread works,
-    # as far as can be seen. Nothing here lets another thread run.
+    # Returns, for each Python thread, the thread that waits in queuecore: itself, or the one whose end it waits for.
+    # None: a thread works, as far as can be seen. Nothing here lets another thread run.
     cdef ThreadState* state = PyInterpreterState_ThreadHead(PyInterpreterState_Get())
     cdef dict frames = sys._current_frames()
     cdef list found = []
@@ -480,7 +485,8 @@ cdef object _waiting(object main, bint ended):
             steps += 1
             if frame is None or steps > len(frames):
                 return None
-            if ident == main and ended and frame.f_code.co_filename == threading.__file__ and frame.f_code.co_name == "_shutdown":
+            if (ident == main and ended and frame.f_code.co_filename == threading.__file__
+                and frame.f_code.co_name == "_shutdown"):
                 ident = None  # it waits for the threads that are no daemons
                 break
             ident = _joined(frame)
@@ -536,7 +542,8 @@ cdef int still_waiting() except -1:
     if over and not threading.current_thread().daemon:
         waited()
         raise_error(CODE_CANCELLED,
-            "the main thread has ended, and every thread that is left waits: what this one waited for would never have come")
+            "the main thread has ended, and every thread that is left waits: what this one waited for would never "
+            "have come")
     _decide()
     return 0
 
@@ -575,8 +582,9 @@ def _in_child():
 
 
 try:
-    # Called when the main thread has come to its end, before threads that are no daemons are joined. The hook of executors, which waits
-    # for their threads, is registered when their module is imported, and the last one is called first: so that comes before.
+    # Called when the main thread has come to its end, before threads that are no daemons are joined. The hook of
+    # executors, which waits for their threads, is registered when their module is imported, and the last one is called
+    # first: so that comes before.
     importlib.import_module("concurrent.futures.thread")
     threading._register_atexit(_main_ends)
 except (AttributeError, RuntimeError):  # a Python without it; or one that ends already
@@ -585,8 +593,8 @@ os.register_at_fork(after_in_child=_in_child)
 
 
 def _shutdown():
-    # Called at interpreter exit: ends every wait, then gives the threads a second. A thread stuck in a system call is left
-    # behind; it holds native memory only, which the process's end frees.
+    # Called at interpreter exit: ends every wait, then gives the threads a second. A thread stuck in a system call is
+    # left behind; it holds native memory only, which the process's end frees.
     cdef int64_t deadline = monotonic_ns() + 1000000000
     _exiting.store(1, kRelaxed)  # relaxed: as above
     with nogil:

@@ -1,10 +1,10 @@
 # The slab: one arena cut into equal slots, and the stack of the free ones.
 #
-# slots_push: any thread, lock-free. slots_pop: any thread, lock-free. Last in, first out, so that the slot handed out is the
-# one most likely still in the cache; a queue of slots would hand out the coldest.
+# slots_push: any thread, lock-free. slots_pop: any thread, lock-free. Last in, first out, so that the slot handed out
+# is the one most likely still in the cache; a queue of slots would hand out the coldest.
 #   I1  A slot has one owner at a time: the stack, a batch in flight, or a lease.
-#   I2  The tag in the head's high half grows with every change, so a head that came back to the same index isn't taken for
-#       the one that was read before (ABA).
+#   I2  The tag in the head's high half grows with every change, so a head that came back to the same index isn't taken
+#       for the one that was read before (ABA).
 # Source: Treiber's stack (1986) with a counted head.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, uint32_t, uint64_t
@@ -52,8 +52,8 @@ cdef inline unsigned char* slab_slot(Slab* slab, uint32_t slot) noexcept nogil:
 
 
 cdef inline bint slab_init(Slab* slab, uint32_t slots, size_t slot_bytes, void* memory) noexcept nogil:
-    # False: no memory (nothing is left behind). The slab must be zeroed before. memory: as many bytes as the slots take,
-    # or NULL; it belongs to the caller, who takes it out of the slab before slab_free.
+    # False: no memory (nothing is left behind). The slab must be zeroed before. memory: as many bytes as the slots
+    # take, or NULL; it belongs to the caller, who takes it out of the slab before slab_free.
     cdef uint32_t i
     slab.slots = slots
     slab.slot_bytes = slot_bytes

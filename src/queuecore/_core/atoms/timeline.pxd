@@ -1,9 +1,10 @@
-# Timelines: what each thread of a stream did and when. Each thread has a ring of events, which whoever draws the timeline empties.
+# Timelines: what each thread of a stream did and when. Each thread has a ring of events, which whoever draws the
+# timeline empties.
 #
-# line_next, line_put: one thread at a time in each ring; wait-free. In a full ring the event is dropped, and counted. Timeline.take: under
-# the GIL.
-#   I1  The events between `taken` and `put` are whole: the writer moves `put` behind an event that it has written, and writes no event
-#       before `taken` has passed the one that was there.
+# line_next, line_put: one thread at a time in each ring; wait-free. In a full ring the event is dropped, and counted.
+# Timeline.take: under the GIL.
+#   I1  The events between `taken` and `put` are whole: the writer moves `put` behind an event that it has written, and
+#       writes no event before `taken` has passed the one that was there.
 #   I2  Lines live as long as anybody holds a reference: the pipes, for their threads, and the timeline.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from queuecore._core.atoms.platform cimport Atomic, cpu_ticks, kAcquire, kRelaxed, kRelease, monotonic_ns
@@ -11,7 +12,8 @@ from queuecore._core.atoms.platform cimport Atomic, cpu_ticks, kAcquire, kRelaxe
 cdef enum:
     LINE_EVENTS = 4096   # room of a ring, a power of two
 
-    # Kinds of events. The kinds of units (stream/pipe.pxd) and of waits (stream/meter.pxd) come first, with their numbers.
+    # Kinds of events. The kinds of units (stream/pipe.pxd) and of waits (stream/meter.pxd) come first, with their
+    # numbers.
     LINE_PART = 8        # the unit that follows makes rows of this batch of records of this block
     LINE_TAKEN = 9       # the consumer took a batch
     LINE_COPY = 10       # a batch was copied to the device
@@ -24,7 +26,7 @@ cdef extern from *:
       int32_t kind;
       int32_t run;         // number of the stream's pipe
       int64_t file;        // -1: none
-      int64_t at;          // offset in the file of the block that is read or used; of a batch that is taken: how many more were ready
+      int64_t at;          // offset of a block in its file; of a batch that is taken: how many more were ready
       int64_t pass_;       // of the file
       int64_t batch;       // its number in its pipe; -1: none
       int64_t size;        // bytes that were read or copied, or rows
@@ -91,7 +93,8 @@ cdef inline LineEvent* line_next(Line* line, int32_t kind, int32_t run, int64_t 
     cdef LineEvent* e
     # N2 acquire: pairs with N3; the taker has read the event that was there
     if at - line.taken.load(kAcquire) >= LINE_EVENTS:
-        line.dropped.store(line.dropped.load(kRelaxed) + 1, kRelaxed)  # relaxed: a statistic that only the writer changes
+        # relaxed: a statistic that only the writer changes
+        line.dropped.store(line.dropped.load(kRelaxed) + 1, kRelaxed)
         return NULL
     e = &line.events[at % LINE_EVENTS]
     e.begin, e.end, e.kind, e.run = begin, end, kind, run

@@ -2,7 +2,8 @@
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from queuecore._core.atoms.memory cimport free, malloc
-from queuecore._core.atoms.platform cimport alloc_lines, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, size_product
+from queuecore._core.atoms.platform cimport (
+    alloc_lines, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, size_product)
 from queuecore._core.atoms.process cimport check_layout
 
 check_layout(layout_hash())
@@ -94,7 +95,8 @@ cdef class Timeline:
         Returns
         -------
         list of tuple of int
-            Thread; kind; begin and end, in ns of the monotonic clock; then as in `LineEvent`: run, file, place, pass, batch, size.
+            Thread; kind; begin and end, in ns of the monotonic clock; then as in `LineEvent`: run, file, place, pass,
+            batch, size.
         """
         cdef list made = []
         cdef uint32_t at, end

@@ -1,8 +1,8 @@
 # Times: how long Python's threads wait while they work for a program, a runner or a dataset's node.
 #
-# A thread enters the times of whom it works for; if it works for several, within each other, a wait counts for all of them.
-# begin_wait, end_wait: any thread, around a sleep, without or with the GIL; wait-free, and one load if the thread works for nobody. Of waits
-# within a wait only the outermost counts.
+# A thread enters the times of whom it works for; if it works for several, within each other, a wait counts for all of
+# them. begin_wait, end_wait: any thread, around a sleep, without or with the GIL; wait-free, and one load if the thread
+# works for nobody. Of waits within a wait only the outermost counts.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.platform cimport Atomic, kAcquire
 
@@ -27,8 +27,9 @@ cdef extern from *:
 
 
 cdef inline int64_t spans_now(const Atomic[int64_t]* sum, int64_t (*clock)() noexcept nogil) noexcept nogil:
-    # Returns how long spans took up to now. The one thread that adds them to the sum subtracts their beginnings, and adds their ends: the
-    # sum is negative during a span, since clocks began before all spans. It is one word, so a reader never counts a span twice.
+    # Returns how long spans took up to now. The one thread that adds them to the sum subtracts their beginnings, and
+    # adds their ends: the sum is negative during a span, since clocks began before all spans. It is one word, so a
+    # reader never counts a span twice.
     cdef int64_t seen, now
     cdef int _i
     for _i in range(100):
@@ -54,7 +55,8 @@ cdef class ThreadTimes:
 cdef class WorkTimes:
     cdef list running         # ThreadTimes
     cdef int64_t most         # the most threads at once
-    cdef int64_t[3] over      # of threads that have left: how long they were there, and waited on input and on output; in ns
+    # of threads that have left: how long they were there, and waited on input and on output; in ns
+    cdef int64_t[3] over
 
     cpdef ThreadTimes enter(self)
     cpdef leave(self, ThreadTimes one)

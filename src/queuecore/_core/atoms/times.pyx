@@ -9,7 +9,8 @@ check_layout(layout_hash())
 
 cdef extern from *:
     """
-    // The times that this thread has entered last, an owned reference; their waits; and how many of its waits are within each other.
+    // The times that this thread has entered last, an owned reference; their waits; and how many of its waits are
+    // within each other.
     // Static: the loader would take other memory at a thread's first use, and end the process if there is none.
     #define QC_STATIC_TLS __attribute__((tls_model("initial-exec")))
     static thread_local PyObject* qc_times QC_STATIC_TLS = nullptr;
@@ -65,7 +66,10 @@ cdef class ThreadTimes:
 
     @staticmethod
     def begin_wait(bint output):
-        """Note that the calling thread waits: for room, or else for input. What it waits for within that counts as this wait."""
+        """Note that the calling thread waits: for room, or else for input.
+
+        What it waits for within that counts as this wait.
+        """
         begin_wait(ON_OUTPUT if output else ON_INPUT)
 
     @staticmethod

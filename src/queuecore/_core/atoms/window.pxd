@@ -1,10 +1,12 @@
-# The window: a hand-off in index order. Batch k lives in descriptor k mod the ring's size until the consumer has taken it.
+# The window: a hand-off in index order. Batch k lives in descriptor k mod the ring's size until the consumer has taken
+# it.
 #
-# window_open: the planner, one thread at a time (it holds the turn). window_done, or window_less and then window_publish: any worker.
-# window_ready: any thread. window_take: the consumer, one thread at a time (it holds the GIL, or is the only one).
+# window_open: the planner, one thread at a time (it holds the turn). window_done, or window_less and then
+# window_publish: any worker. window_ready: any thread. window_take: the consumer, one thread at a time (it holds the
+# GIL, or is the only one).
 #   I1  Batch k is opened only while k < consumed + width, so no descriptor is opened before its last batch was taken.
-#   I2  `missing` starts at one more than the rows that may come; only the planner takes that one off. So it cannot reach zero while
-#       rows are still being planned, and the one thread that brings it to zero publishes the batch.
+#   I2  `missing` starts at one more than the rows that may come; only the planner takes that one off. So it cannot
+#       reach zero while rows are still being planned, and the one thread that brings it to zero publishes the batch.
 # All operations are wait-free; consumers park on `arrived`.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.memory cimport free

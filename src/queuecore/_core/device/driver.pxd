@@ -1,8 +1,8 @@
 # The CUDA driver, which is found at run time, and its devices.
 #
-# The table `cuda` is written once, while no code has a device; code that has a device calls the table's functions from any thread, with
-# or without the GIL. A call needs the device's context to be current in its thread: threads that aren't ours call `enter` and `leave`
-# around it.
+# The table `cuda` is written once, while no code has a device; code that has a device calls the table's functions from
+# any thread, with or without the GIL. A call needs the device's context to be current in its thread: threads that
+# aren't ours call `enter` and `leave` around it.
 #   I1  In a forked child no function of the driver is called: code that may run in a child asks `ours` first.
 #   I2  A device's core is never freed, because memory and leases of it may be anywhere.
 from libc.stddef cimport size_t
@@ -57,7 +57,8 @@ cdef extern from "queuecore/cuda.hpp" namespace "queuecore" nogil:
         int (*copy_to_device)(CuPointer, const void*, size_t, void*) noexcept
         int (*copy_on_device)(CuPointer, CuPointer, size_t, void*) noexcept
         int (*copy_batch)(CuPointer*, CuPointer*, size_t*, size_t, CuCopyAttributes*, size_t*, size_t, void*) noexcept
-        int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) noexcept
+        int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**,
+                      void**) noexcept
         int (*error_name)(int, const char**) noexcept
         int (*error_text)(int, const char**) noexcept
 
@@ -66,13 +67,14 @@ cdef Cuda cuda
 cdef enum:
     READERS_MOST = 5         # streams that read a batch: the one that received it, and those named later
 
-# Memory on the device, and the events at the end of its last readers: a writer's stream waits for these on the device, also if
-# the memory then belongs to another stream. A region belongs to the lease until that gives the slot back, then to the slot's
-# owner.
+# Memory on the device, and the events at the end of its last readers: a writer's stream waits for these on the device,
+# also if the memory then belongs to another stream. A region belongs to the lease until that gives the slot back, then
+# to the slot's owner.
 cdef struct Region:
     CuPointer memory
     int64_t capacity
-    int32_t readers          # number of events that count: the first always does, and one for each further reader of the last lease
+    # number of events that count: the first always does, and one for each further reader of the last lease
+    int32_t readers
     void* consumed[READERS_MOST]
 
 cdef struct KeptRegion:

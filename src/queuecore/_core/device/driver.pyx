@@ -160,7 +160,8 @@ def device(int ordinal):
                 found = _devices[ordinal] = Device(ordinal)
     elif not ours((<Device>found).core):
         raise_error(CODE_FORKED,
-            "CUDA was in use before os.fork(), and can't be used in the child: start processes with 'spawn', or use device='cpu' there")
+            "CUDA was in use before os.fork(), and can't be used in the child: start processes with 'spawn', or use "
+            "device='cpu' there")
     return found
 
 
@@ -246,9 +247,11 @@ cdef class Device:
         call = failure.call.decode()
         if failure.result == kCuOutOfMemory and call == "cuMemHostRegister":
             raise_error(CODE_EXHAUSTED,
-                f"{failure.nbytes} bytes of host memory can't be page-locked for cuda:{self.ordinal} ({_text(failure.result)}): raise the "
-                "limit (ulimit -l), use smaller batches or fewer of them ahead, or allow slower copies with pinned='prefer'")
+                f"{failure.nbytes} bytes of host memory can't be page-locked for cuda:{self.ordinal} "
+                f"({_text(failure.result)}): raise the limit (ulimit -l), use smaller batches or fewer of them ahead, "
+                "or allow slower copies with pinned='prefer'")
         if failure.result == kCuOutOfMemory:
             raise_error(CODE_EXHAUSTED,
-                f"no memory for {failure.nbytes} bytes on cuda:{self.ordinal} ({call}): use fewer buffers or smaller batches, or free some")
+                f"no memory for {failure.nbytes} bytes on cuda:{self.ordinal} ({call}): use fewer buffers or smaller "
+                "batches, or free some")
         raise_error(CODE_INTERNAL, f"{call} failed on cuda:{self.ordinal}: {_text(failure.result)}")

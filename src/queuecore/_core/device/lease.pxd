@@ -26,7 +26,7 @@ cdef class DeviceLease:
     cdef bint _gather(self) noexcept nogil
 
 
-# Returns a lease on batch k and orders the stream behind the batch's copy. arrays: the maker of its arrays. May be called any number of
-# times, until one of these leases is taken: the taken lease gives the slot back at its end.
+# Returns a lease on batch k and orders the stream behind the batch's copy. arrays: the maker of its arrays. May be
+# called any number of times, until one of these leases is taken: the taken lease gives the slot back at its end.
 cdef DeviceLease transfer_hand(Transfer* t, Device device, uint64_t k, stream, uintptr_t handle, arrays)
 cdef void transfer_take(DeviceLease lease) noexcept

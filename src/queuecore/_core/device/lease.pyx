@@ -6,8 +6,8 @@ from libc.string cimport memset
 from queuecore._core.atoms.errors cimport CODE_FORKED, CODE_INVALID_ARGUMENT, raise_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport (
-    READERS_MOST, CuPointer, Device, Entered, Failure, Region, cuda, enter, kCuEventDisableTiming, kCuStreamLegacy, kCuStreamPerThread, leave,
-    ours)
+    READERS_MOST, CuPointer, Device, Entered, Failure, Region, cuda, enter, kCuEventDisableTiming, kCuStreamLegacy,
+    kCuStreamPerThread, leave, ours)
 from queuecore._core.device.transfer cimport DeviceSlot, Transfer, transfer_drop, transfer_hold
 from queuecore._core.atoms.parking cimport event_notify_all
 from queuecore._core.atoms.platform cimport kRelaxed, kRelease, layout_hash
@@ -22,7 +22,8 @@ cdef uintptr_t _stream_of(uintptr_t handle) except 0:
     # Returns the stream in which a consumer reads, as the driver knows it.
     if handle == kCuStreamPerThread:  # the lease may end in another thread, where that is another stream
         raise_error(CODE_INVALID_ARGUMENT,
-            "a batch can't be read in the per-thread default stream, which is another stream in each thread: use a stream of your own")
+            "a batch can't be read in the per-thread default stream, which is another stream in each thread: use a "
+            "stream of your own")
     return kCuStreamLegacy if handle == 0 else handle
 
 
@@ -162,7 +163,8 @@ cdef class DeviceLease:
         self.end_()
 
     def record_stream(self, stream, uintptr_t handle):
-        """Say that another stream reads the batch, too: what it gets up to the lease's end comes before what is written there next.
+        """Say that another stream reads the batch, too: what it gets up to the lease's end comes before what is written
+        there next.
 
         Parameters
         ----------
@@ -174,7 +176,8 @@ cdef class DeviceLease:
         Raises
         ------
         InvalidArgumentError
-            If the lease is at its end, or as many streams read the batch as can, or it is the default stream of each thread.
+            If the lease is at its end, or as many streams read the batch as can, or it is the default stream of each
+            thread.
         ForkedPipelineError
             In a child of the process that took the batch.
         """
@@ -192,7 +195,8 @@ cdef class DeviceLease:
                 return
         if self.readers == READERS_MOST:
             raise_error(CODE_INVALID_ARGUMENT,
-                f"{READERS_MOST} streams read this batch already, and more than that aren't remembered: let one of them wait for the others")
+                f"{READERS_MOST} streams read this batch already, and more than that aren't remembered: let one of "
+                "them wait for the others")
         if self.transfer != NULL:
             r = &self.transfer.slots[self.slot].region
             if r.consumed[self.readers] == NULL:
@@ -211,7 +215,8 @@ cdef class DeviceLease:
     def copy_to(self, Device device, uintptr_t address, memory=None):
         """Copy the batch to memory on the device, in the order of the stream, and give the slot back.
 
-        `memory`: whose that is, and which is used again in the order of the stream. From now on the lease is one on it, and keeps it.
+        `memory`: whose that is, and which is used again in the order of the stream. From now on the lease is one on it,
+        and keeps it.
         """
         cdef Failure failure
         cdef Entered e

@@ -1,8 +1,9 @@
-# Memory on a device. When a stream of batches ends, its memory is kept for the next stream that wants the same size. Any thread, with or
-# without the GIL; `region_take`, `readers_end` and `region_leave` in the device's context.
-#   I1  Memory is kept with the events behind its last readers, and goes to one stream at a time. It is freed once these events are
-#       complete, and not before; no host thread waits for that.
-#   I2  If the driver can't say any more whether memory is in use, it is neither freed nor used again. Its context is broken then.
+# Memory on a device. When a stream of batches ends, its memory is kept for the next stream that wants the same size.
+# Any thread, with or without the GIL; `region_take`, `readers_end` and `region_leave` in the device's context.
+#   I1  Memory is kept with the events behind its last readers, and goes to one stream at a time. It is freed once these
+#       events are complete, and not before; no host thread waits for that.
+#   I2  If the driver can't say any more whether memory is in use, it is neither freed nor used again. Its context is
+#       broken then.
 from libc.stdint cimport int64_t
 from queuecore._core.device.driver cimport DeviceCore, Failure, Region
 

@@ -3,8 +3,8 @@ from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport (
-    READERS_MOST, Device, DeviceCore, Entered, Failure, KeptRegion, Region, cuda, enter, failed, forget_driver, kCuEventDisableTiming,
-    kCuOutOfMemory, leave, opened_devices, ours)
+    READERS_MOST, Device, DeviceCore, Entered, Failure, KeptRegion, Region, cuda, enter, failed, forget_driver,
+    kCuEventDisableTiming, kCuOutOfMemory, leave, opened_devices, ours)
 from queuecore._core.device.pinned cimport give_idle
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport layout_hash
@@ -160,7 +160,8 @@ cdef bint region_take(DeviceCore* core, Region* r, int64_t nbytes, Failure* fail
         free(one)
         return True
     r.readers = 1
-    if r.consumed[0] == NULL and failed(failure, cuda.event_create(&r.consumed[0], kCuEventDisableTiming), "cuEventCreate", 0):
+    if r.consumed[0] == NULL and failed(failure, cuda.event_create(&r.consumed[0], kCuEventDisableTiming),
+                                        "cuEventCreate", 0):
         return False
     if nbytes > 0:
         rc = cuda.memory_new(&r.memory, nbytes)
@@ -181,13 +182,17 @@ cdef void region_leave(DeviceCore* core, Region* r, bint lost) noexcept nogil:
 
 
 def free_kept(Device device not None):
-    """Free the memory of a device that is kept for later streams and whose readers are done, for other users of the device."""
+    """Free the memory of a device that is kept for later streams and whose readers are done, for other users of the
+    device."""
     with nogil:
         free_done(device.core, 0)
 
 
 def close_driver():
-    """Give back all that is kept, also of the host, and forget the driver. No batch, and nothing that makes one, may be used any more."""
+    """Give back all that is kept, also of the host, and forget the driver.
+
+    No batch, and nothing that makes one, may be used any more.
+    """
     with nogil:
         give_idle()
     for device in opened_devices():

@@ -70,7 +70,8 @@ cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept no
     if syscalls().advise(p, nbytes, MADV_DONTFORK) != 0:
         unmap_pages(p, nbytes)
         return NULL
-    # Without it the pages are as good: a kernel, or a container, that refuses is not asked twice, and its answer isn't looked at.
+    # Without it the pages are as good: a kernel, or a container, that refuses is not asked twice, and its answer isn't
+    # looked at.
     syscalls().prefer_node(p, nbytes, core.node)
     while at < nbytes:  # touched first: registering untouched pages takes longer
         (<unsigned char*>p)[at] = 0

@@ -1,7 +1,8 @@
-"""Batches of arrays, or a queue's elements, to a device: they are put together in page-locked memory and sent from there.
+"""Batches of arrays, or a queue's elements, to a device: they are put together in page-locked memory and sent from
+there.
 
-Staging: the thread that puts fills a slot, the transfer's thread sends the slot and gives it back. `put` and `feed`: one thread. `wait`,
-`take`: one thread. `stop`: any thread.
+Staging: the thread that puts fills a slot, the transfer's thread sends the slot and gives it back. `put` and `feed`:
+one thread. `wait`, `take`: one thread. `stop`: any thread.
 """
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
@@ -16,14 +17,16 @@ from queuecore._core.device.driver cimport Device, DeviceCore, Failure, ours
 from queuecore._core.device.lease cimport transfer_hand, transfer_take
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
 from queuecore._core.device.transfer cimport (
-    HOST_END, HOST_READY, HOST_WAIT, SLICE_NS, HostBatch, HostSource, Transfer, TransferAtomics, thread_refused, transfer_drop, transfer_new,
-    transfer_ready, transfer_start, transfer_stop, transfer_wait)
+    HOST_END, HOST_READY, HOST_WAIT, SLICE_NS, HostBatch, HostSource, Transfer, TransferAtomics, thread_refused,
+    transfer_drop, transfer_new, transfer_ready, transfer_start, transfer_stop, transfer_wait)
 from queuecore._core.handoff.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
-    Atomic, EventCount, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns, size_product, unmap_pages)
+    Atomic, EventCount, SlotStack, alloc_lines, kAcquire, kRelaxed, kRelease, layout_hash, map_pages, monotonic_ns,
+    size_product, unmap_pages)
 from queuecore._core.handoff.queues cimport NativeQueue
-from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, runner_join, still_waiting, wait_out_exit, waited
+from queuecore._core.atoms.runtime cimport (
+    StopEvent, exiting, main_over, runner_join, still_waiting, wait_out_exit, waited)
 from queuecore._core.atoms.slab cimport slots_pop, slots_push
 
 cimport numpy as cnp
@@ -283,8 +286,8 @@ cdef class Staged:
     cdef int _warn(self, StagingSlot* slot) except -1:
         if not slot.pinned and slot.room > 0 and not self.warned:
             self.warned = True
-            warn(f"{slot.room} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: copies from there are slower. "
-                 "Raise the limit (ulimit -l), or use smaller batches", 1)
+            warn(f"{slot.room} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: copies from "
+                 "there are slower. Raise the limit (ulimit -l), or use smaller batches", 1)
         return 0
 
     cdef void _filled(self, uint32_t slot, int64_t nbytes) noexcept nogil:
@@ -504,4 +507,5 @@ cdef class Staged:
     def stats(self):
         """Return counters: bytes, batches from memory that isn't page-locked, and batches that are held."""
         cdef TransferAtomics* s = self.transfer.shared
-        return {"device_bytes": s.nbytes.load(kRelaxed), "pageable_copies": s.pageable.load(kRelaxed), "device_leases": s.held.load(kRelaxed)}
+        return {"device_bytes": s.nbytes.load(kRelaxed), "pageable_copies": s.pageable.load(kRelaxed),
+                "device_leases": s.held.load(kRelaxed)}

@@ -2,17 +2,18 @@
 #
 #   host slot --copy--> device slot --hand-off--> consumer's stream --lease's end--> free
 #
-# Three events say three things: `copied`, the host slot may be written again; `ready`, the batch may be read; `consumed`, one for each
-# stream that reads it, the device slot may be written again. The copy stream is ordered by itself; on the host only `copied` is looked
-# at.
+# Three events say three things: `copied`, the host slot may be written again; `ready`, the batch may be read;
+# `consumed`, one for each stream that reads it, the device slot may be written again. The copy stream is ordered by
+# itself; on the host only `copied` is looked at.
 #
-# transfer_new, transfer_start, transfer_stop: one Python thread. Everything in the step: the transfer's thread alone. transfer_ready,
-# transfer_wait: the consumer, one thread at a time. transfer_hold, transfer_drop: any thread, without waiting.
+# transfer_new, transfer_start, transfer_stop: one Python thread. Everything in the step: the transfer's thread alone.
+# transfer_ready, transfer_wait: the consumer, one thread at a time. transfer_hold, transfer_drop: any thread, without
+# waiting.
 #   I1  A host slot is given back once the event behind its copy is complete, oldest first.
-#   I2  A device slot is free, on its way, or leased. `where` names the slot of batch k until k + buffers is on its way, which needs a
-#       slot that k's lease gave back.
-#   I3  The first failed call ends the transfer: the copies under way are drained, every host slot goes back, and the consumer's error
-#       names the call.
+#   I2  A device slot is free, on its way, or leased. `where` names the slot of batch k until k + buffers is on its way,
+#       which needs a slot that k's lease gave back.
+#   I3  The first failed call ends the transfer: the copies under way are drained, every host slot goes back, and the
+#       consumer's error names the call.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.device.driver cimport DeviceCore, Failure, Region
 from queuecore._core.atoms.platform cimport Atomic, EventCount, Runner, SlotStack
@@ -110,14 +111,15 @@ cdef struct Transfer:
     bint entered
     bint unsure              # it is unknown whether all copies are done
     uint64_t next
-    uint32_t* idle           # free slots, in the order in which they were freed: the first one's readers are done soonest
+    # free slots, in the order in which they were freed: the first one's readers are done soonest
+    uint32_t* idle
     int32_t idle_first, idle_count
     Flight* flights
     int32_t flight_first, flight_count, flight_most
 
 # nbytes: size of a device slot at first. NULL: *failure says why. Takes over the source either way.
-cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
-                            Failure* failure) noexcept nogil
+cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes,
+                            const Widen* widen, Failure* failure) noexcept nogil
 cdef int transfer_start(Transfer* t) noexcept nogil
 # Has the transfer note its copies from now on, or no longer (NULL). The line lives as long as the source.
 cdef void transfer_trace(Transfer* t, Line* line) noexcept nogil

@@ -6,11 +6,12 @@ from queuecore._core.atoms.errors cimport CODE_UNAVAILABLE, new_error
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout, registry_remove
 from queuecore._core.device.driver cimport (
-    CuCopyAttributes, CuPointer, DeviceCore, Entered, Failure, Region, cuda, enter, failed, kCuEventDisableTiming, kCuNotReady,
-    kCuSourceOrderStream, kCuStreamNonBlocking, leave, ours)
+    CuCopyAttributes, CuPointer, DeviceCore, Entered, Failure, Region, cuda, enter, failed, kCuEventDisableTiming,
+    kCuNotReady, kCuSourceOrderStream, kCuStreamNonBlocking, leave, ours)
 from queuecore._core.device.memory cimport KEPT_BYTES, after_readers, free_done, readers_end, region_leave, region_take
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
-from queuecore._core.atoms.platform cimport Atomic, Runner, alloc_lines, cpu_ticks, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_product
+from queuecore._core.atoms.platform cimport (
+    Atomic, Runner, alloc_lines, cpu_ticks, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_product)
 from queuecore._core.atoms.runtime cimport STEP_DONE, note_native, runner_start, runner_stop, stop_requested, waited
 from queuecore._core.atoms.slab cimport slots_pop, slots_push
 from queuecore._core.atoms.timeline cimport LINE_COPY, Line, LineEvent, line_enter, line_leave, line_next, line_put
@@ -25,8 +26,8 @@ cdef enum:
     LOOK_NS = 100000         # time between two looks at a copy on its way
 
 
-cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes, const Widen* widen,
-                            Failure* failure) noexcept nogil:
+cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t buffers, int64_t nbytes,
+                            const Widen* widen, Failure* failure) noexcept nogil:
     cdef Transfer* t = <Transfer*>calloc(1, sizeof(Transfer))
     cdef Entered e
     cdef int32_t i
@@ -48,7 +49,8 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
     t.where = <uint32_t*>calloc(buffers, sizeof(uint32_t))
     t.idle = <uint32_t*>calloc(buffers, sizeof(uint32_t))
     t.free.next = <Atomic[uint32_t]*>alloc_lines(size_product(buffers, sizeof(uint32_t)))
-    if (t.shared == NULL or t.runner == NULL or t.slots == NULL or t.flights == NULL or t.where == NULL or t.idle == NULL
+    if (t.shared == NULL or t.runner == NULL or t.slots == NULL or t.flights == NULL or t.where == NULL
+        or t.idle == NULL
             or t.free.next == NULL):
         _transfer_free(t)
         return NULL
@@ -60,16 +62,19 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
     free_done(core, KEPT_BYTES)
     well = not failed(&t.failure, enter(core, &e), "cuCtxSetCurrent", 0)
     if well:
-        well = not failed(&t.failure, cuda.stream_create(&t.stream, kCuStreamNonBlocking, -1000), "cuStreamCreateWithPriority", 0)
+        well = not failed(&t.failure, cuda.stream_create(&t.stream, kCuStreamNonBlocking, -1000),
+                          "cuStreamCreateWithPriority", 0)
         i = 0
         while well and i < t.flight_most:
-            well = not failed(&t.failure, cuda.event_create(&t.flights[i].copied, kCuEventDisableTiming), "cuEventCreate", 0)
+            well = not failed(&t.failure, cuda.event_create(&t.flights[i].copied, kCuEventDisableTiming),
+                              "cuEventCreate", 0)
             i += 1
         if well and t.widen.function != NULL and t.widen.nbytes > 0:
             well = region_take(t.core, &t.raw, t.widen.nbytes, &t.failure)
         i = 0
         while well and i < buffers:
-            well = (not failed(&t.failure, cuda.event_create(&t.slots[i].ready, kCuEventDisableTiming), "cuEventCreate", 0)
+            well = (not failed(&t.failure, cuda.event_create(&t.slots[i].ready, kCuEventDisableTiming),
+                               "cuEventCreate", 0)
                     and region_take(t.core, &t.slots[i].region, nbytes, &t.failure))
             i += 1
         leave(&e)
@@ -192,7 +197,8 @@ cdef int _launch(Transfer* t, DeviceSlot* s, int64_t rows) noexcept nogil:
     arguments[0] = &t.raw.memory
     arguments[1] = &s.region.memory
     arguments[2] = &count
-    return cuda.launch(t.widen.function, <unsigned>blocks, 1, 1, <unsigned>t.widen.threads, 1, 1, 0, t.stream, arguments, NULL)
+    return cuda.launch(t.widen.function, <unsigned>blocks, 1, 1, <unsigned>t.widen.threads, 1, 1, 0, t.stream,
+                       arguments, NULL)
 
 
 cdef int _copy(Transfer* t, CuPointer to, const HostBatch* batch) noexcept nogil:
@@ -204,7 +210,8 @@ cdef int _copy(Transfer* t, CuPointer to, const HostBatch* batch) noexcept nogil
         return failed(&t.failure, cuda.copy_to_device(to, batch.data, n, t.stream), "cuMemcpyHtoDAsync", batch.nbytes)
     memset(&attributes, 0, sizeof(attributes))
     attributes.source_order = kCuSourceOrderStream
-    return failed(&t.failure, cuda.copy_batch(&to, &from_, &n, 1, &attributes, &first, 1, t.stream), "cuMemcpyBatchAsync", batch.nbytes)
+    return failed(&t.failure, cuda.copy_batch(&to, &from_, &n, 1, &attributes, &first, 1, t.stream),
+                  "cuMemcpyBatchAsync", batch.nbytes)
 
 
 cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nogil:
@@ -250,7 +257,8 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
 cdef void _done(Transfer* t) noexcept nogil:
     # The consumer may take the next batch.
     t.next += 1
-    t.shared.done.store(t.next, kRelease)  # release: pairs with transfer_ready; `where`, the slot's address, and the calls made on it
+    # release: pairs with transfer_ready; `where`, the slot's address, and the calls made on it
+    t.shared.done.store(t.next, kRelease)
     event_notify_all(&t.shared.arrived)
 
 
@@ -277,7 +285,8 @@ cdef int _over(Transfer* t) noexcept nogil:
     if t.entered:
         _give_done(t, True)
         t.unsure = cuda.stream_synchronize(t.stream) != 0
-    t.shared.over.store(2 if t.failure.result != 0 else 1, kRelease)  # release: pairs with transfer_ready; `failure` was written before
+    # release: pairs with transfer_ready; `failure` was written before
+    t.shared.over.store(2 if t.failure.result != 0 else 1, kRelease)
     event_notify_all(&t.shared.arrived)
     return STEP_DONE
 

@@ -1,28 +1,30 @@
-# The hand-off in arrival order, on which every queue is built. It moves tokens (slot numbers); it knows nothing of elements.
+# The hand-off in arrival order, on which every queue is built. It moves tokens (slot numbers); it knows nothing of
+# elements.
 #
-# Each side has a *line*: operations that could not run at once, in the order of their arrival. Only the head of a line acts
-# (TensorFlow's rule: strict order of arrival, and an operation that waits for many rows holds up those behind it). While a line is not
-# empty it owns the side's *turn*; while no line owns the turn, single operations run without any lock. The thread that changes something
-# acts for the operations in line (hand_settle): a waiting thread is woken when its operation is over, and not to find out whether it may
-# begin.
+# Each side has a *line*: operations that could not run at once, in the order of their arrival. Only the head of a line
+# acts (TensorFlow's rule: strict order of arrival, and an operation that waits for many rows holds up those behind it).
+# While a line is not empty it owns the side's *turn*; while no line owns the turn, single operations run without any
+# lock. The thread that changes something acts for the operations in line (hand_settle): a waiting thread is woken when
+# its operation is over, and not to find out whether it may begin.
 #
-# put_try, get_try: any thread, never wait; hand_settle follows, or, after HAND_BUSY, hand_wait. hand_wait: any thread, for a slice of time;
-# the caller calls it again with the same operation until that is over, or leaves by hand_leave. hand_cancel: any thread, never waits.
-#   I1  The store admits: a row enters it in one step, or not at all, and no thread holds a place in it that has no row. Its rows and those
-#       at the front count against the capacity.
-#   I2  A side's turn is taken exactly while its line is not empty or rows stand at its front. Operations in line, front rows and state
-#       under the turn are touched only with the side's lock held.
-#   I3  A side's turn lies in the store: in the word of the ring's head or tail, or under the bag's lock. No operation that begins after
-#       the turn was taken gets past it. At most one put that began earlier may still land, before the first row of the turn's holder
-#       (ring.pxd, I7).
+# put_try, get_try: any thread, never wait; hand_settle follows, or, after HAND_BUSY, hand_wait. hand_wait: any thread,
+# for a slice of time; the caller calls it again with the same operation until that is over, or leaves by hand_leave.
+# hand_cancel: any thread, never waits.
+#   I1  The store admits: a row enters it in one step, or not at all, and no thread holds a place in it that has no row.
+#       Its rows and those at the front count against the capacity.
+#   I2  A side's turn is taken exactly while its line is not empty or rows stand at its front. Operations in line, front
+#       rows and state under the turn are touched only with the side's lock held.
+#   I3  A side's turn lies in the store: in the word of the ring's head or tail, or under the bag's lock. No operation
+#       that begins after the turn was taken gets past it. At most one put that began earlier may still land, before the
+#       first row of the turn's holder (ring.pxd, I7).
 #   I4  The seal is the last entry of the store. Rows pushed before it are delivered; nothing is pushed after it.
-#   I5  A thread that makes a change that an operation in line may wait for looks for lines afterwards; a thread that joins a line looks
-#       for changes afterwards (a Dekker pair of fences, L1). A thread that finds a side's lock taken leaves word (`dirty`), and the
-#       holder looks again after giving the lock back (L3).
-# Progress: put_try and get_try of a FIFO store are lock-free while no line exists on their side, however many threads stop anywhere in
-# them; of a bag they hold its lock for a few instructions. hand_settle never waits for a side's lock. Operations that wait are blocking.
-# Sources: the wait lists of TensorFlow's queues (their behaviour); flat combining (Shavit and others, SPAA 2010), by which one thread
-# acts for the others; ring.pxd and parking.pxd name theirs.
+#   I5  A thread that makes a change that an operation in line may wait for looks for lines afterwards; a thread that
+#       joins a line looks for changes afterwards (a Dekker pair of fences, L1). A thread that finds a side's lock taken
+#       leaves word (`dirty`), and the holder looks again after giving the lock back (L3).
+# Progress: put_try and get_try of a FIFO store are lock-free while no line exists on their side, however many threads
+# stop anywhere in them; of a bag they hold its lock for a few instructions. hand_settle never waits for a side's lock.
+# Operations that wait are blocking. Sources: the wait lists of TensorFlow's queues (their behaviour); flat combining
+# (Shavit and others, SPAA 2010), by which one thread acts for the others; ring.pxd and parking.pxd name theirs.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.memory cimport free, malloc, realloc
 from queuecore._core.atoms.parking cimport turn_give, turn_take, turn_try
@@ -31,8 +33,9 @@ from queuecore._core.atoms.platform cimport (
     monotonic_ns, order, size_product)
 from queuecore._core.atoms.random cimport Philox, philox_next
 from queuecore._core.atoms.ring cimport (
-    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_count, fifo_free, fifo_init, fifo_outside, fifo_pop, fifo_push,
-    fifo_push_turn_give, fifo_push_turn_take, fifo_seal, fifo_size, fifo_size_most, fifo_turn_give, fifo_turn_take)
+    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_count, fifo_free, fifo_init, fifo_outside,
+    fifo_pop, fifo_push, fifo_push_turn_give, fifo_push_turn_take, fifo_seal, fifo_size, fifo_size_most, fifo_turn_give,
+    fifo_turn_take)
 
 cdef enum:
     STORE_FIFO = 0
@@ -321,8 +324,8 @@ cdef inline int _store_push(Hand* h, uint32_t token, int64_t key, bint owner) no
     while True:
         ring = h.tail_ring.load(order(H1, kAcquire))  # H1 acquire: pairs with H6
         rc = fifo_push(<FifoRing*>ring, token, owner)
-        # A ring that a grower has sealed, or whose turn it keeps, is not the last ring any more. Relaxed: after a seal, R2 has shown
-        # the new ring; after a turn, the caller waits in line, where the new ring is seen.
+        # A ring that a grower has sealed, or whose turn it keeps, is not the last ring any more. Relaxed: after a seal,
+        # R2 has shown the new ring; after a turn, the caller waits in line, where the new ring is seen.
         if (rc != RING_SEALED and rc != RING_TURN) or h.tail_ring.load(kRelaxed) == ring:
             return rc
 
@@ -336,8 +339,8 @@ cdef inline int store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) 
     while True:
         ring = <FifoRing*>h.head_ring.load(order(H8, kAcquire))  # H8 acquire: pairs with H9
         rc = fifo_pop(ring, token, owner)
-        # H7 acquire: pairs with H6; a ring that a grower has sealed is not the last ring any more. If a close came in between, the
-        # seal is not the grower's, and only this load shows the next ring.
+        # H7 acquire: pairs with H6; a ring that a grower has sealed is not the last ring any more. If a close came in
+        # between, the seal is not the grower's, and only this load shows the next ring.
         if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H7, kAcquire)):
             return rc
         if not owner:
@@ -356,9 +359,9 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
         h.sealed = 1
         turn_give(&h.lock)
         return
-    # A grower seals the same ring, after it has put the next one in place and before it looks at `closed`. The second of the two
-    # threads finds the seal, and sees what the first did before it (R12, R2): the grower sees `closed`, or this thread sees the next
-    # ring.
+    # A grower seals the same ring, after it has put the next one in place and before it looks at `closed`. The second
+    # of the two threads finds the seal, and sees what the first did before it (R12, R2): the grower sees `closed`, or
+    # this thread sees the next ring.
     while True:
         ring = h.tail_ring.load(order(H11, kAcquire))  # H11 acquire: pairs with H6
         fifo_seal(<FifoRing*>ring)
@@ -367,8 +370,8 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
 
 
 cdef inline bint _bag_room(Hand* h, int64_t room) noexcept nogil:
-    # The caller holds the bag's lock, also around the allocation: both sides make room, rarely, and neither may start from a
-    # stale number.
+    # The caller holds the bag's lock, also around the allocation: both sides make room, rarely, and neither may start
+    # from a stale number.
     cdef BagRow* bag = <BagRow*>realloc(h.bag, size_product(room, sizeof(BagRow)))
     if bag == NULL:
         return False
@@ -405,7 +408,8 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
 
 
 cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
-    # Puts taken rows back into the bag, as if they were new. The bag may then hold more than its capacity. False: no memory.
+    # Puts taken rows back into the bag, as if they were new. The bag may then hold more than its capacity. False: no
+    # memory.
     cdef int64_t i, count
     turn_take(&h.lock)
     count = _bag_count(h)
@@ -429,7 +433,8 @@ cdef inline int64_t hand_size(Hand* h) noexcept nogil:
     cdef int i
     if h.store != STORE_FIFO:
         return _bag_count(h)
-    first = h.head_ring.load(order(H8, kAcquire))  # H8, as in store_pop; loaded first, so that it is never a later ring than `last`
+    # H8, as in store_pop; loaded first, so that it is never a later ring than `last`
+    first = h.head_ring.load(order(H8, kAcquire))
     last = h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
     size = h.front_rows.load(kRelaxed)  # relaxed: as stale as the rest
     for i in range(24):
@@ -530,7 +535,8 @@ cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
 
 
 cdef inline void _mark_closed(Hand* h) noexcept nogil:
-    h.closed.store(1, order(H4, kRelease))  # H4 release: pairs with H5 and H10. Before the seal, so that most puts need not find that
+    # H4 release: pairs with H5 and H10. Before the seal, so that most puts need not find that
+    h.closed.store(1, order(H4, kRelease))
     _store_seal(h)
 
 
@@ -595,7 +601,8 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
         turn_take(&h.lock)
         count = _bag_count(h)
         sealed = h.sealed
-        if h.store == STORE_PRIORITY and count >= op.n:  # takes all under one hold, so that no row comes between them: they come out sorted
+        # takes all under one hold, so that no row comes between them: they come out sorted
+        if h.store == STORE_PRIORITY and count >= op.n:
             while op.done < op.n:
                 op.tokens[op.done] = _bag_take(h, random)
                 op.done += 1
@@ -605,8 +612,8 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
             return HAND_DONE
         if count < op.n - op.done:  # no other thread takes rows meanwhile, and a sealed bag gets no more
             if sealed:
-                # Follows TensorFlow, because this decides a shuffle's order: the gathered rows go back, and the rows left are
-                # drawn anew.
+                # Follows TensorFlow, because this decides a shuffle's order: the gathered rows go back, and the rows
+                # left are drawn anew.
                 _give_back(h, op)
                 count += gathered
                 if op.done > 0 or not op.up_to or count == 0:
@@ -648,7 +655,8 @@ cdef inline void _unlink(Side* s, Op* op) noexcept nogil:
 
 
 cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint* moved) noexcept nogil:
-    # Lets the heads of a line act, one after the other. Returns the number of operations that ended and whose threads may sleep.
+    # Lets the heads of a line act, one after the other. Returns the number of operations that ended and whose threads
+    # may sleep.
     cdef Side* s = &h.side[which]
     cdef Op* op
     cdef int rc, n = 0
@@ -687,14 +695,15 @@ cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
     cdef bint moved = False
     cdef int i, n
     while True:
-        # L3 seq_cst fence: pairs with itself. It comes after `dirty` and before the try of the lock, and after giving the lock back and
-        # before the look at `dirty`. So either the lock is free, or its holder sees `dirty` after giving it back.
+        # L3 seq_cst fence: pairs with itself. It comes after `dirty` and before the try of the lock, and after giving
+        # the lock back and before the look at `dirty`. So either the lock is free, or its holder sees `dirty` after
+        # giving it back.
         fence(order(L3, kSeqCst))
         if not s.dirty.load(kRelaxed) or not turn_try(&s.lock):
             return moved
         s.dirty.store(0, kRelaxed)  # relaxed: L4 orders it
-        # L4 seq_cst fence: pairs with L1. It comes between clearing `dirty` and looking for changes: either a change is seen, or the
-        # `dirty` that tells of it comes later and stays.
+        # L4 seq_cst fence: pairs with L1. It comes between clearing `dirty` and looking for changes: either a change is
+        # seen, or the `dirty` that tells of it comes later and stays.
         fence(order(L4, kSeqCst))
         n = _run_line(h, which, random, wakes, &moved)
         turn_give(&s.lock)
@@ -708,8 +717,8 @@ cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
     cdef bint moved = True
     while moved:
         moved = False
-        # L1 seq_cst fence: pairs with itself and L4: first the change, then the look for lines; or first joining the line, then
-        # the look for changes.
+        # L1 seq_cst fence: pairs with itself and L4: first the change, then the look for lines; or first joining the
+        # line, then the look for changes.
         fence(order(L1, kSeqCst))
         if h.side[SIDE_GET].waiting.load(kRelaxed):
             h.side[SIDE_GET].dirty.store(1, kRelaxed)  # relaxed: L3 follows
@@ -780,8 +789,8 @@ cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint mo
 
 
 cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept nogil:
-    # Leaves the line, also if the operation is not over. Rows that it had gathered and not delivered go back to the queue. Returns
-    # the result if the operation was over by then, otherwise HAND_SLICE.
+    # Leaves the line, also if the operation is not over. Rows that it had gathered and not delivered go back to the
+    # queue. Returns the result if the operation was over by then, otherwise HAND_SLICE.
     cdef Side* s = &h.side[which]
     cdef int rc = HAND_SLICE
     _unpark(s, op)
@@ -800,7 +809,8 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
         _turn_give_side(h, which)
         s.turn = False
     turn_give(&s.lock)
-    h.side[which].dirty.store(1, kRelaxed)  # relaxed: L3 follows. For threads that found the lock taken, and operations behind this one
+    # relaxed: L3 follows. For threads that found the lock taken, and operations behind this one
+    h.side[which].dirty.store(1, kRelaxed)
     _flush(h, which, random)
     hand_settle(h, random)
     return rc

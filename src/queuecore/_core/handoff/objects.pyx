@@ -1,22 +1,25 @@
 # cython: embedsignature.format=clinic
 """Queues of Python objects: the standard library's `queue` module on native storage.
 
-The queued objects lie in an array of references, changed only with the GIL (in a free-threaded build: in the queue's critical section).
-Any Python thread may call any method, also in signal handlers, finalizers and callbacks of the garbage collector.
-  I1  Between two points where Python code may run, an operation happens as a whole or not at all: it stores or takes a reference,
-      counts, and tells waiters, with no allocation that could start a collection, no comparison and no DECREF in between. So no lock
-      guards the storage, a call made from inside another call of the same thread finds a whole queue, and so does a forked child.
+The queued objects lie in an array of references, changed only with the GIL (in a free-threaded build: in the queue's
+critical section). Any Python thread may call any method, also in signal handlers, finalizers and callbacks of the
+garbage collector.
+  I1  Between two points where Python code may run, an operation happens as a whole or not at all: it stores or takes a
+      reference, counts, and tells waiters, with no allocation that could start a collection, no comparison and no
+      DECREF in between. So no lock guards the storage, a call made from inside another call of the same thread finds a
+      whole queue, and so does a forked child.
   I2  The garbage collector is shown exactly the references that are stored: slots[head .. head + count), wrapped.
-  I3  A waiter prepares after it last looked at the queue, without giving the GIL away in between; a thread that changes the queue
-      notifies while it has the GIL. So no wake is lost, and the count of waiters may be read without a fence.
+  I3  A waiter prepares after it last looked at the queue, without giving the GIL away in between; a thread that changes
+      the queue notifies while it has the GIL. So no wake is lost, and the count of waiters may be read without a fence.
   I4  A waiter that leaves by an exception while it could have gone on wakes another one in its place.
-  I5  A heap is changed only after all comparisons were made, if no other call changed it meanwhile (`version`); otherwise they are made
-      again. A comparison that raises, or that itself uses the queue, leaves the heap whole.
-  I6  A queue leaves native storage at most once, for good (`F_PYTHON`): every later operation takes its mutex and calls its hooks.
-put and get on a native queue that needs no wait: no lock, one array element. A heap's put and get are lock-free: one is repeated only
-because another one was done. get on an empty and put on a full queue block, in slices on the main thread.
-Source: the heap's order of comparisons is that of the bottom-up heap sort (Wegener, 1993), which Python's heapq uses too, so that equal
-items come out in the same order; waiting is parking.pxd.
+  I5  A heap is changed only after all comparisons were made, if no other call changed it meanwhile (`version`);
+      otherwise they are made again. A comparison that raises, or that itself uses the queue, leaves the heap whole.
+  I6  A queue leaves native storage at most once, for good (`F_PYTHON`): every later operation takes its mutex and calls
+      its hooks.
+put and get on a native queue that needs no wait: no lock, one array element. A heap's put and get are lock-free: one is
+repeated only because another one was done. get on an empty and put on a full queue block, in slices on the main thread.
+Source: the heap's order of comparisons is that of the bottom-up heap sort (Wegener, 1993), which Python's heapq uses
+too, so that equal items come out in the same order; waiting is parking.pxd.
 """
 import copyreg
 import math
@@ -166,7 +169,8 @@ cdef class _Store:
         """Return the class itself, so that type checkers accept `Queue[int]`."""
         return GenericAlias(cls, item)
 
-    # ---- storage ---------------------------------------------------------------------------------------------------------
+    # ---- storage
+    # ---------------------------------------------------------------------------------------------------------
 
     @cython.final
     cdef int _grow(self) except -1:
@@ -306,7 +310,8 @@ cdef class _Store:
         self._taken()
         return first
 
-    # ---- waiting ---------------------------------------------------------------------------------------------------------
+    # ---- waiting
+    # ---------------------------------------------------------------------------------------------------------
 
     @cython.final
     cdef inline void _tell(self, int which) noexcept:
@@ -323,9 +328,10 @@ cdef class _Store:
 
     @cython.final
     cdef void _let_go_on(self, int which) noexcept nogil:
-        # Called after a spin that ended with a notify. The notifier still has the GIL, and asking for it now would put this thread to
-        # sleep. Ends when one more thread waits on the other side: the notifier filled or emptied the queue, and gives the GIL away.
-        # Ends also after LETS rounds: the notifier has other things to do. Relaxed: a guess.
+        # Called after a spin that ended with a notify. The notifier still has the GIL, and asking for it now would put
+        # this thread to sleep. Ends when one more thread waits on the other side: the notifier filled or emptied the
+        # queue, and gives the GIL away. Ends also after LETS rounds: the notifier has other things to do. Relaxed: a
+        # guess.
         cdef EventCount* other = &self.waits[ON_PUT if which == ON_GET else ON_GET]
         cdef uint64_t before = other.word.load(kRelaxed) >> 32
         cdef int _i
@@ -336,8 +342,8 @@ cdef class _Store:
 
     @cython.final
     cdef int _wait(self, int which, int64_t deadline, bint main, object late) except -1:
-        # Sleeps once; the caller has looked at the queue and looks again afterwards. Up to `event_prepare` no Python code runs,
-        # unless this raises.
+        # Sleeps once; the caller has looked at the queue and looks again afterwards. Up to `event_prepare` no Python
+        # code runs, unless this raises.
         cdef int64_t now, until = deadline
         cdef uint32_t epoch
         cdef EventCount* event
@@ -355,8 +361,9 @@ cdef class _Store:
             if self.waits == NULL:
                 raise MemoryError()
         event = &self.waits[which]
-        # The spin, with _let_go_on, makes bounded queues several times as fast (bench_stdqueue.py). Only the first waiter of a side
-        # spins: with four threads on each side, more spinning threads halved the speed of all. Relaxed: a guess.
+        # The spin, with _let_go_on, makes bounded queues several times as fast (bench_stdqueue.py). Only the first
+        # waiter of a side spins: with four threads on each side, more spinning threads halved the speed of all.
+        # Relaxed: a guess.
         if _cpus > 1 and event.word.load(kRelaxed) >> 32 == 0:
             spins = SPINS
         epoch = event_prepare(event)
@@ -481,9 +488,11 @@ cdef class Queue(_Store):
         size = "" if self.flags & (F_PYTHON | F_RAW) else f" qsize={self.count}"
         shut = " shut down" if self.flags & F_SHUT else ""
         cls = type(self)
-        return f"<{cls.__module__}.{cls.__qualname__} maxsize={self.maximum}{size}{shut} at {<size_t><PyObject*>self:#x}>"
+        return (f"<{cls.__module__}.{cls.__qualname__} maxsize={self.maximum}{size}{shut} at "
+                f"{<size_t><PyObject*>self:#x}>")
 
-    # As in the standard library, a copy shares mutex, conditions and `queue` with its original, and a pickle would need the mutex.
+    # As in the standard library, a copy shares mutex, conditions and `queue` with its original, and a pickle would need
+    # the mutex.
 
     def __copy__(self):
         cls = type(self)
@@ -514,7 +523,8 @@ cdef class Queue(_Store):
             self._leave()
         PyObject_GenericSetAttr(self, name, value)
 
-    # ---- put and get -----------------------------------------------------------------------------------------------------
+    # ---- put and get
+    # -----------------------------------------------------------------------------------------------------
 
     @cython.binding(False)
     @cython.critical_section
@@ -528,7 +538,8 @@ cdef class Queue(_Store):
         block : bool, default True
             Whether to wait for room.
         timeout : float, optional
-            How long to wait, in seconds; no limit by default. Without meaning if `block` is false or the queue unbounded.
+            How long to wait, in seconds; no limit by default. Without meaning if `block` is false or the queue
+            unbounded.
 
         Raises
         ------
@@ -627,7 +638,8 @@ cdef class Queue(_Store):
         self._locked_put(item, deadline)
         return 0
 
-    # ---- tasks and the end -----------------------------------------------------------------------------------------------
+    # ---- tasks and the end
+    # -----------------------------------------------------------------------------------------------
 
     @cython.critical_section
     def task_done(self):
@@ -687,7 +699,8 @@ cdef class Queue(_Store):
             self.unfinished = max(self.unfinished - self.count, 0)
             self._empty_out()
 
-    # ---- looking ---------------------------------------------------------------------------------------------------------
+    # ---- looking
+    # ---------------------------------------------------------------------------------------------------------
 
     @cython.critical_section
     def qsize(self):
@@ -750,7 +763,8 @@ cdef class Queue(_Store):
         self.version += 1
         self._tell_all()
 
-    # ---- the Python path -------------------------------------------------------------------------------------------------
+    # ---- the Python path
+    # -------------------------------------------------------------------------------------------------
 
     def _init(self, maxsize):
         """Make `queue`; a hook for subclasses."""
@@ -781,8 +795,9 @@ cdef class Queue(_Store):
 
     @cython.final
     cdef int _leave(self) except -1:
-        # Moves the queue to the Python path, with all that is queued. Making objects may start a collection and let other threads
-        # run, so the content is copied until it is the same before and after; then nothing else runs until the queue has moved (I1).
+        # Moves the queue to the Python path, with all that is queued. Making objects may start a collection and let
+        # other threads run, so the content is copied until it is the same before and after; then nothing else runs
+        # until the queue has moved (I1).
         cdef Py_ssize_t i
         cdef bint same = False
         if self.flags & F_RAW:
@@ -917,8 +932,8 @@ cdef class SimpleQueue(_Store):
 
     Notes
     -----
-    Every method may be called from every thread, and `put` also from a finalizer, a weak reference's callback or a signal handler
-    that interrupts a call on the same queue in the same thread.
+    Every method may be called from every thread, and `put` also from a finalizer, a weak reference's callback or a
+    signal handler that interrupts a call on the same queue in the same thread.
 
     Examples
     --------
@@ -998,9 +1013,10 @@ cdef class SimpleQueue(_Store):
         return self.count == 0
 
 
-# ---- the garbage collector ---------------------------------------------------------------------------------------------------
-# Cython's functions for _Store know its Python attributes and not the array; ours know both. The subclasses' functions would only
-# call these, so all types get the same ones.
+# ---- the garbage collector
+# --------------------------------------------------------------------------------------------------- Cython's functions
+# for _Store know its Python attributes and not the array; ours know both. The subclasses' functions would only call
+# these, so all types get the same ones.
 
 cdef traverseproc _traverse_attributes = (<PyTypeObject*>_Store).tp_traverse
 
@@ -1021,7 +1037,8 @@ cdef int _clear(PyObject* queue) noexcept:
     cdef object store = <object>queue
     (<_Store>store)._empty_out()
     (<_Store>store).maximum = None
-    PyDict_Clear(PyObject_GenericGetDict(store, NULL))  # no attribute look-up: a class in the same cycle may be cleared already
+    # no attribute look-up: a class in the same cycle may be cleared already
+    PyDict_Clear(PyObject_GenericGetDict(store, NULL))
     return 0
 
 

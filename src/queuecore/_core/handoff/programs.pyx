@@ -11,8 +11,8 @@ from queuecore._core.atoms.platform cimport Atomic, Fault, kRelaxed, layout_hash
 from queuecore._core.handoff.queues cimport NativeQueue
 from queuecore._core.io.framing cimport framing_reads
 from queuecore._core.io.readers cimport (
-    READER_AGAIN, READER_DAMAGED, READER_DRY, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes, reader_enter, reader_leave,
-    reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
+    READER_AGAIN, READER_DAMAGED, READER_DRY, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes,
+    reader_enter, reader_leave, reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
 from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, still_waiting, wait_out_exit, waited
 from queuecore._core.atoms.times cimport ON_INPUT, ThreadTimes, WorkTimes, begin_wait, end_wait
 from queuecore._core.steps.stages cimport (
@@ -24,13 +24,16 @@ check_layout(layout_hash())
 
 cdef enum:
     SLICE_NS = 50000000  # a stop is noticed within this time
-    HELD_MOST = 16       # elements put together, if their records are there already: a waiting consumer is then woken once
+    # elements put together, if their records are there already: a waiting consumer is then woken once
+    HELD_MOST = 16
 
 # Reasons for the end of a thread's loop.
 cdef enum:
     RUN_ON = 0
-    RUN_STOPPED = 1   # stopped; or a slice of a wait is over and the main thread has ended: `stop` says which. The loop can resume
-    RUN_NAME = 2      # the next work unit must be asked for in Python, or understood there; the thread has the reader's role
+    # stopped; or a slice of a wait is over and the main thread has ended: `stop` says which. The loop can resume
+    RUN_STOPPED = 1
+    # the next work unit must be asked for in Python, or understood there; the thread has the reader's role
+    RUN_NAME = 2
     RUN_NAMES = 3     # the queue of names gives none: `rc` says why
     RUN_NO_NAME = 4   # its element is no string
     RUN_OPEN = 5
@@ -194,7 +197,8 @@ cdef int _put(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     if run.held_count == 0:
         return RUN_ON
     run.rc = queue.slots_put(run.held, run.held_count, stop, &done)
-    run.delivered.store(run.delivered.load(kRelaxed) + done, kRelaxed)  # relaxed: a statistic that only this thread writes
+    # relaxed: a statistic that only this thread writes
+    run.delivered.store(run.delivered.load(kRelaxed) + done, kRelaxed)
     run.held_count -= done
     for i in range(run.held_count):
         run.held[i] = run.held[i + done]
@@ -368,7 +372,8 @@ cdef class NativeProgram:
         Parameters
         ----------
         queue : NativeQueue
-            The queue. Without references, unless the components of the last step are unknown; the caller has checked that elements fit.
+            The queue. Without references, unless the components of the last step are unknown; the caller has checked
+            that elements fit.
         stop : StopEvent
             Ends every wait.
         names : NativeQueue or None
@@ -382,8 +387,8 @@ cdef class NativeProgram:
         placed : list of int
             For each output, the component in whose place it may be made, being of a fixed shape; or -1.
         skip : callable or None
-            ``skip(error, file=..., nbytes=...)`` is told of each bad record and of each file that is given up (how many bytes of it, or
-            None), and raises the error unless it is left out. Without it, every error is raised.
+            ``skip(error, file=..., nbytes=...)`` is told of each bad record and of each file that is given up (how many
+            bytes of it, or None), and raises the error unless it is left out. Without it, every error is raised.
 
         Raises
         ------
@@ -527,7 +532,8 @@ cdef class NativeProgram:
         step = getattr(error, "step", None)
         if step is not None:
             error.step = None  # an error may be pickled
-            shown = None if error.field is None else step.wrong_text((<const char*>record.data)[:record.nbytes], error.field)
+            shown = None if error.field is None else step.wrong_text((<const char*>record.data)[:record.nbytes],
+                                                                     error.field)
             text = text if shown is None else text.replace("not a valid", f"{shown} is no")
         error.path = os.fsdecode((<const char*>block_bytes(record.name))[:record.name_bytes])
         error.offset = record.offset if record.offset >= 0 else None
@@ -540,7 +546,8 @@ cdef class NativeProgram:
         if rc == RUN_NAMES and run.rc != HAND_NO_MEMORY:
             return names._too_few(1)
         if rc == RUN_NO_NAME:
-            return new_error(CODE_INVALID_ARGUMENT, f"an element of {names.kind} {names.name!r} is not one string, and so no name of a file")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"an element of {names.kind} {names.name!r} is not one string, and so no name of a file")
         if rc == RUN_OPEN:
             return self.reader._error(&run.fault, _kept_name(run))
         if rc == RUN_PUT and run.rc != HAND_NO_MEMORY:

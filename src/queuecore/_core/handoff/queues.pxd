@@ -1,5 +1,5 @@
-# The calls by which native code takes and puts elements of a queue without the GIL. Any thread may make them; a reference must keep
-# the queue alive.
+# The calls by which native code takes and puts elements of a queue without the GIL. Any thread may make them; a
+# reference must keep the queue alive.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from queuecore._core.handoff.handoff cimport FrontRun, Hand, Op
 from queuecore._core.atoms.random cimport Philox
@@ -19,7 +19,8 @@ cdef class NativeQueue(Slots):
     cdef uint64_t generation
     cdef int64_t copied_rows, held_rows
     cdef int64_t gets         # calls that take elements
-    cdef int64_t[DEPTHS] depths  # of one of SAMPLED such calls: how often there were 0 elements, 1, 2 to 3, 4 to 7, and so on
+    # of one of SAMPLED such calls: how often there were 0 elements, 1, 2 to 3, 4 to 7, and so on
+    cdef int64_t[DEPTHS] depths
     cdef FrontRun* spare      # with room for one key: to give back a taken element without allocating
     cdef object __weakref__
 
@@ -40,8 +41,9 @@ cdef class NativeQueue(Slots):
     cdef int _return_one(self, uint32_t slot) except -1
     cdef int _lose(self, Op* op) except -1
 
-    # slots_put puts filled slots in their order, slot_get takes one; both wait at most until `stop` is set. They return HAND_DONE,
-    # HAND_SLICE (stopped), or the HAND_ code that says why not. *done: number of slots put; the others stay the caller's.
+    # slots_put puts filled slots in their order, slot_get takes one; both wait at most until `stop` is set. They return
+    # HAND_DONE, HAND_SLICE (stopped), or the HAND_ code that says why not. *done: number of slots put; the others stay
+    # the caller's.
     cdef int slots_put(self, const uint32_t* slots, int n, StopEvent stop, int* done) noexcept nogil
     cdef int _slot_wait(self, uint32_t slot, int64_t key, StopEvent stop) noexcept nogil
     cdef int slot_get(self, uint32_t* slot, StopEvent stop) noexcept nogil

@@ -9,10 +9,11 @@ from queuecore._core.atoms.errors cimport (
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.handoff.handoff cimport (
-    HAND_BUSY, HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM,
-    FrontRun, Hand, Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_puts, hand_refill, hand_return, hand_settle,
-    hand_size, hand_unsettled, hand_wait, put_try)
-from queuecore._core.atoms.platform cimport alloc_lines, kAcquire, kNoSize, kRelaxed, layout_hash, monotonic_ns, size_product, size_sum
+    HAND_BUSY, HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY,
+    STORE_RANDOM, FrontRun, Hand, Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_puts, hand_refill,
+    hand_return, hand_settle, hand_size, hand_unsettled, hand_wait, put_try)
+from queuecore._core.atoms.platform cimport (
+    alloc_lines, kAcquire, kNoSize, kRelaxed, layout_hash, monotonic_ns, size_product, size_sum)
 from queuecore._core.atoms.pool cimport POOL_SLOTS, pool_row
 from queuecore._core.atoms.random cimport Philox, philox_seed
 from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, still_waiting, wait_out_exit, waited
@@ -35,7 +36,8 @@ cdef object _watching = threading.local()
 
 
 def watch(look):
-    """Let ``look(name of the queue)`` be called every 50 ms while this thread waits for a queue, and end the wait by what it raises.
+    """Let ``look(name of the queue)`` be called every 50 ms while this thread waits for a queue, and end the wait by
+    what it raises.
 
     Returns
     -------
@@ -61,8 +63,8 @@ cdef inline int64_t _deadline(object timeout) except -2:
 
 
 cdef inline size_t _tokens_end(int64_t n) noexcept nogil:
-    # Returns the offset of the keys, if the queue has keys, in a run of n tokens. For an n beyond any memory the offset is one
-    # that no allocator grants.
+    # Returns the offset of the keys, if the queue has keys, in a run of n tokens. For an n beyond any memory the offset
+    # is one that no allocator grants.
     cdef size_t nbytes = size_sum(sizeof(FrontRun) + 7, size_product(n, sizeof(uint32_t)))
     return nbytes if nbytes == kNoSize else nbytes // 8 * 8
 
@@ -74,7 +76,9 @@ cdef inline int64_t _slice_end(int64_t deadline) noexcept nogil:
 
 @cython.final
 cdef class NativeQueue(Slots):
-    """Elements of some components, in a store of one kind. The queue classes of :mod:`queuecore.queues` are names for it.
+    """Elements of some components, in a store of one kind.
+
+    The queue classes of :mod:`queuecore.queues` are names for it.
 
     Parameters
     ----------
@@ -90,8 +94,10 @@ cdef class NativeQueue(Slots):
             raise MemoryError
         philox_seed(self.random, description.seeds[0], description.seeds[1])
         if description.capacity >= POOL_SLOTS:
-            raise_error(CODE_INVALID_ARGUMENT, f"capacity must be below {POOL_SLOTS}, or negative for a queue without bound")
-        if not hand_init(self.hand, description.store, description.capacity, description.min_after_dequeue, description.start):
+            raise_error(CODE_INVALID_ARGUMENT, f"capacity must be below {POOL_SLOTS}, or negative for a queue without "
+                                               "bound")
+        if not hand_init(self.hand, description.store, description.capacity, description.min_after_dequeue,
+                         description.start):
             raise MemoryError
 
     def __dealloc__(self):
@@ -116,7 +122,8 @@ cdef class NativeQueue(Slots):
 
     cdef int _forked(self) except -1:
         raise_error(CODE_FORKED,
-            f"{self.kind} {self.name!r} was made before os.fork(): other threads may have been inside it. Make a queue in the child")
+            f"{self.kind} {self.name!r} was made before os.fork(): other threads may have been inside it. Make a "
+            "queue in the child")
 
     cdef int64_t _key(self, uint32_t slot) noexcept:
         # The key of a PriorityQueue's element is its first component.
@@ -263,7 +270,8 @@ cdef class NativeQueue(Slots):
     cdef object _closed_for_putting(self, int rc):
         cdef object error
         if rc == HAND_CANCELLED:
-            error = new_error(CODE_CANCELLED, f"the wait to put into {self.kind} {self.name!r} was cancelled when it was closed")
+            error = new_error(CODE_CANCELLED, f"the wait to put into {self.kind} {self.name!r} was cancelled when it "
+                                              "was closed")
         else:
             error = new_error(CODE_CANCELLED, f"{self.kind} {self.name!r} is closed")
         return self._with_cause(error)
@@ -319,7 +327,8 @@ cdef class NativeQueue(Slots):
             raise_error(CODE_INVALID_ARGUMENT, f"the number of elements must not be negative: {n}")
         if self.hand.store == STORE_PRIORITY and not up_to and self.hand.capacity >= 0 and n > self.hand.capacity:
             raise_error(CODE_INVALID_ARGUMENT,
-                f"PriorityQueue {self.name!r} has room for {self.hand.capacity} elements, so {n} will never be there at once")
+                f"PriorityQueue {self.name!r} has room for {self.hand.capacity} elements, so {n} will never be there "
+                "at once")
         # No queue ever holds more elements than there are slots: one more stands for any larger number, which never
         # comes.
         op.n = n if n < POOL_SLOTS else POOL_SLOTS
@@ -332,7 +341,8 @@ cdef class NativeQueue(Slots):
                 self._get(&op, timeout, n)
             got = op.done
             try:
-                batch = self._shaped(self._columns(op.tokens, got)) if out is None else self._copy_out(op.tokens, got, out, True)
+                batch = self._shaped(self._columns(op.tokens, got)) if out is None else self._copy_out(op.tokens, got,
+                                                                                                       out, True)
             except BaseException:
                 self._return(&op)
                 raise
@@ -361,12 +371,14 @@ cdef class NativeQueue(Slots):
 
     cdef object _too_few(self, int64_t wanted):
         return self._with_cause(new_error(CODE_OUT_OF_RANGE,
-            f"{self.kind} {self.name!r} is closed and has insufficient elements (requested {wanted}, current size {self.size()})"))
+            f"{self.kind} {self.name!r} is closed and has insufficient elements (requested {wanted}, current size "
+            f"{self.size()})"))
 
     cdef FrontRun* _run(self, int64_t n) except NULL:
         # Allocates room for n tokens, in the form in which they can be given back, because giving back must not
         # allocate.
-        cdef FrontRun* run = <FrontRun*>malloc(size_sum(_tokens_end(n), size_product(n, sizeof(int64_t) if self.hand.store == STORE_PRIORITY else 0)))
+        cdef size_t priority_bytes = sizeof(int64_t) if self.hand.store == STORE_PRIORITY else 0
+        cdef FrontRun* run = <FrontRun*>malloc(size_sum(_tokens_end(n), size_product(n, priority_bytes)))
         if run == NULL:
             raise MemoryError
         return run
@@ -547,7 +559,7 @@ cdef class NativeQueue(Slots):
     # The rest
 
     def components_of(self, values):
-        """Return the components of an element: what stands for one alone, a list or tuple of them, or a dict by name."""
+        """Return the components of an element: of a value alone, of a list or tuple of them, or of a dict by name."""
         return self._components_of(values)
 
     def size(self):
@@ -620,8 +632,9 @@ cdef class NativeQueue(Slots):
 @cython.final
 @cython.no_gc_clear  # __dealloc__ needs its queue
 cdef class _Holder:
-    # Owns slots and gives them back when it is freed. It is the base object of views, and must not refer to them, because the collector
-    # does not see through arrays. So slots that any array can see, derived ones included, are not used again.
+    # Owns slots and gives them back when it is freed. It is the base object of views, and must not refer to them,
+    # because the collector does not see through arrays. So slots that any array can see, derived ones included, are not
+    # used again.
     cdef NativeQueue queue
     cdef uint32_t* tokens
     cdef int64_t* keys
@@ -664,7 +677,8 @@ cdef _Holder _holder(NativeQueue queue, int64_t n):
 
 @cython.final
 cdef class _Guard:
-    # The base object of a reservation's views: when it is freed, no view is left, and nothing more will be written through one.
+    # The base object of a reservation's views: when it is freed, no view is left, and nothing more will be written
+    # through one.
     cdef _Holder slots
 
     def __dealloc__(self):
@@ -759,7 +773,7 @@ cdef class Reservation:
 @cython.final
 @cython.nonecheck(True)  # as Reservation
 cdef class Lease:
-    """Elements taken from a queue, as views of the memory where they lie, until `release` and the end of the last view."""
+    """Elements taken from a queue, as views of their memory, until `release` and the end of the last view."""
     cdef _Holder slots
     cdef object shown
 

@@ -1,8 +1,9 @@
 # Slots: the memory in which a queue's elements lie, and the conversion of values into and out of it.
 #
-# A slot holds one element: components of a fixed size in its bytes, a Varying for each other one, and references in a list beside. A
-# thread that has taken a slot, or a token out of the queue, owns the slot until it releases it or hands it over (I1 in pool.pxd). All
-# calls need the GIL, except those marked nogil, which any thread may make. A reference must keep the slots alive.
+# A slot holds one element: components of a fixed size in its bytes, a Varying for each other one, and references in a
+# list beside. A thread that has taken a slot, or a token out of the queue, owns the slot until it releases it or hands
+# it over (I1 in pool.pxd). All calls need the GIL, except those marked nogil, which any thread may make. A reference
+# must keep the slots alive.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from queuecore._core.atoms.dims cimport MAX_DIMS
@@ -104,6 +105,7 @@ cdef class Slots:
     cdef bint slot_fill(self, uint32_t slot, int i, const Cell* cell, Fault* fault) noexcept nogil
     # Returns the address of component i of the element in a slot, its number of bytes and its shape. Strings lie as
     # _pack says.
-    cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim, const Py_ssize_t** dims) noexcept nogil
+    cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim,
+                               const Py_ssize_t** dims) noexcept nogil
     # Finds the one string of an element whose only component is of strings. False: it holds none, or several.
     cdef bint slot_string(self, uint32_t slot, const unsigned char** data, int64_t* nbytes) noexcept nogil

@@ -8,7 +8,8 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, alloc_lines, kRelaxed, layout_hash
-from queuecore._core.atoms.pool cimport POOL_SLOTS, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
+from queuecore._core.atoms.pool cimport (
+    POOL_SLOTS, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row)
 from queuecore._core.steps.stages cimport Cell
 
 import numpy as np
@@ -22,7 +23,8 @@ cdef extern from *:
     // A writable C-ordered array over `data` whose first axis has its own stride; it keeps `base` alive.
     static PyObject* qc_rows(PyObject* descr, int nd, npy_intp* dims, npy_intp* strides, void* data, PyObject* base) {
       Py_INCREF(descr);  // taken over by NewFromDescr, also when it fails
-      PyObject* array = PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr), nd, dims, strides, data,
+      auto* type = reinterpret_cast<PyArray_Descr*>(descr);
+      PyObject* array = PyArray_NewFromDescr(&PyArray_Type, type, nd, dims, strides, data,
                                              NPY_ARRAY_WRITEABLE, nullptr);
       if (array == nullptr) return nullptr;
       Py_INCREF(base);  // taken over by SetBaseObject, also when it fails
@@ -32,7 +34,8 @@ cdef extern from *:
     // A new array; 0 dimensions: still an array.
     static PyObject* qc_empty(PyObject* descr, int nd, npy_intp* dims) {
       Py_INCREF(descr);
-      return PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr), nd, dims, nullptr, nullptr, 0, nullptr);
+      auto* type = reinterpret_cast<PyArray_Descr*>(descr);
+      return PyArray_NewFromDescr(&PyArray_Type, type, nd, dims, nullptr, nullptr, 0, nullptr);
     }
     // Takes over the reference: an array of 0 dimensions becomes a scalar.
     static PyObject* qc_scalar(PyObject* array) {
@@ -89,8 +92,8 @@ cdef class QueueDescription:
         In elements; below 0: unbounded.
     components : list of SlotComponent
     convert : callable
-        ``convert(i, value, many)`` returns component i as a C-contiguous array of its dtype, checked; of values of no fixed size the
-        value, or a list of them: an object, bytes or str, or an object array of these.
+        ``convert(i, value, many)`` returns component i as a C-contiguous array of its dtype, checked; of values of no
+        fixed size the value, or a list of them: an object, bytes or str, or an object array of these.
 
     Attributes
     ----------
@@ -106,7 +109,8 @@ cdef class QueueDescription:
         Where the counters begin (for tests).
     """
 
-    def __init__(self, str kind not None, str name not None, int store, int64_t capacity, list components not None, convert):
+    def __init__(self, str kind not None, str name not None, int store, int64_t capacity, list components not None,
+                 convert):
         self.kind = kind
         self.name = name
         self.store = store
@@ -128,8 +132,8 @@ cdef inline bint _varying_room(Varying* v, int64_t nbytes) noexcept nogil:
     return True
 
 
-# Strings in a Varying. A string without dimensions: its bytes. An array of n strings: n + 1 offsets from the start of the bytes,
-# then the bytes.
+# Strings in a Varying. A string without dimensions: its bytes. An array of n strings: n + 1 offsets from the start of
+# the bytes, then the bytes.
 
 cdef inline bytes _encoded(object value, bint text):
     # "surrogatepass": any str comes out as it went in.
@@ -251,7 +255,8 @@ cdef object _stack(Slots slots, int i, const uint32_t* tokens, int64_t n):
     # Stacks components without a fixed size or with shapes that vary: filled up to the largest with zeros, empty
     # strings, or None.
     rows = [_component(slots, i, tokens[k]) for k in range(n)]
-    shape = [part.dims[j] if part.dims[j] >= 0 else max([row.shape[j] for row in rows], default=0) for j in range(part.ndim)]
+    shape = [part.dims[j] if part.dims[j] >= 0 else max([row.shape[j] for row in rows],
+                                                        default=0) for j in range(part.ndim)]
     if part.kind == PART_VARYING:
         array = np.zeros([n, *shape], slots.dtypes[i])
     else:
@@ -265,7 +270,9 @@ cdef object _stack(Slots slots, int i, const uint32_t* tokens, int64_t n):
 
 
 cdef class Slots:
-    """The slots of a queue's elements. A queue inherits from this class, and adds the order in which elements are handed over.
+    """The slots of a queue's elements.
+
+    A queue inherits from this class, and adds the order in which elements are handed over.
 
     Parameters
     ----------
@@ -288,7 +295,8 @@ cdef class Slots:
         if self.parts == NULL or self.pool == NULL:
             raise MemoryError
         slot_bytes = self._lay_out(description.components)
-        pool_init(self.pool, <uint32_t>(capacity if 0 < capacity < FIRST_SLOTS else FIRST_SLOTS), slot_bytes, self.has_buffers)
+        pool_init(self.pool, <uint32_t>(capacity if 0 < capacity < FIRST_SLOTS else FIRST_SLOTS), slot_bytes,
+                  self.has_buffers)
 
     cdef int64_t _lay_out(self, list components) except -1:
         # Decides the place of each component. Returns the bytes of a slot.
@@ -308,7 +316,8 @@ cdef class Slots:
             part.any_shape = shape is None
             part.ndim = 0 if shape is None else <int32_t>len(shape)
             if part.ndim > MAX_DIMS:
-                raise_error(CODE_INVALID_ARGUMENT, f"component {i} has {part.ndim} dimensions; at most {MAX_DIMS} are possible")
+                raise_error(CODE_INVALID_ARGUMENT,
+                            f"component {i} has {part.ndim} dimensions; at most {MAX_DIMS} are possible")
             part.offset = offset
             part.nbytes = one.dtype.itemsize
             for j in range(part.ndim):
@@ -332,7 +341,8 @@ cdef class Slots:
         cdef Varying* v
         if self.pool != NULL:
             if self.has_buffers:
-                for slot in range(self.pool.fresh.load(kRelaxed)):  # relaxed: no other thread has the pool; slots beyond were never used
+                # relaxed: no other thread has the pool; slots beyond were never used
+                for slot in range(self.pool.fresh.load(kRelaxed)):
                     for i in range(self.part_count):
                         if PART_FIXED < self.parts[i].kind < PART_OBJECT:
                             v = <Varying*>(pool_row(self.pool, slot) + self.parts[i].offset)
@@ -383,7 +393,8 @@ cdef class Slots:
             if isinstance(values, (list, tuple)):
                 return list(values)
             if isinstance(values, dict):
-                raise_error(CODE_INVALID_ARGUMENT, f"{self.kind} {self.name!r} has no names, so its elements can't be dicts")
+                raise_error(CODE_INVALID_ARGUMENT,
+                            f"{self.kind} {self.name!r} has no names, so its elements can't be dicts")
             return [values]
         if not isinstance(values, dict):
             raise_error(CODE_INVALID_ARGUMENT,
@@ -403,7 +414,8 @@ cdef class Slots:
         cdef cnp.ndarray array
         cdef bint fits
         if len(values) != self.part_count:
-            hint = (". A list or tuple holds an element's components: hand in one array as numpy.array(values), or as [values]"
+            hint = (". A list or tuple holds an element's components: hand in one array as numpy.array(values), or as "
+                    "[values]"
                     if self.part_count == 1 else "")
             raise_error(CODE_INVALID_ARGUMENT, f"{self.kind} {self.name!r} has {self.part_count} "
                 f"component{'' if self.part_count == 1 else 's'}, and {len(values)} were given{hint}")
@@ -413,7 +425,8 @@ cdef class Slots:
             fits = False
             if part.kind == PART_FIXED and cnp.PyArray_CheckExact(value):
                 array = <cnp.ndarray>value
-                fits = (cnp.PyArray_EquivTypes(array.descr, <cnp.dtype>self.dtypes[i]) and cnp.PyArray_IS_C_CONTIGUOUS(array)
+                fits = (cnp.PyArray_EquivTypes(array.descr, <cnp.dtype>self.dtypes[i])
+                        and cnp.PyArray_IS_C_CONTIGUOUS(array)
                         and cnp.PyArray_NDIM(array) == part.ndim + many)
                 if fits:
                     for j in range(part.ndim):
@@ -532,12 +545,14 @@ cdef class Slots:
             raise_error(CODE_INVALID_ARGUMENT,
                 f"{what} of {self.kind} {self.name!r} needs components of a fixed shape and size")
         if not 0 < n < POOL_SLOTS:
-            raise_error(CODE_INVALID_ARGUMENT, f"{what}: the number of elements must be from 1 to {POOL_SLOTS - 1}, not {n}")
+            raise_error(CODE_INVALID_ARGUMENT, f"{what}: the number of elements must be from 1 to {POOL_SLOTS - 1}, "
+                                               f"not {n}")
         return 0
 
     cdef list _blank(self, int64_t n):
         # Returns arrays of n rows in memory of their own, for rows that can't be views of slots.
-        return [np.zeros((n, *[self.parts[i].dims[j] for j in range(self.parts[i].ndim)]), self.dtypes[i]) for i in range(self.part_count)]
+        return [np.zeros((n, *[self.parts[i].dims[j] for j in range(self.parts[i].ndim)]),
+                         self.dtypes[i]) for i in range(self.part_count)]
 
     cdef void _clear(self, const uint32_t* tokens, int64_t n) noexcept:
         cdef int64_t k
@@ -572,7 +587,8 @@ cdef class Slots:
                 dims[j + 1] = part.dims[j]
             for j in range(part.ndim - 1, 0, -1):
                 strides[j] = strides[j + 1] * part.dims[j]
-            views.append(qc_rows(self.dtypes[i], part.ndim + 1, dims, strides, pool_row(self.pool, tokens[0]) + part.offset, base))
+            views.append(qc_rows(self.dtypes[i], part.ndim + 1, dims, strides,
+                                 pool_row(self.pool, tokens[0]) + part.offset, base))
         return views
 
     # For native threads
@@ -592,7 +608,8 @@ cdef class Slots:
         nbytes[0] = self.parts[i].nbytes
         return pool_row(self.pool, slot) + self.parts[i].offset
 
-    cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim, const Py_ssize_t** dims) noexcept nogil:
+    cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim,
+                               const Py_ssize_t** dims) noexcept nogil:
         cdef Part* part = &self.parts[i]
         cdef unsigned char* place = pool_row(self.pool, slot) + part.offset
         cdef Varying* v = <Varying*>place
@@ -671,8 +688,10 @@ cdef class Slots:
     cdef object _misfit(self, const Fault* fault):
         cdef int i = <int>fault.a
         if fault.what == MISFIT_MEMORY:
-            return new_error(CODE_EXHAUSTED, f"no memory for {fault.b} bytes of an element of {self.kind} {self.name!r}")
+            return new_error(CODE_EXHAUSTED, f"no memory for {fault.b} bytes of an element of {self.kind} "
+                                             f"{self.name!r}")
         shape = [self.parts[i].dims[j] if self.parts[i].dims[j] >= 0 else None for j in range(self.parts[i].ndim)]
         label = f"component {i}" if self.names is None else f"component {self.names[i]!r}"
         got = f"{fault.b} dimensions" if fault.what == MISFIT_DIMS else f"{fault.b} as side {fault.record}"
-        return new_error(CODE_INVALID_ARGUMENT, f"{label} of {self.kind} {self.name!r}: expected shape {shape}, got {got}")
+        return new_error(CODE_INVALID_ARGUMENT, f"{label} of {self.kind} {self.name!r}: expected shape {shape}, got "
+                                                f"{got}")

@@ -1,26 +1,30 @@
 # Blocks: the source of records that have no known places: lines, TFRecords, CSV, and all compressed data.
 #
 # A block is a piece of a file that was read, with the places of the records in it. These things happen to it:
-#   read    blocks_claim, under the pipeline's turn, picks the next piece; blocks_read, outside the turn, reads it. Any number of threads
-#           read pieces of plain files at once; pieces of a compressed file are read one after the other.
-#   index   blocks_index finds the records, piece after piece, one thread at a time, outside the turn. A record that the end of a piece
-#           cuts off is moved in front of the next piece. Then the block is published: its records have numbers.
-#           Rows of columns (FRAME_ROWS) are not read: their owner hands in (blocks_hand) one chunk after the other, each as a block.
-#   use     The order takes records by number (blocks_at, blocks_give), and gives them away (blocks_out): at once, or, out of a shuffle's
-#           buffer, much later. When all of a block's records are made or left out (blocks_done), its memory is used again.
-#   move    If few records of a block are left inside a shuffle, they are copied (blocks_claim_moving, blocks_move, blocks_moved), so that
-#           the block's memory is free for others. The order still names the block; its records are from then on read in `moved`.
-#   I1  At most `most` blocks are ahead of the order: being read, waiting, or published and not given yet. The batches and shuffles that
-#       records are given to bound the number of blocks behind it.
+#   read    blocks_claim, under the pipeline's turn, picks the next piece; blocks_read, outside the turn, reads it. Any
+#           number of threads read pieces of plain files at once; pieces of a compressed file are read one after the
+#           other.
+#   index   blocks_index finds the records, piece after piece, one thread at a time, outside the turn. A record that the
+#           end of a piece cuts off is moved in front of the next piece. Then the block is published: its records have
+#           numbers. Rows of columns (FRAME_ROWS) are not read: their owner hands in (blocks_hand) one chunk after the
+#           other, each as a block.
+#   use     The order takes records by number (blocks_at, blocks_give), and gives them away (blocks_out): at once, or,
+#           out of a shuffle's buffer, much later. When all of a block's records are made or left out (blocks_done), its
+#           memory is used again.
+#   move    If few records of a block are left inside a shuffle, they are copied (blocks_claim_moving, blocks_move,
+#           blocks_moved), so that the block's memory is free for others. The order still names the block; its records
+#           are from then on read in `moved`.
+#   I1  At most `most` blocks are ahead of the order: being read, waiting, or published and not given yet. The batches
+#       and shuffles that records are given to bound the number of blocks behind it.
 #   I2  A published block doesn't change.
-#   I3  Blocks are indexed in the order of their sequence numbers, and published in that order: records have the numbers that one thread
-#       would give them.
-#   I4  Interleaved, each file that is open or comes next has a lane of its own, with its own pieces, stream and index. Counts alone decide
-#       which record is next: so many of a lane, then of the next one (tf.data's interleave: records that a lane lacks at its end are not
-#       made up for, and its slot gets the next file when it is its turn again).
+#   I3  Blocks are indexed in the order of their sequence numbers, and published in that order: records have the numbers
+#       that one thread would give them.
+#   I4  Interleaved, each file that is open or comes next has a lane of its own, with its own pieces, stream and index.
+#       Counts alone decide which record is next: so many of a lane, then of the next one (tf.data's interleave: records
+#       that a lane lacks at its end are not made up for, and its slot gets the next file when it is its turn again).
 #   I5  The memory that a handed block's columns lie in stays until its number is among the `freed`.
-# blocks_read, blocks_index, blocks_move (pieces.pxd) run without the turn, with system calls and long loops. All functions declared here
-# need the turn, are short, and make no system call.
+# blocks_read, blocks_index, blocks_move (pieces.pxd) run without the turn, with system calls and long loops. All
+# functions declared here need the turn, are short, and make no system call.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.io.csv cimport CsvCursor, CsvPlan, CsvScan
 from queuecore._core.atoms.platform cimport Atomic, Fault, StopFlag
@@ -85,7 +89,8 @@ cdef struct RecordBlock:
     bint ignored             # of a file that is given up
     int64_t sequence
     int64_t epoch            # of the scan: blocks of an earlier scan are dropped
-    Fault fault              # why the file ends early after these records, or, of rows, why the record can't be made; code 0: none
+    # why the file ends early after these records, or, of rows, why the record can't be made; code 0: none
+    Fault fault
     int64_t pass_
     int64_t count            # records
     int64_t given            # records given to the order
@@ -93,21 +98,25 @@ cdef struct RecordBlock:
     RecordBlock* older       # in the list of blocks with records inside
     RecordBlock* newer
     Lane* lane
-    int64_t* saved           # interleaved under a shuffle: pass, ordinal, blocks_save, files given up, when it came to have records inside
+    # interleaved under a shuffle: pass, ordinal, blocks_save, files given up, when it came to have records inside
+    int64_t* saved
     int64_t skip             # entries of the index before the first record; of columns: rows before it
     const int64_t* rows      # of columns: the numbers of the rows that are records; NULL: all from `skip` on
     int64_t owner            # of columns: the number of their owner; below 0: `link` is the owner
     void* link
-    # Rows: a Column each. Lines: uint32_t ends (lines.pxd). TFRecords: int64_t starts. CSV: a CsvCursor for every CSV_STRIDE rows
+    # Rows: a Column each. Lines: uint32_t ends (lines.pxd). TFRecords: int64_t starts. CSV: a CsvCursor for every
+    # CSV_STRIDE rows
     void* index
     int64_t index_bytes
     const char* name         # of its file
-    int64_t left             # records neither made nor left out; one more for the carry, and one more while records wait to be moved
+    # records neither made nor left out; one more for the carry, and one more while records wait to be moved
+    int64_t left
     # Under a shuffle, unless records are too short:
     bint noted               # `here` is valid
     unsigned char* here      # for each record: it is inside the order
     int64_t here_room
-    bint few                 # few records are left inside: they wait to be moved, or were, or there is no memory for that
+    # few records are left inside: they wait to be moved, or were, or there is no memory for that
+    bint few
     RecordBlock* moved       # the block that has the records inside the order; NULL: this one
     RecordBlock* source      # of such a block: the one that they were moved out of
     Moved* records           # of such a block, by `first`; one more than there are records
@@ -150,7 +159,8 @@ cdef struct Lane:
     int64_t need             # bytes that the next record takes, as far as known
     Place at                 # of the next record
     int64_t lead             # FRAME_FIXED: bytes before the next record
-    CsvScan scan             # CSV: how far the search for the end of the carry's record has come; lines use `seen` alone
+    # CSV: how far the search for the end of the carry's record has come; lines use `seen` alone
+    CsvScan scan
 
 cdef struct Blocks:
     FileTable* table
@@ -187,7 +197,8 @@ cdef struct Blocks:
     RecordBlock* newest
     Place given_place        # the place of the block that the last given record lies in
     int64_t given_until, given_pass  # the block's base and the records given of it; its pass
-    int64_t lost_pass, lost_at  # rows handed in, from this one on, come in another order without an error; pass -1: none
+    # rows handed in, from this one on, come in another order without an error; pass -1: none
+    int64_t lost_pass, lost_at
     int64_t ended_passes     # passes before this one are published to their end
     Fault fault              # the source ends with it, after the published records; code 0: none
     Skipped* skipped         # in order
@@ -207,10 +218,10 @@ cdef struct Blocks:
     Lane* coming_last
     int64_t coming_pass, coming_file  # the file that gets the next lane
 
-# Begins at the place `start`, with record `ordinal` of pass `pass_`. Interleaved, `saved` has the numbers that blocks_save wrote there;
-# NULL: at the first record. False: no memory.
-cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
-                      const int64_t* saved) noexcept nogil
+# Begins at the place `start`, with record `ordinal` of pass `pass_`. Interleaved, `saved` has the numbers that
+# blocks_save wrote there; NULL: at the first record. False: no memory.
+cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_,
+                      int64_t ordinal, const int64_t* saved) noexcept nogil
 # Notes that the rows handed in from now on come in another order without an error that has ended an input.
 cdef void blocks_lose(Blocks* s) noexcept nogil
 # Returns whether such rows have been given.
@@ -223,31 +234,33 @@ cdef bint blocks_full(Blocks* s) noexcept nogil
 cdef void blocks_close(Blocks* s) noexcept nogil
 # Returns the number of the file that pieces come from next; it may not be discovered yet.
 cdef int64_t blocks_wanted(const Blocks* s) noexcept nogil
-# Claims the next piece to read; NULL: there is none now, or, if *no_memory became true, no memory for it. nowait: only a piece that the
-# page cache may have.
+# Claims the next piece to read; NULL: there is none now, or, if *no_memory became true, no memory for it. nowait: only
+# a piece that the page cache may have.
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept nogil
-# Takes a piece that was read. If it returns a lane, the caller indexes that one now: blocks_next_to_index, blocks_index, blocks_publish,
-# until the first of these returns NULL.
+# Takes a piece that was read. If it returns a lane, the caller indexes that one now: blocks_next_to_index,
+# blocks_index, blocks_publish, until the first of these returns NULL.
 cdef Lane* blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil
 cdef RecordBlock* blocks_next_to_index(Blocks* s, Lane* l) noexcept nogil
 cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil
-# Returns the block with record `ordinal` of a pass, the next one to be given, and *n: how many from there on; or NULL with *status.
+# Returns the block with record `ordinal` of a pass, the next one to be given, and *n: how many from there on; or NULL
+# with *status.
 cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n, int* status) noexcept nogil
 # Gives the next n records of this block. With its last record, the block is no longer ahead.
 cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
-# Notes that n given records, from `first` on, have left the order: a batch has them, or the caller calls blocks_done for them.
+# Notes that n given records, from `first` on, have left the order: a batch has them, or the caller calls blocks_done
+# for them.
 cdef void blocks_out(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noexcept nogil
 # Notes that n records of this block are made, or left out.
 cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # Leaves out n records that were given: blocks_out and blocks_done.
 cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noexcept nogil
-# Claims a block's last records inside the order: blocks_move copies them to the block that is returned, and after blocks_moved they are
-# read there. NULL: none wait.
+# Claims a block's last records inside the order: blocks_move copies them to the block that is returned, and after
+# blocks_moved they are read there. NULL: none wait.
 cdef RecordBlock* blocks_claim_moving(Blocks* s) noexcept nogil
 cdef void blocks_moved(Blocks* s, RecordBlock* to) noexcept nogil
 # FRAME_ROWS. Hands in the next n rows of a pass, of `count` columns. nbytes: about the bytes of all of them.
-cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
-                     int64_t nbytes, int64_t owner, void* link) noexcept nogil
+cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows,
+                     int64_t n, int64_t nbytes, int64_t owner, void* link) noexcept nogil
 # Hands in a row that can't be made: a break (order/op.pxd) comes in its place. The row counts as a record here.
 cdef int blocks_hand_break(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil
 # Ends the pass. fault: the reason why it ends early; NULL: all of it was handed in.
@@ -256,11 +269,12 @@ cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept
 cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil
 # Interleaved: writes the places of all lanes, as blocks_saved(cycle) numbers.
 cdef void blocks_save(const Blocks* s, int64_t* saved) noexcept nogil
-# Returns the file of a lane from which records were given, and whose end was not; -1: there is none, or it was given up. The files of a pass
-# that was read to its end have all been looked at there.
+# Returns the file of a lane from which records were given, and whose end was not; -1: there is none, or it was given
+# up. The files of a pass that was read to its end have all been looked at there.
 cdef int64_t blocks_unfinished(const Blocks* s, int64_t lane) noexcept nogil
 cdef inline int64_t blocks_saved(int64_t cycle) noexcept nogil:
-    # Next file, slot, records of its turn; for each slot: file (-1: none), offset, number and line of a block, records to leave out.
+    # Next file, slot, records of its turn; for each slot: file (-1: none), offset, number and line of a block, records
+    # to leave out.
     return 3 + 5 * cycle
 
 # For pieces.pyx, without the turn.

@@ -13,12 +13,13 @@ from queuecore._core.io.streams cimport stream_close
 check_layout(layout_hash())
 
 cdef enum:
-    FEW = 8                  # a block's records are moved once they take 1/FEW of it. If that came later, blocks would stay longer; if
+    # a block's records are moved once they take 1/FEW of it. If that came later, blocks would stay longer; if
+    FEW = 8
                              # earlier, more would be moved, and moved records stay until the last one is out
 
 
-cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
-                      const int64_t* saved) noexcept nogil:
+cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_,
+                      int64_t ordinal, const int64_t* saved) noexcept nogil:
     cdef int64_t i
     cdef int32_t extra = 2 * workers + 4
     cdef bint lanes = s.cycle > 1
@@ -33,7 +34,8 @@ cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t worke
     s.lanes = <Lane*>calloc(s.lane_count, sizeof(Lane))
     if s.lanes == NULL:
         return False
-    for i in range(s.lane_count):  # before anything else may fail: blocks_clear closes what is open, and 0 is a descriptor
+    # before anything else may fail: blocks_clear closes what is open, and 0 is a descriptor
+    for i in range(s.lane_count):
         s.lanes[i].stream.fd = -1
         s.lanes[i].ignored = -1
     s.slots = <Lane**>calloc(s.cycle, sizeof(Lane*))
@@ -60,7 +62,8 @@ cdef void blocks_lose(Blocks* s) noexcept nogil:
 
 
 cdef bint blocks_lost(const Blocks* s) noexcept nogil:
-    return s.lost_pass >= 0 and (s.given_pass > s.lost_pass or (s.given_pass == s.lost_pass and s.given_until > s.lost_at))
+    return s.lost_pass >= 0 and (s.given_pass > s.lost_pass
+                                 or (s.given_pass == s.lost_pass and s.given_until > s.lost_at))
 
 
 cdef void _lane_begin(Blocks* s, Lane* l, int64_t pass_, const Place* start) noexcept nogil:
@@ -119,7 +122,8 @@ cdef void _lane_close(Blocks* s, Lane* l) noexcept nogil:
 
 
 cdef bint _lane_come(Blocks* s) noexcept nogil:
-    # Gives a lane to the next file that will be opened. False: that file isn't known yet, or there is no file or no lane.
+    # Gives a lane to the next file that will be opened. False: that file isn't known yet, or there is no file or no
+    # lane.
     cdef FileTable* t = s.table
     cdef Place start
     cdef Lane* l
@@ -352,7 +356,8 @@ cdef bint blocks_full(Blocks* s) noexcept nogil:
     cdef int64_t one = s.headroom + s.piece_bytes * (5 if s.framing == FRAME_LINES else 2)
     if s.memory_most == 0 or s.ahead == 0 or s.free != NULL:
         return False
-    return (s.made_count + 1) * one > s.memory_most or s.memory.load(kRelaxed) + one > s.memory_most  # relaxed: a piece more or less
+    # relaxed: a piece more or less
+    return (s.made_count + 1) * one > s.memory_most or s.memory.load(kRelaxed) + one > s.memory_most
 
 
 cdef inline bint _can_read(const Lane* l) noexcept nogil:
@@ -360,8 +365,8 @@ cdef inline bint _can_read(const Lane* l) noexcept nogil:
 
 
 cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
-    # Returns the lane with the fewest blocks ahead, beginning at the slot whose turn it is; lanes of coming files count as if they had two
-    # more. An open lane without any block is read in any case: the order may wait for it.
+    # Returns the lane with the fewest blocks ahead, beginning at the slot whose turn it is; lanes of coming files count
+    # as if they had two more. An open lane without any block is read in any case: the order may wait for it.
     cdef Lane* best = NULL
     cdef Lane* l
     cdef int64_t _slot, k = s.cursor
@@ -440,7 +445,8 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept
         l.opens = False
         l.streaming = True
     else:
-        b.nbytes = e.size - l.next.offset if l.next.offset < e.size else 0  # states that we save never lie beyond the end
+        # states that we save never lie beyond the end
+        b.nbytes = e.size - l.next.offset if l.next.offset < e.size else 0
         b.last = b.nbytes <= s.piece_bytes
         if b.last:
             _next_file(s, l)
@@ -617,8 +623,8 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
 
 # Handing in
 
-cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows, int64_t n,
-                     int64_t nbytes, int64_t owner, void* link) noexcept nogil:
+cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows,
+                     int64_t n, int64_t nbytes, int64_t owner, void* link) noexcept nogil:
     cdef Lane* l = s.lanes
     cdef RecordBlock* b
     if pass_ != l.pass_ or l.scanned:
@@ -855,8 +861,8 @@ cdef void _moved_free(Blocks* s, RecordBlock* to) noexcept nogil:
 
 
 cdef RecordBlock* _memory_pass(Blocks* s, RecordBlock* b) noexcept nogil:
-    # Returns the memory of a block whose records are all moved, as a block of its own. NULL: there is no memory for that; the block then
-    # keeps its memory until its moved records are done.
+    # Returns the memory of a block whose records are all moved, as a block of its own. NULL: there is no memory for
+    # that; the block then keeps its memory until its moved records are done.
     cdef RecordBlock* other = _bare_take(s)
     if other != NULL:
         other.memory, b.memory = b.memory, other.memory

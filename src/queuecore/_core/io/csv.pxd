@@ -1,15 +1,17 @@
 # CSV: finds fields, removes their quotes and parses numbers, in single records or in a whole block of text.
 #
-# A CsvPlan is immutable once it is made, and any number of threads may use it at once; all else belongs to the caller. Everything here is
-# wait-free and reads only the bytes that it was given.
+# A CsvPlan is immutable once it is made, and any number of threads may use it at once; all else belongs to the caller.
+# Everything here is wait-free and reads only the bytes that it was given.
 #
-# In a block (TensorFlow's CsvDataset), a row ends with LF, CR LF or a lone CR, or with the file. A field that begins with a quote may hold
-# delimiters, newlines and doubled quotes, and ends with a quote before a delimiter or the row's end. A quote elsewhere in a field is an
-# error. A blank line is a row with one empty field. A mark of UTF-8 (BOM) at the start of the file is no part of its text. The delimiter is
-# no newline, and no quote where fields may be quoted: the maker of a plan for files checks that.
+# In a block (TensorFlow's CsvDataset), a row ends with LF, CR LF or a lone CR, or with the file. A field that begins
+# with a quote may hold delimiters, newlines and doubled quotes, and ends with a quote before a delimiter or the row's
+# end. A quote elsewhere in a field is an error. A blank line is a row with one empty field. A mark of UTF-8 (BOM) at
+# the start of the file is no part of its text. The delimiter is no newline, and no quote where fields may be quoted:
+# the maker of a plan for files checks that.
 #
-# Rows without quotes and lone CRs go the fast way: kernels index some KiB of text, then each column of numbers is parsed for all its rows.
-# Any other row, and each row with an error, goes the careful way, which knows all rules and all faults.
+# Rows without quotes and lone CRs go the fast way: kernels index some KiB of text, then each column of numbers is
+# parsed for all its rows. Any other row, and each row with an error, goes the careful way, which knows all rules and
+# all faults.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Fault
 from queuecore._core.steps.stages cimport Arena
@@ -48,7 +50,8 @@ cdef enum:
     CSV_INT64 = 3
     CSV_TEXT = 4
 
-# An item of a column of strings: bytes of the block, of the plan, or of the arena. It is valid as long as its bytes are.
+# An item of a column of strings: bytes of the block, of the plan, or of the arena. It is valid as long as its bytes
+# are.
 cdef struct CsvText:
     const unsigned char* data
     int64_t nbytes
@@ -107,10 +110,11 @@ cdef class CsvFormat:
     cdef CsvPlan plan
     cdef list kept               # bytes that the plan points to
 
-# Parses the whole rows of a block, up to `most`, into `places`, and moves the cursor past them. Returns 0, or -1 with a fault (without its
-# file): the rows before the bad one are in place, and csv_cut() with most = 1 goes past it.
-cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* at, Arena* arena, Fault* fault) noexcept nogil
+# Parses the whole rows of a block, up to `most`, into `places`, and moves the cursor past them. Returns 0, or -1 with a
+# fault (without its file): the rows before the bad one are in place, and csv_cut() with most = 1 goes past it.
+cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* at, Arena* arena,
+                   Fault* fault) noexcept nogil
 # Only finds where rows end, also in rows that have faults. The only fault that it reports is a row over the limit.
-# scan: of the row that the block before cut off, with which this block begins; or NULL. With it no byte is searched again, in however many
-# pieces a row comes.
+# scan: of the row that the block before cut off, with which this block begins; or NULL. With it no byte is searched
+# again, in however many pieces a row comes.
 cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* scan, Fault* fault) noexcept nogil

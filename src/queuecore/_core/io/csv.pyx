@@ -53,8 +53,8 @@ cdef class CsvFormat:
     Parameters
     ----------
     columns : list of tuple
-        Kind (0 float32, 1 float64, 2 int32, 3 int64, 4 bytes), index of the field in its row, and the default: its bytes, or
-        `None` if a value is required. In rising order of fields.
+        Kind (0 float32, 1 float64, 2 int32, 3 int64, 4 bytes), index of the field in its row, and the default: its
+        bytes, or `None` if a value is required. In rising order of fields.
     selected : bool
         Rows may have further fields.
     delim : int
@@ -69,7 +69,8 @@ cdef class CsvFormat:
         Kernels to use: 0 those of every processor, 1 those for AVX2; -1: the fastest.
     """
 
-    def __init__(self, list columns, bint selected, int delim, bint quotes, bytes na, int64_t max_record_bytes, int level=-1):
+    def __init__(self, list columns, bint selected, int delim, bint quotes, bytes na, int64_t max_record_bytes,
+                 int level=-1):
         cdef CsvPlan* plan = &self.plan
         cdef CsvColumn* column
         cdef CsvText text
@@ -143,9 +144,10 @@ cdef bint _undouble(CsvSpan* span, Arena* arena) noexcept nogil:
     return True
 
 
-cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places, int64_t row, Arena* arena, int32_t* at) noexcept nogil:
-    # Writes the fields of one row to their places. Returns 0, or a WHAT_ number for column *at. The spans keep pointing to the text,
-    # because a fault tells the place of one.
+cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places, int64_t row, Arena* arena,
+               int32_t* at) noexcept nogil:
+    # Writes the fields of one row to their places. Returns 0, or a WHAT_ number for column *at. The spans keep pointing
+    # to the text, because a fault tells the place of one.
     cdef const CsvColumn* column
     cdef CsvSpan span
     cdef CsvText text
@@ -192,9 +194,9 @@ cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places
 
 
 cdef int _split_record(const CsvPlan* plan, bytes_in p, bytes_in end, CsvSpan* spans, CsvRow* row) noexcept nogil:
-    # Splits a single record, by the rules of decode_csv: newlines before a field's first character are skipped, all others must be quoted.
-    # If columns are selected, fields after the last wanted one aren't looked at. Returns 0 or a WHAT_ number; row.fields: how many fields
-    # there are (if columns are selected: how many of these).
+    # Splits a single record, by the rules of decode_csv: newlines before a field's first character are skipped, all
+    # others must be quoted. If columns are selected, fields after the last wanted one aren't looked at. Returns 0 or a
+    # WHAT_ number; row.fields: how many fields there are (if columns are selected: how many of these).
     cdef unsigned char delim = plan.dialect.delim
     cdef bytes_in start = p
     cdef bytes_in s
@@ -257,7 +259,8 @@ cdef int64_t _newlines(bytes_in p, int64_t n) noexcept nogil:
     return count
 
 
-cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, CsvSpan* spans, CsvRow* row) noexcept nogil:
+cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, CsvSpan* spans,
+                    CsvRow* row) noexcept nogil:
     # Splits the row of a block that begins at p. Returns 0, NOT_WHOLE or a WHAT_ number.
     cdef unsigned char delim = plan.dialect.delim
     cdef bytes_in s
@@ -319,7 +322,8 @@ cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, Cs
 
 
 cdef bytes_in _row_end(const CsvPlan* plan, bytes_in row, bytes_in end, bint last, CsvScan* scan) noexcept nogil:
-    # Returns the first byte after a row, which may have errors; NULL: the row isn't whole, and `scan` says where to go on.
+    # Returns the first byte after a row, which may have errors; NULL: the row isn't whole, and `scan` says where to go
+    # on.
     cdef unsigned char delim = plan.dialect.delim
     cdef bytes_in p = row + scan.seen
     cdef bytes_in s
@@ -335,7 +339,8 @@ cdef bytes_in _row_end(const CsvPlan* plan, bytes_in row, bytes_in end, bint las
             while True:
                 quote = <bytes_in>memchr(p, QUOTE, end - p)
                 if quote == NULL:
-                    p = end - (end > s and end[-1] == RETURN)  # the next byte decides whether the CR is a newline of its own
+                    # the next byte decides whether the CR is a newline of its own
+                    p = end - (end > s and end[-1] == RETURN)
                     break
                 p = quote
                 if p + 1 == end and not last:
@@ -369,10 +374,10 @@ cdef bytes_in _row_end(const CsvPlan* plan, bytes_in row, bytes_in end, bint las
     return NULL
 
 
-cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* block, bytes_in p, uint32_t* cuts, uint32_t* ends,
-                   int64_t room, int64_t window, int64_t* nbytes) noexcept nogil:
-    # Parses rows from p on, within the next `window` bytes, up to the first that isn't plain or has an error. Returns their number;
-    # *nbytes: their bytes.
+cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* block, bytes_in p, uint32_t* cuts,
+                   uint32_t* ends, int64_t room, int64_t window, int64_t* nbytes) noexcept nogil:
+    # Parses rows from p on, within the next `window` bytes, up to the first that isn't plain or has an error. Returns
+    # their number; *nbytes: their bytes.
     cdef int64_t n = block.text + block.nbytes - p, rows, width, k, r
     cdef int32_t i
     cdef const CsvColumn* column
@@ -435,7 +440,8 @@ cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* 
     return k
 
 
-cdef int _wrong(Fault* fault, int code, int what, const CsvCursor* at, int64_t beside, int64_t a, int64_t b) noexcept nogil:
+cdef int _wrong(Fault* fault, int code, int what, const CsvCursor* at, int64_t beside, int64_t a,
+                int64_t b) noexcept nogil:
     fault.code = code
     fault.err = 0
     fault.what = what
@@ -454,7 +460,8 @@ cdef int64_t _mark(const CsvBlock* block) noexcept nogil:
     return 3 if n == 3 else (0 if block.last else -1)
 
 
-cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* at, Arena* arena, Fault* fault) noexcept nogil:
+cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* at, Arena* arena,
+                   Fault* fault) noexcept nogil:
     cdef bytes_in p = block.text
     cdef bytes_in end = block.text + block.nbytes
     cdef int64_t room = WIDE_ROOM * <int64_t>plan.count, rows, nbytes = 0, skip = 0
@@ -483,8 +490,8 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     p += skip
     at.offset += skip
     block.consumed = skip
-    # Text that is indexed behind the last row taken is indexed again for the next rows. Where that would be most of the text, because few
-    # rows are asked for or the number of fields changes often, less text is indexed at once.
+    # Text that is indexed behind the last row taken is indexed again for the next rows. Where that would be most of the
+    # text, because few rows are asked for or the number of fields changes often, less text is indexed at once.
     most = WINDOW if least < WINDOW else least
     least = LEAST_WINDOW if least < LEAST_WINDOW else least
     window = most if block.most >= most // ROW_BYTES else block.most * ROW_BYTES
@@ -631,7 +638,8 @@ cdef class CsvStep(Step):
         if spans == NULL:
             raise MemoryError
         try:
-            if _split_record(plan, <bytes_in>record, <bytes_in>record + len(record), spans, &row) == 0 and column < row.fields:
+            if _split_record(plan, <bytes_in>record, <bytes_in>record + len(record), spans,
+                             &row) == 0 and column < row.fields:
                 text = (<const char*>spans[column].data)[:spans[column].nbytes]
                 if spans[column].doubled:
                     text = text.replace(b'""', b'"')

@@ -1,11 +1,12 @@
-# The request engine: reads that the page cache can't answer at once are done by threads of its own, as many at a time as the storage is
-# good for, while the workers go on with other units.
+# The request engine: reads that the page cache can't answer at once are done by threads of its own, as many at a time
+# as the storage is good for, while the workers go on with other units.
 #
-# A job is what one unit waits for: some requests. Whoever fills a job in hands it over (engine_submit), and gets it back when all its requests
-# are done: `done` is called with it, once, by one of the engine's threads. Until then the job, and the memory that its requests read into,
-# are the engine's.
-#   E1  At most `depth` requests are being done at any time. `depth` follows what is measured: it doubles as long as that brings more bytes, and
-#       halves, now and then, if that brings as many: requests that only wait make others late.
+# A job is what one unit waits for: some requests. Whoever fills a job in hands it over (engine_submit), and gets it
+# back when all its requests are done: `done` is called with it, once, by one of the engine's threads. Until then the
+# job, and the memory that its requests read into, are the engine's.
+#   E1  At most `depth` requests are being done at any time. `depth` follows what is measured: it doubles as long as
+#       that brings more bytes, and halves, now and then, if that brings as many: requests that only wait make others
+#       late.
 #   E2  Requests begin in the order in which they were handed over.
 #   E3  A request that failed says so, and nothing else: who wants its bytes reads them again, and gets the fault.
 # engine_submit: any thread. engine_step: the engine's threads; system calls. Neither may be called with a turn held.
@@ -101,24 +102,27 @@ cdef extern from *:
         int32_t hold
         int64_t requests
 
-# Makes room for so many requests and bytes. Returns the bytes of memory that the job has more than before; -1: no memory.
+# Makes room for so many requests and bytes. Returns the bytes of memory that the job has more than before; -1: no
+# memory.
 cdef int64_t job_room(Job* job, int64_t requests, int64_t nbytes) noexcept nogil
 cdef void job_clear(Job* job) noexcept nogil
-# Returns the request that has record `ordinal` of this pass, if its bytes are there; NULL otherwise. Records are asked for in the order of
-# the job's requests.
+# Returns the request that has record `ordinal` of this pass, if its bytes are there; NULL otherwise. Records are asked
+# for in the order of the job's requests.
 cdef const Request* job_find(Job* job, int64_t pass_, int64_t ordinal) noexcept nogil
-# `depth`: requests at a time; 0: as many as are measured to be good; `most`: in any case no more, since each may open a file.
-cdef void engine_init(Engine* e, FileTable* table, EventCount* work, int64_t depth, int64_t most, void (*run)(void*) noexcept nogil,
-                      void (*done)(void*) noexcept nogil, int32_t (*more)(void*, int32_t, int32_t) noexcept nogil, void* context) noexcept nogil
-# Hands a job over. One without requests is run as a whole. The first call starts the threads. False: there are none, and the job stays the
-# caller's.
+# `depth`: requests at a time; 0: as many as are measured to be good; `most`: in any case no more, since each may open a
+# file.
+cdef void engine_init(Engine* e, FileTable* table, EventCount* work, int64_t depth, int64_t most,
+                      void (*run)(void*) noexcept nogil, void (*done)(void*) noexcept nogil,
+                      int32_t (*more)(void*, int32_t, int32_t) noexcept nogil, void* context) noexcept nogil
+# Hands a job over. One without requests is run as a whole. The first call starts the threads. False: there are none,
+# and the job stays the caller's.
 cdef bint engine_submit(Engine* e, Job* job) noexcept nogil
 # Returns whether as much as is good waits already.
 cdef bint engine_full(Engine* e) noexcept nogil
 # Sets how many requests were done, and how many may be done at a time; 0 of an engine that hasn't begun, or is NULL.
 cdef void engine_counts(Engine* e, int64_t* requests, int64_t* depth) noexcept nogil
-# Takes a measurement, in bytes a ns, of the depth that is being tried, and sets the next depth. Under the turn, as is `engine_begin`, which
-# sets the numbers that this begins with.
+# Takes a measurement, in bytes a ns, of the depth that is being tried, and sets the next depth. Under the turn, as is
+# `engine_begin`, which sets the numbers that this begins with.
 cdef void engine_judge(Engine* e, double rate) noexcept nogil
 cdef void engine_begin(Engine* e, int64_t depth, int64_t most) noexcept nogil
 # Does a request. Returns STEP_WORKED or STEP_IDLE.

@@ -158,8 +158,9 @@ cdef void engine_begin(Engine* e, int64_t depth, int64_t most) noexcept nogil:
     e.depth_most = min(depth if depth > 0 else <int64_t>DEPTH_MOST, most)
 
 
-cdef void engine_init(Engine* e, FileTable* table, EventCount* work, int64_t depth, int64_t most, void (*run)(void*) noexcept nogil,
-                      void (*done)(void*) noexcept nogil, int32_t (*more)(void*, int32_t, int32_t) noexcept nogil, void* context) noexcept nogil:
+cdef void engine_init(Engine* e, FileTable* table, EventCount* work, int64_t depth, int64_t most,
+                      void (*run)(void*) noexcept nogil, void (*done)(void*) noexcept nogil,
+                      int32_t (*more)(void*, int32_t, int32_t) noexcept nogil, void* context) noexcept nogil:
     e.table = table
     e.work = work
     e.run = run

@@ -1,7 +1,8 @@
-# Framings, the rules by which records are found: their one enum, its words, and the properties that other modules ask for.
+# Framings, the rules by which records are found: their one enum, its words, and the properties that other modules ask
+# for.
 #
-# Modules that find, cut or move records (readers, pieces, rows) have a function for each framing, and choose it in one place. Modules that
-# only need a property of a framing ask here.
+# Modules that find, cut or move records (readers, pieces, rows) have a function for each framing, and choose it in one
+# place. Modules that only need a property of a framing ask here.
 from libc.stdint cimport int32_t
 
 cdef enum:

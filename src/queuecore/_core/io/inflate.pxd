@@ -1,9 +1,10 @@
 # Decompression of GZIP, ZLIB and ZSTD data, piece by piece, by libraries that are found at run time.
 #
-# An Inflater belongs to one thread at a time. Its owner holds its memory too (INFLATER_BYTES of any content), and moves neither between
-# inflater_begin and inflater_end. Its calls never wait. Concatenated GZIP members and ZSTD frames are one stream; zeros after a GZIP member
-# don't count.
-# Before the first native use of an encoding, a Python thread must have called library() for it (queuecore._io.compression does).
+# An Inflater belongs to one thread at a time. Its owner holds its memory too (INFLATER_BYTES of any content), and moves
+# neither between inflater_begin and inflater_end. Its calls never wait. Concatenated GZIP members and ZSTD frames are
+# one stream; zeros after a GZIP member don't count.
+# Before the first native use of an encoding, a Python thread must have called library() for it
+# (queuecore._io.compression does).
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 cdef enum:
@@ -38,9 +39,11 @@ cdef struct Inflater:
 
 # Returns 0 or a WHAT_ number of atoms/errors.pxd.
 cdef int inflater_begin(Inflater* f, int32_t encoding, void* room) noexcept nogil
-# Decompresses from source[0], of left[0] bytes (both move on), until `n` bytes are made (n > 0), or nothing more can be made of the source.
-# made[0]: the bytes made, also after a failure. Returns 0 or a WHAT_ number; after the latter only inflater_end may follow.
-cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, unsigned char* into, int64_t n, int64_t* made) noexcept nogil
+# Decompresses from source[0], of left[0] bytes (both move on), until `n` bytes are made (n > 0), or nothing more can be
+# made of the source. made[0]: the bytes made, also after a failure. Returns 0 or a WHAT_ number; after the latter only
+# inflater_end may follow.
+cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, unsigned char* into, int64_t n,
+                      int64_t* made) noexcept nogil
 # Idempotent; a zeroed Inflater has not begun.
 cdef void inflater_end(Inflater* f) noexcept nogil
 # For tests: sets the library that GZIP and ZLIB use from now on. 0: the fastest.

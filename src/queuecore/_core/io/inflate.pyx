@@ -89,8 +89,8 @@ cdef extern from *:
     // library() writes it under its lock; other threads read it after library() has returned.
     queuecore::Codecs codecs;
 
-    // ZSTD contexts for their next use: making one costs more than decompressing a small frame. None is tied to a thread, whose end would
-    // have to be told the loader, which ends the process if it has no memory for that.
+    // ZSTD contexts for their next use: making one costs more than decompressing a small frame. None is tied to a
+    // thread, whose end would have to be told the loader, which ends the process if it has no memory for that.
     queuecore::Atomic<void*> kept[32];
     inline void* kept_take() noexcept {
       for (auto& one : kept) {
@@ -140,7 +140,8 @@ cdef enum:
 cdef int32_t _preferred = 0
 
 
-# ---- finding the libraries ------------------------------------------------------------------------------------------------------------
+# ---- finding the libraries
+# ------------------------------------------------------------------------------------------------------------
 
 cdef void* _symbol(void* handle, const char* name) except? NULL:
     cdef void* found = dlsym(handle, name)
@@ -172,7 +173,8 @@ cdef bint _take_zstd(void* handle) except -1:
     codecs.zstd_init = <size_t (*)(void*) noexcept nogil>_symbol(handle, b"ZSTD_initDStream")
     codecs.zstd_free = <size_t (*)(void*) noexcept nogil>_symbol(handle, b"ZSTD_freeDStream")
     codecs.zstd_sizeof = <size_t (*)(const void*) noexcept nogil>_symbol(handle, b"ZSTD_sizeof_DStream")
-    codecs.zstd_decompress = <size_t (*)(void*, ZstdOut*, ZstdIn*) noexcept nogil>_symbol(handle, b"ZSTD_decompressStream")
+    codecs.zstd_decompress = <size_t (*)(void*, ZstdOut*, ZstdIn*) noexcept nogil>_symbol(handle,
+                                                                                          b"ZSTD_decompressStream")
     codecs.zstd_is_error = <unsigned (*)(size_t) noexcept nogil>_symbol(handle, b"ZSTD_isError")
     codecs.zstd_error = <int (*)(size_t) noexcept nogil>_symbol(handle, b"ZSTD_getErrorCode")
     codecs.zstd_content_size = (
@@ -181,8 +183,8 @@ cdef bint _take_zstd(void* handle) except -1:
 
 
 cdef bint _isal_agrees() except -1:
-    # We share the state's struct with the library: data with a known answer shows whether both agree on it. The room is far larger than the
-    # struct, so that a library that disagrees does no harm.
+    # We share the state's struct with the library: data with a known answer shows whether both agree on it. The room is
+    # far larger than the struct, so that a library that disagrees does no harm.
     cdef bytes sample = bytes.fromhex("2b2c4d2d4d4dce2f4a552884b1002fa5f9ee13000000")
     cdef unsigned char[64] out
     cdef IsalState* state
@@ -214,8 +216,8 @@ def _module_file(str name):
 
 
 def _candidates(int library):
-    # Returns names to open, the usual one first. The next best is the file of Python's own module: it links the library, which may be
-    # bundled under an unknown name. None: Python itself has the module built in.
+    # Returns names to open, the usual one first. The next best is the file of Python's own module: it links the
+    # library, which may be bundled under an unknown name. None: Python itself has the module built in.
     if library == LIBRARY_ISAL:
         return ["libisal.so.2"]
     if library == LIBRARY_ZLIB:
@@ -285,7 +287,8 @@ cdef int32_t _library_of(int32_t encoding) noexcept nogil:
     return LIBRARY_ZLIB if codecs.z_end != NULL else 0
 
 
-# ---- running them ---------------------------------------------------------------------------------------------------------------------
+# ---- running them
+# ---------------------------------------------------------------------------------------------------------------------
 
 cdef void* _zlib_take(void* opaque, unsigned items, unsigned size) noexcept nogil:
     # Takes memory of the owner, or of the heap if another version of the library wants more than the owner has.
@@ -364,7 +367,8 @@ cdef inline bint _header_has(const Inflater* f, int32_t part) noexcept nogil:
 
 
 cdef int _gzip_header(Inflater* f, const unsigned char* source, int64_t left, int64_t* took) noexcept nogil:
-    # Reads a GZIP header (RFC 1952), because ISA-L misreads one that comes in pieces. The caller has checked its first byte.
+    # Reads a GZIP header (RFC 1952), because ISA-L misreads one that comes in pieces. The caller has checked its first
+    # byte.
     cdef uint32_t byte
     cdef int _i
     while took[0] < left and f.header != HEADER_DONE:
@@ -405,8 +409,8 @@ cdef int _gzip_header(Inflater* f, const unsigned char* source, int64_t left, in
     return 0
 
 
-cdef int _run_isal(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n, int64_t* took, int64_t* made,
-                   bint* ended) noexcept nogil:
+cdef int _run_isal(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n,
+                   int64_t* took, int64_t* made, bint* ended) noexcept nogil:
     cdef IsalState* s = <IsalState*>f.state
     cdef int rc
     took[0] = made[0] = 0
@@ -438,8 +442,8 @@ cdef int _run_isal(Inflater* f, const unsigned char* source, int64_t left, unsig
     return WHAT_DAMAGED if rc < 0 else 0
 
 
-cdef int _run_zlib(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n, int64_t* took, int64_t* made,
-                   bint* ended) noexcept nogil:
+cdef int _run_zlib(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n,
+                   int64_t* took, int64_t* made, bint* ended) noexcept nogil:
     cdef ZStream* z = <ZStream*>f.state
     cdef int rc
     z.next_in = source
@@ -466,9 +470,10 @@ cdef int _run_zlib(Inflater* f, const unsigned char* source, int64_t left, unsig
     return WHAT_DAMAGED
 
 
-cdef int _run_zstd(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n, int64_t* took, int64_t* made,
-                   bint* ended) noexcept nogil:
-    # A call that fails doesn't say what it made before. So each call gets one block, and none while the block before it may still come out.
+cdef int _run_zstd(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n,
+                   int64_t* took, int64_t* made, bint* ended) noexcept nogil:
+    # A call that fails doesn't say what it made before. So each call gets one block, and none while the block before it
+    # may still come out.
     cdef ZstdIn i
     cdef ZstdOut o
     cdef size_t rc
@@ -514,8 +519,8 @@ cdef int _next_member(Inflater* f, const unsigned char* source, int64_t* left, i
     f.begun = f.place
     if f.encoding == ENCODING_GZIP and source[zeros[0]] != 0x1f:
         return WHAT_NO_HEADER
-    # Only a frame, or a skippable frame, may begin here. The library may also know formats from before ZSTD's first version, and where such
-    # data is damaged, it claims to have made bytes that it hasn't written.
+    # Only a frame, or a skippable frame, may begin here. The library may also know formats from before ZSTD's first
+    # version, and where such data is damaged, it claims to have made bytes that it hasn't written.
     if f.encoding == ENCODING_ZSTD and source[0] != 0x28 and source[0] & 0xf0 != 0x50:
         return WHAT_NO_HEADER
     f.inside = True
@@ -534,7 +539,8 @@ cdef int _next_member(Inflater* f, const unsigned char* source, int64_t* left, i
     return 0
 
 
-cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, unsigned char* into, int64_t n, int64_t* made) noexcept nogil:
+cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, unsigned char* into, int64_t n,
+                      int64_t* made) noexcept nogil:
     cdef int64_t took = 0, got = 0, skipped = 0
     cdef bint ended = False, waited = f.full
     cdef int what = 0
@@ -568,11 +574,13 @@ cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, 
             f.inside = False
             f.members += 1
         elif took == 0 and got == 0 and not waited:
-            return 0 if left[0] == 0 else WHAT_DAMAGED  # with room and bytes, each call of a library takes or makes some
+            # with room and bytes, each call of a library takes or makes some
+            return 0 if left[0] == 0 else WHAT_DAMAGED
     return 0
 
 
-# ---- decode_compressed ----------------------------------------------------------------------------------------------------------------
+# ---- decode_compressed
+# ----------------------------------------------------------------------------------------------------------------
 
 cdef enum:
     WHAT_LIMIT = 1
@@ -613,7 +621,8 @@ cdef class InflateStep(Step):
         which = "" if b < 0 else f" string {b} of the batch:"
         if what == WHAT_LIMIT:
             return new_error(CODE_TOO_LARGE,
-                f"decode_compressed:{which} more than {a} bytes when decompressed. If that is no attack, raise max_record_bytes")
+                f"decode_compressed:{which} more than {a} bytes when decompressed. If that is no attack, raise "
+                "max_record_bytes")
         if what == WHAT_NO_MEMORY:
             return new_error(CODE_EXHAUSTED, f"decode_compressed:{which} no memory for {a} bytes")
         text = f"decode_compressed:{which} {inflate_sentence(what, self.own.encoding, a)}"
@@ -632,7 +641,8 @@ cdef int _inflate_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept n
 
 
 cdef int64_t _guess(const Inflater* f, const unsigned char* source, int64_t n) noexcept nogil:
-    # Guesses the decompressed length: the length that the data claims, or a usual ratio. A wrong guess, or a wrong claim, costs a copy.
+    # Guesses the decompressed length: the length that the data claims, or a usual ratio. A wrong guess, or a wrong
+    # claim, costs a copy.
     cdef int64_t guess = 4 * n
     cdef uint32_t size = 0
     cdef unsigned long long known
@@ -681,7 +691,8 @@ cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Are
             left = cell.offsets[i + 1] - cell.offsets[i]
         start = at
         what = inflater_begin(&f, own.encoding, memory)
-        wanted = 0 if what != 0 else _least(_guess(&f, source, left), own.limit) + 1  # one more: the end shows only if room is left
+        # one more: the end shows only if room is left
+        wanted = 0 if what != 0 else _least(_guess(&f, source, left), own.limit) + 1
         while what == 0:
             if room - at < wanted:
                 wanted += at

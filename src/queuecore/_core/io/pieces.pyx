@@ -13,7 +13,8 @@ from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_TFRECORD, 
 from queuecore._core.io.lines cimport lines_kernels
 from queuecore._core.atoms.platform cimport Fault, FileEntry, FileStat, iovec, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileTable, name_of, read_full, table_is_same, table_pin, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileTable, name_of, read_full, table_is_same, table_pin,
+    table_unpin)
 from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_read
 from queuecore._core.io.tfrecord cimport TFRecordWalk, tfrecord_walk
 
@@ -21,7 +22,8 @@ check_layout(layout_hash())
 
 cdef enum:
     LEAST_TFRECORD = 16
-    MANY = 1024              # records shorter than 1/MANY of a piece, on average, aren't moved: it costs more time than it saves memory
+    # records shorter than 1/MANY of a piece, on average, aren't moved: it costs more time than it saves memory
+    MANY = 1024
 
 
 # Reading
@@ -99,7 +101,8 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
             iov.iov_len = b.nbytes
             status = read_full(t, b.place.file, fd, &iov, 1, b.place.offset, wait != WAIT_ALL, &got, &b.fault)
             # If the run began in the middle of the file, the pieces before its place count as read.
-            before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset - 1) // s.piece_bytes if b.begins else 0
+            before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset
+                                                          - 1) // s.piece_bytes if b.begins else 0
             if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1 + before, &b.fault):
                 status = READ_FAULT
                 got = 0
@@ -306,7 +309,8 @@ cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:
 
 
 cdef bint _none_here(RecordBlock* b) noexcept nogil:
-    # Makes room for `here`. It is all zero already in a block that was used before, since all its records have left. False: no memory.
+    # Makes room for `here`. It is all zero already in a block that was used before, since all its records have left.
+    # False: no memory.
     if b.here_room < b.count:
         free(b.here)
         b.here = <unsigned char*>calloc(b.count, 1)
@@ -355,7 +359,8 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
 
 # Moving
 
-cdef void _csv_rows(Blocks* s, const RecordBlock* b, int64_t n, CsvCursor* at, CsvBlock* block, Fault* fault) noexcept nogil:
+cdef void _csv_rows(Blocks* s, const RecordBlock* b, int64_t n, CsvCursor* at, CsvBlock* block,
+                    Fault* fault) noexcept nogil:
     # Moves `at` on by n rows, which the block has.
     block.last = b.last
     block.text = b.text + (at.offset - b.place.offset)

@@ -1,13 +1,14 @@
 # Readers: the records of one file after the other.
 #
-# Reader. One thread at a time has the *role*: it alone frames records and reads bytes. The role is a claim, not a spin lock: other threads
-# that want it sleep. Its holder may wait for a disk, or for its next work unit, as in TensorFlow.
-#   Any thread calls reader_enter, which waits for a slice of time. The holder of the role calls reader_next, reader_open and reader_leave.
-#   The thread that got a record calls record_check and record_drop, without the role. Any thread reads the counters.
-#   I1  Bytes of a block that a record refers to don't change until the record is dropped: the reader appends behind them, and moves to
-#       another block when it must make room while a record still holds this one (B1, B2).
-#   I2  A work unit is taken only when there is none in progress. It counts as completed when no record is left in it: FRAME_WHOLE and
-#       FRAME_IDENTITY know that with their one record, the others when they are asked for one more.
+# Reader. One thread at a time has the *role*: it alone frames records and reads bytes. The role is a claim, not a spin
+# lock: other threads that want it sleep. Its holder may wait for a disk, or for its next work unit, as in TensorFlow.
+#   Any thread calls reader_enter, which waits for a slice of time. The holder of the role calls reader_next,
+#   reader_open and reader_leave. The thread that got a record calls record_check and record_drop, without the role. Any
+#   thread reads the counters.
+#   I1  Bytes of a block that a record refers to don't change until the record is dropped: the reader appends behind
+#       them, and moves to another block when it must make room while a record still holds this one (B1, B2).
+#   I2  A work unit is taken only when there is none in progress. It counts as completed when no record is left in it:
+#       FRAME_WHOLE and FRAME_IDENTITY know that with their one record, the others when they are asked for one more.
 # Progress: entering is blocking; everything else is as quick as the system calls in it.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Atomic, EventCount, Fault
@@ -51,7 +52,8 @@ cdef extern from *:
       alignas(kLine) Atomic<uint32_t> busy;  // 1: a thread has the role
       EventCount left;                       // threads that want the role park here
       // Used by the holder of the role:
-      Atomic<uint64_t> owner;  // its Python thread, so that a work iterator that reads from its own reader gets an error, not a deadlock
+      // its Python thread, so that a work iterator that reads from its own reader gets an error, not a deadlock
+      Atomic<uint64_t> owner;
       void* stream;  // a Stream
       int32_t encoding;
       int32_t framing;
@@ -127,14 +129,16 @@ cdef inline unsigned char* block_bytes(const Block* block) noexcept nogil:
 # Takes the role, and waits for it until `until` (monotonic, in ns) at most. False: another thread still has the role.
 cdef bint reader_enter(Reader* r, int64_t until) noexcept nogil
 cdef void reader_leave(Reader* r) noexcept nogil
-# Gives the next record of the work unit in progress, or says (READER_*) why there is none. After READER_FAULT the unit is given up. With
-# it, and with READER_DAMAGED, `record` has the unit's name, the offset of the first byte that no record was made of, and in nbytes the
-# number of bytes that are given up from there on (-1: not known). A wait for a pipe, or for another try, ends after 100 ms at most.
-# held: the call reads no bytes; READER_DRY says that it would have to.
+# Gives the next record of the work unit in progress, or says (READER_*) why there is none. After READER_FAULT the unit
+# is given up. With it, and with READER_DAMAGED, `record` has the unit's name, the offset of the first byte that no
+# record was made of, and in nbytes the number of bytes that are given up from there on (-1: not known). A wait for a
+# pipe, or for another try, ends after 100 ms at most. held: the call reads no bytes; READER_DRY says that it would have
+# to.
 cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcept nogil
 # Begins a work unit; none may be in progress. False: `fault` says why, and the unit is given up.
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil
-# Returns whether a record's checksum is right; without the role, as it takes time. False: `fault` has the error, and the reader may go on.
+# Returns whether a record's checksum is right; without the role, as it takes time. False: `fault` has the error, and
+# the reader may go on.
 cdef bint record_check(const Record* record, Fault* fault) noexcept nogil
 cdef void record_drop(Reader* r, Record* record) noexcept nogil
 # Writes the record's key, of at most record_key_room bytes, and returns its length.

@@ -9,9 +9,9 @@ from libc.string cimport memchr, memcpy, memmove, memset
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.atoms.errors cimport (
-    CODE_AGAIN, CODE_CHECKSUM, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_PRECONDITION, CODE_TOO_LARGE,
-    CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME, WHAT_SPECIAL,
-    WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error, new_error, raise_error)
+    CODE_AGAIN, CODE_CHECKSUM, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_PRECONDITION,
+    CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME,
+    WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error, new_error, raise_error)
 from queuecore._core.io.framing cimport (
     FRAME_FIXED, FRAME_IDENTITY, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE, framing_lone, framing_reads)
 from queuecore._core.atoms.growing cimport Growing, grow
@@ -22,7 +22,8 @@ from queuecore._core.atoms.runtime cimport still_waiting, wait_out_exit, waited
 from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
 from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_open_any, stream_read
 from queuecore._core.io.tfrecord cimport (
-    TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
+    TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged,
+    tfrecord_resync, tfrecord_walk)
 
 import numpy as np
 
@@ -44,7 +45,8 @@ cdef enum:
 
 cdef Block* _block_new(int64_t room) noexcept nogil:
     # Returns a block with one reference; NULL: no memory. A large block isn't written to before it is filled.
-    cdef Block* block = <Block*>(buffer_take(size_sum(64, room)) if room > BLOCK_BYTES else alloc_lines(size_sum(64, room)))
+    cdef size_t nbytes = size_sum(64, room)
+    cdef Block* block = <Block*>(buffer_take(nbytes) if room > BLOCK_BYTES else alloc_lines(nbytes))
     if block != NULL:
         block.room = room
         block.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it
@@ -68,8 +70,8 @@ cdef Block* _block_take(Reader* r, int64_t room) noexcept nogil:
 cdef void _block_drop(Reader* r, Block* block) noexcept nogil:
     cdef BlockPtr nothing
     cdef int i
-    # B1 acq_rel. Release: this holder's reads of the bytes come before the next writes to them (by B2's thread, or by the reader that finds
-    # itself alone with the block); acquire: the last holder sees the reads of all others as done.
+    # B1 acq_rel. Release: this holder's reads of the bytes come before the next writes to them (by B2's thread, or by
+    # the reader that finds itself alone with the block); acquire: the last holder sees the reads of all others as done.
     if block == NULL or block.refs.fetch_sub(1, kAcqRel) != 1:
         return
     if block.room == BLOCK_BYTES:
@@ -95,7 +97,8 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
         return False
     if (r.encoding or (<Stream*>r.stream).special) and need > 2 * (keep + BLOCK_BYTES):
         need = 2 * (keep + BLOCK_BYTES)  # the stream may have fewer bytes left than `need`
-    # A large block is given back as soon as a small one will do. B2 acquire: pairs with B1; no other thread reads the block any more
+    # A large block is given back as soon as a small one will do. B2 acquire: pairs with B1; no other thread reads the
+    # block any more
     if block == NULL or block.room < need or need <= BLOCK_BYTES < block.room or block.refs.load(kAcquire) != 1:
         block = _block_take(r, need)
         if block == NULL:
@@ -123,7 +126,8 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     return well or got > 0
 
 
-# Framings: each function finds the next record in the bytes that are there. FIND_MORE: it wants `need` bytes from `at` on.
+# Framings: each function finds the next record in the bytes that are there. FIND_MORE: it wants `need` bytes from `at`
+# on.
 
 cdef int _frame_fixed(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
     cdef int64_t left = r.filled - r.at, step
@@ -181,7 +185,8 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
         if left == 0 and r.ended:
             return FIND_END
         begin = block_bytes(r.block) + r.at if r.block != NULL else <unsigned char*>NULL
-        end = <unsigned char*>memchr(begin + r.scanned, 10, left - r.scanned) if left > r.scanned else <unsigned char*>NULL
+        end = <unsigned char*>memchr(begin + r.scanned, 10,
+                                     left - r.scanned) if left > r.scanned else <unsigned char*>NULL
         nbytes = left if end == NULL else end - begin
         if end == NULL:
             r.scanned = left
@@ -214,7 +219,10 @@ cdef int _frame_whole(Reader* r, Record* record, int64_t* need, Fault* fault) no
         return FIND_FAULT
     if not r.ended:
         # One byte more than the file has, or may have, so that its end shows.
-        need[0] = size + 1 if size > 2 * left else 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 1
+        if size > 2 * left:
+            need[0] = size + 1
+        else:
+            need[0] = 2 * left + 1 if left <= r.max_record_bytes // 2 else r.max_record_bytes + 1
         return FIND_MORE
     record.data = block_bytes(r.block) + r.at
     record.nbytes = r.filled - r.at
@@ -436,8 +444,10 @@ cdef int64_t record_key(const Record* record, unsigned char* into) noexcept nogi
 
 # Keys and values, one after the other.
 
-cdef bint _append(const Record* record, Growing* keys, Growing* key_ends, Growing* values, Growing* ends) noexcept nogil:
-    if not (grow(keys, record_key_room(record)) and grow(values, record.nbytes) and grow(key_ends, 8) and grow(ends, 8)):
+cdef bint _append(const Record* record, Growing* keys, Growing* key_ends, Growing* values,
+                  Growing* ends) noexcept nogil:
+    if not (grow(keys, record_key_room(record)) and grow(values, record.nbytes) and grow(key_ends, 8)
+            and grow(ends, 8)):
         return False
     keys.nbytes += record_key(record, keys.data + keys.nbytes)
     if record.nbytes > 0:
@@ -485,7 +495,8 @@ cdef class Framing:
         Sizes of `FIXED`. For `LINES`, `header_bytes` is the number of lines to leave out at the top of each file.
     """
 
-    def __init__(self, int kind, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=0):
+    def __init__(self, int kind, int64_t record_bytes=0, int64_t header_bytes=0, int64_t footer_bytes=0,
+                 int64_t hop_bytes=0):
         self.kind = kind
         self.record_bytes = record_bytes
         self.header_bytes = header_bytes
@@ -521,8 +532,8 @@ cdef class NativeReader:
         self.stream.fd = -1
         self.r.stream = &self.stream
 
-    def __init__(self, Framing framing not None, int encoding=0, bint resync=False, int64_t max_record_bytes=<int64_t>1 << 62,
-                 int32_t retries=0, bint allow_special=False):
+    def __init__(self, Framing framing not None, int encoding=0, bint resync=False,
+                 int64_t max_record_bytes=<int64_t>1 << 62, int32_t retries=0, bint allow_special=False):
         self.r.encoding = encoding
         self.r.resync = resync
         self.r.framing = framing.kind
@@ -557,7 +568,8 @@ cdef class NativeReader:
 
     cdef int _lose(self, int64_t count, error) except -1:
         # The next call says what one that was cut short had read.
-        self.failure = new_error(CODE_DATA_LOSS, f"the call before was cut short (see __cause__), and {count} records that it had read are lost")
+        self.failure = new_error(CODE_DATA_LOSS, f"the call before was cut short (see __cause__), and {count} records "
+                                                 "that it had read are lost")
         self.failure.__cause__ = error
         return 0
 
@@ -611,7 +623,10 @@ cdef class NativeReader:
                 raise self._error(&fault, name)
 
     def read(self, next_name):
-        """Return the next record as (key, value). ``next_name()`` returns the name of the next work unit, as bytes, or raises."""
+        """Return the next record as (key, value).
+
+        ``next_name()`` returns the name of the next work unit, as bytes, or raises.
+        """
         cdef Record record
         cdef Fault fault
         cdef bint sound
@@ -644,7 +659,8 @@ cdef class NativeReader:
             record_drop(self.r, &record)
 
     def read_up_to(self, next_name, int64_t n):
-        """Return the next records of one work unit, at most n: the bytes of all keys, their splits, and the same of the values."""
+        """Return the next records of one work unit, at most n: the bytes of all keys, their splits, and the same of the
+        values."""
         cdef Record record
         cdef Fault fault
         cdef Growing keys, key_ends, values, ends

@@ -1,14 +1,17 @@
-# Files as a source of records at known places: the list of names, the table of files and what is known of each, and reads.
+# Files as a source of records at known places: the list of names, the table of files and what is known of each, and
+# reads.
 #
-# Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators. Of files that
-# describe their own content (Arrays), Names has the description too: each has a header of its own, and records may lie by columns.
-# FileTable: one per iterator. A file is *discovered* once, by any thread, outside any turn: that thread opens it, measures it (fstat) and
-# counts its records. The table's turn guards the open files; it is never held across a system call.
+# Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators.
+# Of files that describe their own content (Arrays), Names has the description too: each has a header of its own, and
+# records may lie by columns. FileTable: one per iterator. A file is *discovered* once, by any thread, outside any turn:
+# that thread opens it, measures it (fstat) and counts its records. The table's turn guards the open files; it is never
+# held across a system call.
 #   I1  Entries [0, known_files) never change after they were published, but for their open file.
 #   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
 #   I3  At most `fd_limit` files are open, plus one per thread at work.
-#   I4  Bytes of a file below its size at discovery don't change while it is read. This is checked by the thread that reads the last of its
-#       records, by the one that closes it, and at the end of the stream; a pass that opens it again finds it as it was, to the last byte.
+#   I4  Bytes of a file below its size at discovery don't change while it is read. This is checked by the thread that
+#       reads the last of its records, by the one that closes it, and at the end of the stream; a pass that opens it
+#       again finds it as it was, to the last byte.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.platform cimport Atomic, Fault, FileEntry, FileStat, StopFlag, Turn, iovec
@@ -21,7 +24,7 @@ cdef extern from *:
       const char* head;    // its bytes before the first record, as they were when its header was read
       int64_t head_bytes;
       int64_t rows;
-      int64_t by_columns;  // the first numbers of all rows come first, then the second ones, and so on (Fortran's order); 0: row after row
+      int64_t by_columns;  // the first numbers of all rows come first, then the second ones (Fortran's order); 0: rows
     };
 
     struct Arrays {
@@ -56,7 +59,7 @@ cdef extern from *:
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
       int64_t claimed;           // files handed out for discovery; guarded by the turn
       Atomic<uint64_t> memory;   // device number of a file system in memory, whose reads never wait; 0: none is known
-      int64_t changed;           // one more than a file that was found changed when it was closed; 0: none; guarded by the turn
+      int64_t changed;           // one more than a file that had changed when it was closed; 0: none; under the turn
       alignas(kLine) Atomic<int64_t> known_files;
       Atomic<int64_t> known_records;
       Atomic<int64_t> empty_files, dropped_tails;
@@ -134,22 +137,25 @@ cdef class FileList:
 
 # Opens a regular file: returns its descriptor, with its status, or -1 with the fault. System calls; hold no turn.
 cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil
-# Returns whether a fault concerns the file alone and not the machine, so that the file may be left out and the next one read.
+# Returns whether a fault concerns the file alone and not the machine, so that the file may be left out and the next one
+# read.
 cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
 # Opens a file like open_regular, also if it is a pipe or a device. Reads of those don't wait.
 cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil
-# Returns whether bytes of a file below its earlier size may have changed. A file that has only become longer was appended to.
+# Returns whether bytes of a file below its earlier size may have changed. A file that has only become longer was
+# appended to.
 cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil
 # Sets the fault of a file that has changed.
 cdef void changed_fault(const FileStat* now, int64_t size, Fault* fault) noexcept nogil
-# Returns whether an open file that says that it is empty is so: all files in /proc, and on some file systems outside the kernel, say so.
-# False: it has bytes, or can't be read, as `fault` says. A read that fails with EIO is tried again up to `retries` times; `stop`: see
-# `backoff`. System calls.
+# Returns whether an open file that says that it is empty is so: all files in /proc, and on some file systems outside
+# the kernel, say so. False: it has bytes, or can't be read, as `fault` says. A read that fails with EIO is tried again
+# up to `retries` times; `stop`: see `backoff`. System calls.
 cdef bint is_empty(int fd, int32_t retries, StopFlag* stop, Fault* fault) noexcept nogil
 # Returns the error code (CODE_*) of an errno.
 cdef int32_t os_code(int err) noexcept nogil
 
-# Waits before a failed read is tried again: 10 ms, 20 ms and so on, 100 ms at most. False: a stop was requested (NULL: none can be).
+# Waits before a failed read is tried again: 10 ms, 20 ms and so on, 100 ms at most. False: a stop was requested (NULL:
+# none can be).
 cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil
 
 cdef void names_drop(Names* names) noexcept nogil
@@ -161,8 +167,8 @@ cdef inline int64_t head_of(const FileTable* t, int64_t f) noexcept nogil:
     return t.header_bytes if t.names.arrays == NULL else t.names.arrays.files[f].head_bytes
 
 # NULL: no memory. Takes a reference on the names.
-cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes,
-                          int32_t tail, int32_t fd_limit) noexcept nogil
+cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
+                          int64_t hop_bytes, int32_t tail, int32_t fd_limit) noexcept nogil
 # Drops a reference; the last one closes every file.
 cdef void table_drop(FileTable* t) noexcept nogil
 # Claims the next file to discover, at most `ahead` files past those that are known; -1: none now.
@@ -173,18 +179,19 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil
 cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil
 # Returns the known file that holds this ordinal; `hint` is the file to look at first.
 cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexcept nogil
-# Returns whether a file that a pass opened again, with this status, still is file f. It may have become longer, unless this pass is a later
-# one that opens it for the first time. No system call.
+# Returns whether a file that a pass opened again, with this status, still is file f. It may have become longer, unless
+# this pass is a later one that opens it for the first time. No system call.
 cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* st) noexcept nogil
-# Returns an open descriptor of file f for this pass, pinned, or -1 with the fault; give it back with table_unpin. nowait: -1 with code 0 if
-# the file would have to be opened.
+# Returns an open descriptor of file f for this pass, pinned, or -1 with the fault; give it back with table_unpin.
+# nowait: -1 with code 0 if the file would have to be opened.
 cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* fault) noexcept nogil
-# Gives a descriptor back, of which `records` of the file's records were read. False: now all are read, and the file has changed meanwhile.
+# Gives a descriptor back, of which `records` of the file's records were read. False: now all are read, and the file has
+# changed meanwhile.
 cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil
 # Checks the files of which a part was read. False: one has changed meanwhile, and files after it may be unchecked.
 cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil
-# Opens a known file by its name. False: it is the file that was discovered, and has changed since. True also if the name is another file's,
-# or none's: what was read is no worse for that. System calls.
+# Opens a known file by its name. False: it is the file that was discovered, and has changed since. True also if the
+# name is another file's, or none's: what was read is no worse for that. System calls.
 cdef bint table_named_unchanged(const FileTable* t, int64_t f, Fault* fault) noexcept nogil
 # Returns a file that a thread reads now, from file `after` on; -1: none.
 cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil
@@ -193,7 +200,7 @@ cdef void table_close_idle(FileTable* t) noexcept nogil
 # Fills the whole iovec list (which it uses up) from `offset` on. *got: bytes read, also after a failure.
 cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
                    Fault* fault) noexcept nogil
-# Does the same for records at known places: `at` counts bytes from the first record, as if records lay one after the other. Of arrays, each
-# part of the list has room for whole rows.
+# Does the same for records at known places: `at` counts bytes from the first record, as if records lay one after the
+# other. Of arrays, each part of the list has room for whole rows.
 cdef int read_records(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t at, bint nowait, int64_t* got,
                       Fault* fault) noexcept nogil

@@ -1,15 +1,16 @@
 """File source with fixed-length framing. See sources.pxd for the contract."""
 from libc.errno cimport (
-    EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE, ETIMEDOUT, errno)
+    EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE,
+    ETIMEDOUT, errno)
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
-    CODE_CHECKSUM, CODE_DECOMPRESS, CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED, CODE_TOO_LARGE,
-    CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ, WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_REWRITTEN,
-    WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL, WHAT_UNSIZED)
+    CODE_CHECKSUM, CODE_DECOMPRESS, CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED,
+    CODE_TOO_LARGE, CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ, WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN,
+    WHAT_READ, WHAT_REPLACED, WHAT_REWRITTEN, WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL, WHAT_UNSIZED)
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport (
     Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed,
@@ -22,7 +23,8 @@ cdef enum:
     IOV_MAX_COUNT = 1024  # Linux's UIO_MAXIOV
     FIRST_WAIT_NS = 10000000
     LONGEST_WAIT_NS = 100000000
-    # Of arrays by columns: the bytes that one read takes, and the gap between two columns that costs no more to read than to leave out.
+    # Of arrays by columns: the bytes that one read takes, and the gap between two columns that costs no more to read
+    # than to leave out.
     GATHER_BYTES = 16384
     GATHER_GAP = 4096
 
@@ -39,8 +41,8 @@ cdef class FileList:
     sides : tuple of int
         Shape of a row, without a 0 in it, if files hold arrays.
     arrays : list of tuple, optional
-        For each file, if files hold arrays: its bytes before the first number, the number of its rows, and whether they lie by columns
-        (Fortran's order).
+        For each file, if files hold arrays: its bytes before the first number, the number of its rows, and whether they
+        lie by columns (Fortran's order).
     """
 
     def __cinit__(self, paths, int64_t item_bytes=0, tuple sides=(), list arrays=None):
@@ -161,8 +163,8 @@ cdef void names_drop(Names* names) noexcept nogil:
     free(names)
 
 
-cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes,
-                          int32_t tail, int32_t fd_limit) noexcept nogil:
+cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
+                          int64_t hop_bytes, int32_t tail, int32_t fd_limit) noexcept nogil:
     cdef FileTable* t = <FileTable*>alloc_lines(sizeof(FileTable))
     if t == NULL:
         return NULL
@@ -313,7 +315,8 @@ cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
     if code == CODE_UNAVAILABLE:
         return what == WHAT_SPECIAL or what == WHAT_UNSIZED or err == ELOOP or err == ENAMETOOLONG or err == ENXIO
     return (code == CODE_CHECKSUM or code == CODE_TRUNCATED or code == CODE_TOO_LARGE or code == CODE_DECOMPRESS
-            or code == CODE_SOURCE_CHANGED or code == CODE_NOT_FOUND or code == CODE_PERMISSION or code == CODE_NOT_A_FILE)
+            or code == CODE_SOURCE_CHANGED or code == CODE_NOT_FOUND or code == CODE_PERMISSION
+            or code == CODE_NOT_A_FILE)
 
 
 cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil:
@@ -447,7 +450,8 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
             else:
                 left = body
             # Bytes after the last record may be the gap before a next record that doesn't come.
-            if left != 0 and not (e.count > 0 and t.hop_bytes > t.record_bytes and left <= t.hop_bytes - t.record_bytes):
+            if left != 0 and not (e.count > 0 and t.hop_bytes > t.record_bytes
+                                  and left <= t.hop_bytes - t.record_bytes):
                 if t.tail == TAIL_SHORT:
                     e.count += 1
                 elif t.tail == TAIL_DROP:
@@ -571,8 +575,9 @@ cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* 
 
 
 cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* fault) noexcept nogil:
-    # A pass that begins with a file opens it by its name, whether it is still open or not: so timing doesn't decide which file is read. An
-    # earlier pass still reads from the descriptor that is open, even if the name now belongs to another file.
+    # A pass that begins with a file opens it by its name, whether it is still open or not: so timing doesn't decide
+    # which file is read. An earlier pass still reads from the descriptor that is open, even if the name now belongs to
+    # another file.
     cdef FileEntry* e = &t.entries[f]
     cdef FileStat st
     cdef int64_t other = 0
@@ -745,7 +750,8 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
             patience -= 1
             continue
         if n < 0 and (err == ESTALE or err == ETIMEDOUT) and not reopened:
-            # Network file systems lose track of an open file now and then: open it again by its name, if it is still the same.
+            # Network file systems lose track of an open file now and then: open it again by its name, if it is still
+            # the same.
             if nowait:
                 return READ_NOT_CACHED
             reopened = True
@@ -789,7 +795,8 @@ cdef int read_records(FileTable* t, int64_t f, int fd, iovec* iov, int count, in
     return read_full(t, f, fd, iov, count, head_of(t, f) + at, nowait, got, fault)
 
 
-cdef inline void _spread(unsigned char* dst, int64_t stride, const unsigned char* src, int64_t n, int64_t item) noexcept nogil:
+cdef inline void _spread(unsigned char* dst, int64_t stride, const unsigned char* src, int64_t n,
+                         int64_t item) noexcept nogil:
     cdef int64_t i
     if item == 1:
         for i in range(n):
@@ -810,7 +817,8 @@ cdef inline void _spread(unsigned char* dst, int64_t stride, const unsigned char
 
 cdef int _gather(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t first, bint nowait, int64_t* got,
                  Fault* fault) noexcept nogil:
-    # Reads rows, from number `first` on, of an array that lies by columns: as many at once as one column's numbers fill a buffer.
+    # Reads rows, from number `first` on, of an array that lies by columns: as many at once as one column's numbers fill
+    # a buffer.
     cdef const Arrays* a = t.names.arrays
     cdef int64_t rows = 0, m, most = max(GATHER_BYTES // a.item_bytes, 1), skip = 0
     cdef int status = READ_OK, i
@@ -833,14 +841,16 @@ cdef int _gather(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t
     return status
 
 
-cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t skip, int64_t first, int64_t m, bint nowait,
-                      Fault* fault) noexcept nogil:
-    # Reads m rows, to behind the first `skip` rows of the list. In the file, the first index of a row's shape counts fastest: the next
-    # column is the one whose first index is one higher. `place` is the position of a column's number in a row.
+cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t skip, int64_t first, int64_t m,
+                      bint nowait, Fault* fault) noexcept nogil:
+    # Reads m rows, to behind the first `skip` rows of the list. In the file, the first index of a row's shape counts
+    # fastest: the next column is the one whose first index is one higher. `place` is the position of a column's number
+    # in a row.
     cdef const Arrays* a = t.names.arrays
     cdef const ArrayFile* file = &a.files[f]
     cdef const iovec* to
-    cdef int64_t item = a.item_bytes, columns = t.record_bytes // item, column = 0, place = 0, k, j, i, n, done, at, side, nbytes
+    cdef int64_t item = a.item_bytes, columns = t.record_bytes // item, column = 0, place = 0
+    cdef int64_t k, j, i, n, done, at, side, nbytes
     cdef int64_t index[MAX_DIMS]
     cdef int64_t step[MAX_DIMS]
     cdef unsigned char buffer[GATHER_BYTES]
@@ -863,7 +873,8 @@ cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t
             k = min(1 + (GATHER_BYTES // item - m) // file.rows, columns - column)
             nbytes += (k - 1) * file.rows * item
         one.iov_len = <size_t>nbytes
-        status = read_full(t, f, fd, &one, 1, file.head_bytes + (column * file.rows + first) * item, nowait, &got, fault)
+        status = read_full(t, f, fd, &one, 1, file.head_bytes + (column * file.rows + first) * item, nowait, &got,
+                           fault)
         if status != READ_OK:
             return status
         for j in range(k):

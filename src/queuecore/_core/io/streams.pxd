@@ -1,7 +1,8 @@
 # The bytes of one file, in order, decompressed on the way if they are compressed.
 #
-# A Stream belongs to one thread at a time, and its struct is not moved while a file is open. Its calls are system calls: they may wait
-# for a disk, and the caller holds no turn. It has memory only while a compressed file is open: 320 KiB, besides what ZSTD takes.
+# A Stream belongs to one thread at a time, and its struct is not moved while a file is open. Its calls are system
+# calls: they may wait for a disk, and the caller holds no turn. It has memory only while a compressed file is open: 320
+# KiB, besides what ZSTD takes.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.io.inflate cimport Inflater
 from queuecore._core.atoms.platform cimport Fault, StopFlag
@@ -14,7 +15,8 @@ cdef struct Stream:
     # stream_open sets these to 0 or NULL; its caller may change them afterwards.
     int32_t retries          # how often a read that fails with EIO is tried again
     StopFlag* stop           # ends the waits between these tries, and those for a pipe
-    int32_t slices           # 1: a read that waits fails with CODE_AGAIN after 100 ms at most, and goes on when it is called again
+    # 1: a read that waits fails with CODE_AGAIN after 100 ms at most, and goes on when it is called again
+    int32_t slices
     # The rest belongs to streams.pyx.
     int32_t special          # a pipe or device, or a file that says that it is empty and isn't
     int32_t quiet            # of these: it may have neither bytes to read nor an end now
@@ -37,13 +39,14 @@ cdef struct Stream:
 
 # Opens a regular file of this encoding. `name` need not outlive the call. False: `fault` says why.
 cdef bint stream_open(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
-# Opens a file like stream_open, also if it is a pipe or device, which is never opened twice. A pipe begins with its first writer, and ends
-# with its last one.
+# Opens a file like stream_open, also if it is a pipe or device, which is never opened twice. A pipe begins with its
+# first writer, and ends with its last one.
 cdef bint stream_open_any(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
-# Reads up to n bytes, fewer only at the end. *got: how many, also after a failure: bytes before the damage or the failed read are among
-# them. (Of the data before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is cut.) The read of a file's last byte
-# checks whether the file has changed since it was opened. After a failed read, another call goes on there; damage stays.
-# A failed read waits between its tries for 10 ms, 20 ms and so on, 100 ms at most. Bytes that a pipe had are given along with CODE_AGAIN.
+# Reads up to n bytes, fewer only at the end. *got: how many, also after a failure: bytes before the damage or the
+# failed read are among them. (Of the data before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is
+# cut.) The read of a file's last byte checks whether the file has changed since it was opened. After a failed read,
+# another call goes on there; damage stays. A failed read waits between its tries for 10 ms, 20 ms and so on, 100 ms at
+# most. Bytes that a pipe had are given along with CODE_AGAIN.
 cdef bint stream_read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil
 # Idempotent.
 cdef void stream_close(Stream* s) noexcept nogil

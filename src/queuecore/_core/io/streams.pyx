@@ -5,8 +5,8 @@ from libc.string cimport memcpy, memset
 from queuecore._core.atoms.memory cimport free, strdup
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
 from queuecore._core.atoms.errors cimport (
-    CODE_AGAIN, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ, WHAT_CUT,
-    WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_STAT)
+    CODE_AGAIN, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ,
+    WHAT_CUT, WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_STAT)
 from queuecore._core.io.inflate cimport (
     ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
 from queuecore._core.atoms.platform cimport Fault, FileStat, iovec, is_regular, layout_hash, syscalls
@@ -83,7 +83,8 @@ cdef bint _again(Stream* s, Fault* fault) noexcept nogil:
 
 
 cdef bint _listen(Stream* s, Fault* fault) noexcept nogil:
-    # Waits until a pipe or device has bytes, or an end. A pipe without its first writer has neither, but reads as if it were at its end.
+    # Waits until a pipe or device has bytes, or an end. A pipe without its first writer has neither, but reads as if it
+    # were at its end.
     cdef int rc
     while True:
         rc = syscalls().poll(s.fd, SLICE_MS)
@@ -161,7 +162,9 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
             fault.b = s.place + <int64_t>iov.iov_len
             return False
         if s.special and (errno == EINTR or errno == EAGAIN):
-            s.quiet = 1  # also after a signal: _listen waits in slices, so that a device's read doesn't keep a thread from hearing it
+            # also after a signal: _listen waits in slices, so that a device's read doesn't keep a thread from hearing
+            # it
+            s.quiet = 1
             continue
         if errno == EINTR:
             continue
@@ -190,7 +193,8 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
 cdef bint _damaged(Stream* s, Fault* fault) noexcept nogil:
     if s.damage != WHAT_INFLATE_MEMORY and not _unchanged(s, fault):  # the change is the cause of the damage
         return False
-    _fault(fault, CODE_EXHAUSTED if s.damage == WHAT_INFLATE_MEMORY else CODE_DECOMPRESS, s.damage, STAGE_READ, s.damage_place)
+    _fault(fault, CODE_EXHAUSTED if s.damage == WHAT_INFLATE_MEMORY else CODE_DECOMPRESS, s.damage, STAGE_READ,
+           s.damage_place)
     fault.a = s.encoding
     fault.b = s.offset
     return False
@@ -233,7 +237,8 @@ cdef bint _read_decompressed(Stream* s, unsigned char* into, int64_t n, int64_t*
         # A read too small for a call of the library gets its bytes from memory that stays in the cache.
         direct = n - got[0] >= INFLATE_ROOM
         wanted = n - got[0] if direct else INFLATE_ROOM
-        s.damage = inflater_run(&s.inflater, &s.raw, &s.raw_left, into + got[0] if direct else s.memory + AHEAD, wanted, &part)
+        s.damage = inflater_run(&s.inflater, &s.raw, &s.raw_left, into + got[0] if direct else s.memory + AHEAD, wanted,
+                                &part)
         s.damage_place = s.inflater.place
         s.starved = s.damage == 0 and part < wanted
         if direct:

@@ -37,8 +37,8 @@ cdef struct TFRecordWalk:
 # Continues a checksum (0 at the start) over n bytes, in the fastest way that this processor can run.
 cdef uint32_t crc32c(uint32_t crc, const unsigned char* p, size_t n) noexcept nogil
 
-# Finds whole records, at most `most`, in the bytes of the stream from w.offset on. starts[0 .. *found]: where they begin
-# in the block, and where the last one ends. The data of record i begins at starts[i] + TFRECORD_HEADER, and has
+# Finds whole records, at most `most`, in the bytes of the stream from w.offset on. starts[0 .. *found]: where they
+# begin in the block, and where the last one ends. The data of record i begins at starts[i] + TFRECORD_HEADER, and has
 # starts[i + 1] - starts[i] - TFRECORD_FRAME bytes. last: the stream ends with this block.
 # A length is checked before anything is allocated for it, in this order: its checksum, the limit, the rest of the
 # stream. Where the rest isn't known, `need` may be as large as the limit although no bytes follow: grow a buffer only
@@ -52,8 +52,8 @@ cdef bint tfrecord_check(const unsigned char* data, int64_t data_bytes) noexcept
 # Sets the fault of a record whose data doesn't agree with its checksum.
 cdef void tfrecord_damaged(int64_t offset, int64_t record, Fault* fault) noexcept nogil
 # Searches for a valid header of a record that isn't too long for the limit, or for the `left` bytes of the stream from
-# `data` on (-1: not known). True: there is one at data + *at. False: none begins before data + *at, where the next block
-# must begin. After a damaged header, begin one byte after the start of its record. Records inside the data of the
+# `data` on (-1: not known). True: there is one at data + *at. False: none begins before data + *at, where the next
+# block must begin. After a damaged header, begin one byte after the start of its record. Records inside the data of the
 # damaged one are found too: nothing tells them from others.
 cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, int64_t max_record_bytes,
                           int64_t* at) noexcept nogil

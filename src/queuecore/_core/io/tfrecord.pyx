@@ -230,7 +230,8 @@ cdef class Scan:
     Parameters
     ----------
     source : object with ``readinto(buffer)``
-        The bytes of the file, decompressed: each call fills the start of a buffer and returns their number; 0 at the end.
+        The bytes of the file, decompressed: each call fills the start of a buffer and returns their number; 0 at the
+        end.
     path : bytes
         The name of the file, for errors.
     total_bytes : int

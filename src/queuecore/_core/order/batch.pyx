@@ -11,7 +11,8 @@ from queuecore._core.order.op cimport (
     PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op, OpKind, OpSpec, Order, element_drop, element_trim,
     op_advance, op_count, op_new, op_pull, op_refuse, order_owe)
 from queuecore._core.order.runs cimport (
-    SCRATCH_RUNS, Element, Run, RunList, element_append_all, element_clear, element_give, list_clear, list_init, run_from)
+    SCRATCH_RUNS, Element, Run, RunList, element_append_all, element_clear, element_give, list_clear, list_init,
+    run_from)
 from queuecore._core.atoms.platform cimport layout_hash
 
 check_layout(layout_hash())

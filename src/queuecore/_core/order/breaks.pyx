@@ -90,8 +90,8 @@ cdef int _break_next(Order* order, Breaks* m) noexcept nogil:
 
 
 cdef int _refill(Order* order, Breaks* m, int64_t max_rows) noexcept nogil:
-    # A shuffle gives one record at a time: it may meet the end of its input before each, and what it gives before that error must not
-    # depend on how many of its records are asked for at a time.
+    # A shuffle gives one record at a time: it may meet the end of its input before each, and what it gives before that
+    # error must not depend on how many of its records are asked for at a time.
     list_clear(&m.scratch)
     m.scratch_at = 0
     if order.bottom_shuffle != NULL:

@@ -54,7 +54,8 @@ cdef struct Break:
 cdef struct Cut:
     int64_t pass_
     int64_t ordinal
-    bint given             # only once the record comes out of the last shuffle, which gives all records before in the order that they had
+    # only once the record comes out of the last shuffle, which gives all records before in the order that they had
+    bint given
     Fault fault            # of the record
 
 cdef struct BreakList:

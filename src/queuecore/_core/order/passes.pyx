@@ -205,7 +205,8 @@ cdef int64_t _whole_passes(Order* order, Repeat* r, int64_t n, int64_t unit) noe
     if r.n >= 0 and passes > r.n - r.done - 1:
         passes = r.n - r.done - 1
     # The length of a pass of handed-in rows is known only after that pass.
-    if order.blocks != NULL and framing_handed(order.blocks.framing) and passes > order.start.pass_ - 1 - order.at.pass_:
+    if (order.blocks != NULL and framing_handed(order.blocks.framing)
+        and passes > order.start.pass_ - 1 - order.at.pass_):
         passes = order.start.pass_ - 1 - order.at.pass_
     passes -= passes % step
     if passes <= 0:

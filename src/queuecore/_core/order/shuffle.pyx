@@ -5,8 +5,8 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport blocks_leave
 from queuecore._core.order.op cimport (
     PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Cut, Op, OpKind, OpSpec, Order, Shuffle,
-    element_drop, element_trim, list_drop, list_trim, op_count, op_new, op_pull, order_cut_at, order_cut_of, shuffle_init,
-    shuffle_next)
+    element_drop, element_trim, list_drop, list_trim, op_count, op_new, op_pull, order_cut_at, order_cut_of,
+    shuffle_init, shuffle_next)
 from queuecore._core.order.runs cimport (
     SCRATCH_RUNS, Element, Ids, Kept, Run, RunList, element_append_all, element_clear, element_give, ids_free, ids_give,
     ids_init, ids_take, is_behind, is_missing, list_append, list_clear, list_init, run_from)
@@ -92,7 +92,8 @@ cdef void _note_above(Op* op) noexcept nogil:
 
 
 cdef void _end_by_cut(Order* order, Shuffle* s, int32_t* ended, bint reached) noexcept nogil:
-    # A shuffle whose input had ended gives the records before the cut, then the cut's fault, also where another one came later.
+    # A shuffle whose input had ended gives the records before the cut, then the cut's fault, also where another one
+    # came later.
     s.cut = True
     if reached and ended[0] != PULL_OK:
         ended[0] = PULL_FAULT
@@ -362,7 +363,8 @@ cdef int _fill_elements(Order* order, ElementShuffle* s) noexcept nogil:
 
 
 cdef void _cut_elements(Order* order, ElementShuffle* s) noexcept nogil:
-    # Lets the first cut before a record of the element that is to be given take effect. Nothing may be left of the element.
+    # Lets the first cut before a record of the element that is to be given take effect. Nothing may be left of the
+    # element.
     cdef const Element* e = &s.elements[s.emitting]
     cdef const Cut* cut
     cdef int32_t i
@@ -416,7 +418,8 @@ cdef bint _restart_elements(Order* order, Op* op) noexcept nogil:
 
 
 cdef bint _trim_element(Order* order, ElementShuffle* s, int64_t id) noexcept nogil:
-    # Returns whether something is left of the element. A batch that comes whole or not at all doesn't come if it loses records.
+    # Returns whether something is left of the element. A batch that comes whole or not at all doesn't come if it loses
+    # records.
     cdef Element* e = &s.elements[id]
     cdef int64_t rows = e.rows
     element_trim(order, e)

@@ -9,8 +9,8 @@ from queuecore._core.io.blocks cimport (
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.order.lengths cimport Length, Lengths, lengths_add, lengths_at
 from queuecore._core.order.op cimport (
-    LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Break, BreakList, Op, OpKind, Order,
-    OrderPlan, op_new)
+    LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Break, BreakList,
+    Op, OpKind, Order, OrderPlan, op_new)
 from queuecore._core.order.runs cimport Missing, RunList, is_behind, list_append
 from queuecore._core.atoms.platform cimport FileEntry, kAcquire, layout_hash, size_product
 from queuecore._core.io.sources cimport FileTable, file_skippable, table_fault
@@ -173,8 +173,8 @@ cdef inline int64_t _uncut_end(Order* order, Source* s, RecordBlock** block, int
 
 
 cdef inline bint _cuts(const Order* order, int64_t end, int status) noexcept nogil:
-    # Returns whether the cut ends the source before its own end. Where the cut stands for an error that is to come again,
-    # that error comes instead.
+    # Returns whether the cut ends the source before its own end. Where the cut stands for an error that is to come
+    # again, that error comes instead.
     if order.cut_pass < 0 or not is_behind(order.at.pass_, end, order.cut_pass, order.cut_ordinal):
         return False
     return (order.cut_fault.what != WHAT_NO_ERROR or order.at.pass_ != order.cut_pass or end != order.cut_ordinal

@@ -59,8 +59,8 @@ cdef class CallStep(Step):
     cdef str label
     cdef object owner
 
-    def __init__(self, str label not None, tuple inputs not None, tuple outputs not None, size_t address, int32_t result_bytes,
-                 bint counts, owner):
+    def __init__(self, str label not None, tuple inputs not None, tuple outputs not None, size_t address,
+                 int32_t result_bytes, bint counts, owner):
         cdef int32_t i, j
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")

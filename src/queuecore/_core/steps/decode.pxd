@@ -1,7 +1,7 @@
 # Splitting fixed-length records into one contiguous native-order array per field.
 #
-# A Layout is immutable once built and may be used by any number of threads at once; the functions write only to the rows they
-# are given. All are wait-free: they only copy.
+# A Layout is immutable once built and may be used by any number of threads at once; the functions write only to the
+# rows they are given. All are wait-free: they only copy.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from queuecore._core.atoms.platform cimport Leaf, iovec
 
@@ -36,12 +36,13 @@ cdef bint layout_plan(Layout* layout) noexcept nogil
 cdef void layout_clear(Layout* layout) noexcept nogil
 
 # Fills in iovecs that read `n` records, `hop_bytes` apart, into the rows from `row` on; returns their number.
-cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n, unsigned char* dump) noexcept nogil
+cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n,
+                       unsigned char* dump) noexcept nogil
 # Splits `n` records that lie `stride` apart.
-cdef void layout_split(const Layout* layout, const unsigned char* records, int64_t stride, unsigned char* slot, int64_t row,
-                       int64_t n) noexcept nogil
+cdef void layout_split(const Layout* layout, const unsigned char* records, int64_t stride, unsigned char* slot,
+                       int64_t row, int64_t n) noexcept nogil
 # The same for records at store + ids[i] * stride, prefetching ahead.
-cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids, unsigned char* slot,
-                        int64_t row, int64_t n) noexcept nogil
+cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids,
+                        unsigned char* slot, int64_t row, int64_t n) noexcept nogil
 # Mends byte order and booleans of rows that were read in place.
 cdef void layout_mend(const Layout* layout, unsigned char* slot, int64_t row, int64_t n) noexcept nogil

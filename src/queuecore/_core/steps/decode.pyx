@@ -125,7 +125,8 @@ cdef bint layout_plan(Layout* layout) noexcept nogil:
         if layout.stage_records < 1:
             layout.stage_records = 1
     layout.place = PLACE_STAGE
-    if count == 1 and wanted == layout.record_bytes and (layout.hop_bytes == layout.record_bytes or layout.lone_records):
+    if count == 1 and wanted == layout.record_bytes and (layout.hop_bytes == layout.record_bytes
+                                                         or layout.lone_records):
         layout.place = PLACE_DIRECT
         return True
     if layout.hop_bytes < layout.record_bytes or layout.record_bytes // count < SCATTER_FROM:
@@ -172,7 +173,8 @@ cdef void layout_clear(Layout* layout) noexcept nogil:
     layout.parts = NULL
 
 
-cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n, unsigned char* dump) noexcept nogil:
+cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n,
+                       unsigned char* dump) noexcept nogil:
     cdef int count = 0
     cdef int64_t i
     cdef int32_t p
@@ -197,9 +199,10 @@ cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, in
     return count
 
 
-cdef void layout_split(const Layout* layout, const unsigned char* records, int64_t stride, unsigned char* slot, int64_t row,
-                       int64_t n) noexcept nogil:
-    # Field by field over groups of records that stay in the first cache: each loop then copies one size from one stride.
+cdef void layout_split(const Layout* layout, const unsigned char* records, int64_t stride, unsigned char* slot,
+                       int64_t row, int64_t n) noexcept nogil:
+    # Field by field over groups of records that stay in the first cache: each loop then copies one size from one
+    # stride.
     cdef int64_t group = SPLIT_BYTES // stride if stride < SPLIT_BYTES else 1
     cdef int64_t first = 0, m
     cdef int32_t i, j
@@ -211,8 +214,8 @@ cdef void layout_split(const Layout* layout, const unsigned char* records, int64
             leaf = &layout.leaves[i]
             dst = slot + leaf.slot_offset + (row + first) * leaf.row_bytes
             for j in range(leaf.pieces):
-                _copy_strided(dst + j * leaf.piece_bytes, leaf.row_bytes, records + first * stride + leaf.offsets[j], stride, m,
-                              leaf.piece_bytes, leaf.swap)
+                _copy_strided(dst + j * leaf.piece_bytes, leaf.row_bytes, records + first * stride + leaf.offsets[j],
+                              stride, m, leaf.piece_bytes, leaf.swap)
         first += m
 
 
@@ -222,8 +225,8 @@ cdef inline void _prefetch(const unsigned char* p, int64_t nbytes) noexcept nogi
         QC_PREFETCH(p + i)
 
 
-cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids, unsigned char* slot,
-                        int64_t row, int64_t n) noexcept nogil:
+cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids,
+                        unsigned char* slot, int64_t row, int64_t n) noexcept nogil:
     cdef int64_t group = GROUP_BYTES // stride
     cdef int64_t first, k, m, ahead
     cdef int32_t i, j
@@ -245,8 +248,8 @@ cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_
                         ahead = first + m + k
                         if ahead < n:
                             _prefetch(store + ids[ahead] * stride, layout.record_bytes)
-                    _copy(dst + k * leaf.row_bytes + j * leaf.piece_bytes, store + ids[first + k] * stride + leaf.offsets[j],
-                          leaf.piece_bytes, leaf.swap)
+                    _copy(dst + k * leaf.row_bytes + j * leaf.piece_bytes,
+                          store + ids[first + k] * stride + leaf.offsets[j], leaf.piece_bytes, leaf.swap)
         first += m
 
 
@@ -312,7 +315,8 @@ cdef class RawStep(Step):
         self.raw.count = len(outputs)
         if leaves:
             self.raw.leaves = <Leaf*>calloc(len(leaves), sizeof(Leaf))
-            self.offsets = <int64_t*>malloc(size_product(sum([len(offsets) for _, _, _, offsets, _ in leaves]), sizeof(int64_t)))
+            pieces = sum([len(offsets) for _, _, _, offsets, _ in leaves])
+            self.offsets = <int64_t*>malloc(size_product(pieces, sizeof(int64_t)))
             self.raw.dims = <int64_t*>calloc(len(leaves), (1 + MAX_DIMS) * sizeof(int64_t))
             if self.raw.leaves == NULL or self.offsets == NULL or self.raw.dims == NULL:
                 raise MemoryError
@@ -346,7 +350,8 @@ cdef class RawStep(Step):
         if what == WHAT_LENGTH and self.raw.leaves != NULL:
             return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: expected records of {b} bytes, got {a} bytes")
         if what == WHAT_LENGTH:
-            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: the input has {a} bytes, which is not a multiple of {b}, the item's size")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"decode_raw: the input has {a} bytes, which is not a multiple of {b}, the item's size")
         if what == WHAT_UNEQUAL:
             return new_error(CODE_INVALID_ARGUMENT,
                 f"decode_raw: the strings of a batch must be equally long; there are some of {a} and of {b} bytes")
@@ -411,8 +416,8 @@ cdef int _run_raw(const void* params, const Cell* inputs, Cell* outputs, Arena* 
                     return _raw_fault(fault, WHAT_NO_MEMORY, nbytes, 0)
             if leaf != NULL:
                 for j in range(leaf.pieces):
-                    _copy_strided(out.data + j * leaf.piece_bytes, leaf.row_bytes, source + leaf.offsets[j], raw.item_bytes, n,
-                                  leaf.piece_bytes, leaf.swap)
+                    _copy_strided(out.data + j * leaf.piece_bytes, leaf.row_bytes, source + leaf.offsets[j],
+                                  raw.item_bytes, n, leaf.piece_bytes, leaf.swap)
             elif raw.swap < 0:
                 for i in range(nbytes):
                     if source[i] > 1:

@@ -13,8 +13,10 @@ cdef extern from "queuecore/kernels/elementwise.hpp" namespace "queuecore" nogil
     CastFn cast_fn(int source, int target, bint portable) noexcept
     void scale_all[T](const T* source, T* target, int64_t n, T a, T b) noexcept
     void scale_each[T](const T* source, T* target, int64_t n, const T* a, const T* b) noexcept
-    void gather(const void* source, void* target, int64_t rows, int64_t columns, int64_t row, int64_t column, int32_t item) noexcept
-    void split_pixels(const unsigned char* source, unsigned char* first, unsigned char* second, unsigned char* third, int64_t n) noexcept
+    void gather(const void* source, void* target, int64_t rows, int64_t columns, int64_t row, int64_t column,
+                int32_t item) noexcept
+    void split_pixels(const unsigned char* source, unsigned char* first, unsigned char* second, unsigned char* third,
+                      int64_t n) noexcept
     void fill_items(void* target, const void* item, int64_t n, int32_t size) noexcept
 
 ctypedef const unsigned char* bytes_in
@@ -32,8 +34,8 @@ cdef int step_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil
 # Gives the output a place of `nbytes`. A place that it has already is as large as was known beforehand: made_bytes.
 cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena, Fault* fault) noexcept nogil
 # Copies the part of an array that begins at `begin` and has this size.
-cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size, int32_t ndim,
-                    int32_t item) noexcept nogil
+cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size,
+                    int32_t ndim, int32_t item) noexcept nogil
 # Returns the bytes of an output; -1: not known beforehand.
 cdef int64_t made_bytes_of(component) except -2
 cdef object step_explain(str label, int what, int64_t a, int64_t b)

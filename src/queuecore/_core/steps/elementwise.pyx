@@ -1,7 +1,7 @@
 """Native steps on numbers: chains of casts, scales and changes of shape in one pass; padding, slicing, one-hot codes.
 
-A chain goes over its input in tiles that stay in the first-level cache. Each loop of `kernels/elementwise.hpp` takes a whole tile from
-one dtype to the next, so any chain has the results of its links one by one, bit for bit.
+A chain goes over its input in tiles that stay in the first-level cache. Each loop of `kernels/elementwise.hpp` takes a
+whole tile from one dtype to the next, so any chain has the results of its links one by one, bit for bit.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t
@@ -48,7 +48,8 @@ cdef struct Link:
     CastFn cast
     bint wide                # scale: float64
     double a, b
-    unsigned char* a_each    # one for each channel, repeated, so that the coefficients of any run of a tile lie in one piece
+    # one for each channel, repeated, so that the coefficients of any run of a tile lie in one piece
+    unsigned char* a_each
     unsigned char* b_each
     int64_t channels         # 0: a and b are for all items
     int32_t ndim
@@ -95,7 +96,8 @@ cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena,
 
 cdef object step_explain(str label, int what, int64_t a, int64_t b):
     if what == WHAT_OTHER:
-        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected an element of {b} bytes, as was said beforehand, got {a}")
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected an element of {b} bytes, as was said beforehand, "
+                                                f"got {a}")
     return new_error(CODE_EXHAUSTED, f"{label}: no memory for {a} bytes")
 
 
@@ -108,8 +110,9 @@ cdef class ChainStep(Step):
     inputs, outputs : tuple of Component
         One of each.
     links : list of tuple
-        ``("cast", number of one dtype, of the other, its bytes)``; ``("scale", is float64, a, b, channels)`` with the native bytes of
-        as many coefficients as there are channels, or of one if there are none; ``("reshape", shape)``; ``("transpose", perm)``.
+        ``("cast", number of one dtype, of the other, its bytes)``; ``("scale", is float64, a, b, channels)`` with the
+        native bytes of as many coefficients as there are channels, or of one if there are none; ``("reshape", shape)``;
+        ``("transpose", perm)``.
     portable : bool
         Use no loop that only some processors can run.
     """
@@ -191,9 +194,11 @@ cdef class ChainStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_COUNT:
-            return new_error(CODE_INVALID_ARGUMENT, f"reshape: expected values for shape {list(self.links[b][1])}, got {a} values")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"reshape: expected values for shape {list(self.links[b][1])}, got {a} values")
         if what == WHAT_CHANNELS:
-            return new_error(CODE_INVALID_ARGUMENT, f"scale: expected {self.links[b][4]} channels on the last axis, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"scale: expected {self.links[b][4]} channels on the last axis, got {a}")
         if what == WHAT_RANK:
             return new_error(CODE_INVALID_ARGUMENT, f"transpose: expected {len(self.links[b][1])} dimensions, got {a}")
         return step_explain(self.links[0][0], what, a, b)
@@ -231,7 +236,8 @@ cdef void _turn(const Link* link, int64_t* dims, View* view) noexcept nogil:
     memcpy(dims, turned, link.ndim * sizeof(int64_t))
 
 
-cdef int _shapes(const ChainParams* chain, Cell* out, int64_t n, View* view, int64_t* inner, Fault* fault) noexcept nogil:
+cdef int _shapes(const ChainParams* chain, Cell* out, int64_t n, View* view, int64_t* inner,
+                 Fault* fault) noexcept nogil:
     # Follows the shapes along the chain. inner: number of items in a row that have the same channel.
     cdef int32_t i, j
     cdef int64_t known, at
@@ -272,7 +278,8 @@ cdef int _shapes(const ChainParams* chain, Cell* out, int64_t n, View* view, int
     return 0
 
 
-cdef void _scale_float(const Link* link, const float* source, float* target, int64_t at, int64_t n, int64_t inner) noexcept nogil:
+cdef void _scale_float(const Link* link, const float* source, float* target, int64_t at, int64_t n,
+                       int64_t inner) noexcept nogil:
     cdef int64_t i = 0, run, channel
     cdef const float* a = <const float*>link.a_each
     cdef const float* b = <const float*>link.b_each
@@ -290,7 +297,8 @@ cdef void _scale_float(const Link* link, const float* source, float* target, int
             i += run
 
 
-cdef void _scale_double(const Link* link, const double* source, double* target, int64_t at, int64_t n, int64_t inner) noexcept nogil:
+cdef void _scale_double(const Link* link, const double* source, double* target, int64_t at, int64_t n,
+                        int64_t inner) noexcept nogil:
     cdef int64_t i = 0, run, channel
     cdef const double* a = <const double*>link.a_each
     cdef const double* b = <const double*>link.b_each
@@ -404,8 +412,8 @@ cdef int _run_chain(const void* params, const Cell* inputs, Cell* outputs, Arena
                 k = TILE if columns - j > TILE else columns - j
                 # A third tile: the scratch's first two are for what the chain makes.
                 gather(source + (i * view.strides[view.ndim - 2] + j * view.strides[view.ndim - 1]) * item,
-                       scratch + 2 * 8 * TILE if chain.works else out.data + at * item, m, k, view.strides[view.ndim - 2],
-                       view.strides[view.ndim - 1], item)
+                       scratch + 2 * 8 * TILE if chain.works else out.data + at * item, m, k,
+                       view.strides[view.ndim - 2], view.strides[view.ndim - 1], item)
                 if chain.works:
                     _work(chain, scratch + 2 * 8 * TILE, out.data + at * made_item, scratch, at, m * k, inner)
                 at += m * k
@@ -467,7 +475,8 @@ cdef class PadStep(Step):
             return new_error(CODE_INVALID_ARGUMENT, f"pad: expected {self.frame.ndim} dimensions, got {a}")
         if what == WHAT_EMPTY:
             return new_error(CODE_INVALID_ARGUMENT,
-                f"pad: axis {b} is empty, and has nothing that mode {PAD_MODES[self.frame.mode]!r} could repeat: use mode 'constant'")
+                f"pad: axis {b} is empty, and has nothing that mode {PAD_MODES[self.frame.mode]!r} could repeat: use "
+                "mode 'constant'")
         return step_explain("pad", what, a, b)
 
 
@@ -522,8 +531,9 @@ cdef int _run_pad(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     if cell.ndim != frame.ndim:
         return step_fault(fault, WHAT_DIMS, cell.ndim, 0)
     for d in range(cell.ndim):
-        if __builtin_add_overflow(cell.dims[d], frame.before[d], &i) or __builtin_add_overflow(i, frame.after[d], &i) or \
-                __builtin_mul_overflow(n, i, &n) or __builtin_mul_overflow(n, <int64_t>frame.item, &nbytes):
+        if (__builtin_add_overflow(cell.dims[d], frame.before[d], &i)
+                or __builtin_add_overflow(i, frame.after[d], &i) or __builtin_mul_overflow(n, i, &n)
+                or __builtin_mul_overflow(n, <int64_t>frame.item, &nbytes)):
             return step_fault(fault, WHAT_NO_MEMORY, (<int64_t>1 << 62) - 1 + (<int64_t>1 << 62), 0)
         out.dims[d] = i
         if frame.before[d] + frame.after[d] > 0:
@@ -596,8 +606,8 @@ cdef int64_t _repeated(int64_t i, int64_t n, int32_t mode) noexcept nogil:
 
 
 cdef void _pad_repeat(const FrameParams* frame, const Cell* cell, Cell* out, int32_t axis) noexcept nogil:
-    # Copies the array to its place. Then each axis, from the last padded one to the first, gets its padding before and behind: pieces that
-    # are whole already, because all axes behind are done.
+    # Copies the array to its place. Then each axis, from the last padded one to the first, gets its padding before and
+    # behind: pieces that are whole already, because all axes behind are done.
     cdef int64_t strides[MAX_DIMS]   # in bytes of the output
     cdef int64_t index[MAX_DIMS]
     cdef int64_t stride = frame.item, rows, _i, i, before, n, after
@@ -638,8 +648,8 @@ cdef void _pad_repeat(const FrameParams* frame, const Cell* cell, Cell* out, int
                 index[k] = 0
 
 
-cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size, int32_t ndim,
-                    int32_t item) noexcept nogil:
+cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size,
+                    int32_t ndim, int32_t item) noexcept nogil:
     cdef int64_t index[MAX_DIMS]
     cdef int64_t strides[MAX_DIMS]
     cdef int64_t rows = 1, nbytes = item, stride = item, _i

@@ -1,14 +1,17 @@
-# Parsing of tf.train.Example and tf.train.SequenceExample: a decoder of the protocol buffers' wire format for these messages alone.
+# Parsing of tf.train.Example and tf.train.SequenceExample: a decoder of the protocol buffers' wire format for these
+# messages alone.
 #
-# A Plan is immutable once it is built and may be used by any number of threads at once; a parse writes only to its own outputs and
-# arena. Wait-free: it takes a number of steps bounded by the bytes of its records and the columns of its plan.
+# A Plan is immutable once it is built and may be used by any number of threads at once; a parse writes only to its own
+# outputs and arena. Wait-free: it takes a number of steps bounded by the bytes of its records and the columns of its
+# plan.
 #
-# I1  No byte at or beyond the end of a record is read. Every read is preceded by a comparison with the end of the message that it is
-#     in, and no message ends beyond the one around it.
-# I2  Memory is allocated by counts of values that are present, each of which took at least one byte of a record. Two kinds of
-#     columns may be larger: fixed ones, whose size the plan says, and padded ones, in which the longest record of a batch sets the
-#     size of the others.
-# I3  Fields that don't belong to these messages are skipped by their wire type, never entered; groups are skipped to a depth of 100.
+# I1  No byte at or beyond the end of a record is read. Every read is preceded by a comparison with the end of the
+#     message that it is in, and no message ends beyond the one around it.
+# I2  Memory is allocated by counts of values that are present, each of which took at least one byte of a record. Two
+#     kinds of columns may be larger: fixed ones, whose size the plan says, and padded ones, in which the longest record
+#     of a batch sets the size of the others.
+# I3  Fields that don't belong to these messages are skipped by their wire type, never entered; groups are skipped to a
+# depth of 100.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.steps.wire cimport Span
@@ -21,10 +24,12 @@ cdef enum:
     KIND_INT = 3
 
 cdef enum:
-    # The arrays made from a key's values, for a batch of n records; a single record has no outer dimension, and no splits by record.
+    # The arrays made from a key's values, for a batch of n records; a single record has no outer dimension, and no
+    # splits by record.
     FORM_FIXED = 0     # (n, *dims): equally many in every record; a default replaces missing ones
     FORM_PADDED = 1    # (n, longest, *dims): filled up with the default; in feature lists also the lengths (n,)
-    FORM_FLAT = 2      # all values (total,); in feature lists splits of them by step (steps + 1,); then splits by record (n + 1,)
+    # all values (total,); in feature lists splits of them by step (steps + 1,); then splits by record (n + 1,)
+    FORM_FLAT = 2
 
 # The keys to look for, in an open hash table.
 cdef struct Keys:

@@ -30,8 +30,8 @@ cdef enum:
     ORDER = 64           # fields of a map whose order is remembered from one record of a batch to the next
 
 cdef enum:
-    # More reasons than wire.pxd has (`b` is then the byte of the record): the lower eight bits of a fault's `what`. The column is above them.
-    # `a` is the record, -1 if there is but one.
+    # More reasons than wire.pxd has (`b` is then the byte of the record): the lower eight bits of a fault's `what`. The
+    # column is above them. `a` is the record, -1 if there is but one.
     WHAT_MISSING = 6
     WHAT_KIND = 7       # b: the kind that is there
     WHAT_COUNT = 8      # b: how many there are
@@ -149,9 +149,10 @@ cdef int64_t _ints(bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t 
     return at
 
 
-cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t room, Wire* wire) noexcept nogil:
-    # Appends the values of a list to the `at` values of `place`, as far as there is room, and returns the new number of values,
-    # or -1: refused. Without any room it only counts; a second pass then finds endless varints. Strings: Spans.
+cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t room,
+                     Wire* wire) noexcept nogil:
+    # Appends the values of a list to the `at` values of `place`, as far as there is room, and returns the new number of
+    # values, or -1: refused. Without any room it only counts; a second pass then finds endless varints. Strings: Spans.
     cdef Field field
     cdef Span one
     cdef uint64_t value = 0
@@ -298,8 +299,8 @@ cdef void* _take(Work* work, int64_t a, int64_t b, int64_t c) noexcept nogil:
 
 
 cdef int _count(Work* work, int32_t column, int64_t record, Kept* kept) noexcept nogil:
-    # Fills in the number of values that kept.lists has, and the list with which they begin. A list of another kind discards the
-    # lists before it, and one of the same kind adds to them.
+    # Fills in the number of values that kept.lists has, and the list with which they begin. A list of another kind
+    # discards the lists before it, and one of the same kind adds to them.
     cdef Lists rest = kept.lists
     cdef Field field
     cdef int64_t lists = 0
@@ -530,8 +531,8 @@ cdef int _begin(Work* work) noexcept nogil:
     return 0
 
 
-cdef int _emit_record(Work* work, int32_t index, int64_t record, bytes_out place, int64_t* at, int64_t room, int64_t* splits,
-                      int64_t* step_at) noexcept nogil:
+cdef int _emit_record(Work* work, int32_t index, int64_t record, bytes_out place, int64_t* at, int64_t room,
+                      int64_t* splits, int64_t* step_at) noexcept nogil:
     # Appends the values of one record of a column; in feature lists also the end of each of its steps to `splits`.
     cdef const Kept* kept = &work.kept[work.plan.columns[index].rank * work.n + record]
     cdef Steps rest
@@ -746,8 +747,8 @@ cdef class ExampleStep(Step):
     inputs, outputs : tuple of Component
         One of strings, of no or one dimension; those of all columns.
     columns : list of tuple
-        Section, key, kind, form, dimensions, whether it must be there, default (flat array, list of bytes, or None), first
-        output.
+        Section, key, kind, form, dimensions, whether it must be there, default (flat array, list of bytes, or None),
+        first output.
     """
     cdef Plan plan
     cdef str label
@@ -834,7 +835,8 @@ cdef class ExampleStep(Step):
             where += f"Name: {name.decode(errors='backslashreplace') if isinstance(name, bytes) else name}, "
         if reason == WHAT_MISSING:
             if section:
-                text = f"Feature list '{shown}' is required but could not be found. allow_missing=True takes it for empty"
+                text = (f"Feature list '{shown}' is required but could not be found. allow_missing=True takes it for "
+                        "empty")
             else:
                 text = f"Feature: {shown} (data type: {_WORDS[kind]}) is required but could not be found."
             return new_error(CODE_INVALID_ARGUMENT, where + text)
@@ -896,7 +898,8 @@ cdef class ExampleStep(Step):
                     for i in range(work.n):
                         # Arrays can be written to after they were checked.
                         if not 0 <= at[i] <= at[i + 1] <= data.size:
-                            raise_error(CODE_INVALID_ARGUMENT, f"{self.label}: the splits of the records don't fit their bytes")
+                            raise_error(CODE_INVALID_ARGUMENT,
+                                        f"{self.label}: the splits of the records don't fit their bytes")
                         spans[i].p = <bytes_in>cnp.PyArray_DATA(data) + at[i]
                         spans[i].e = <bytes_in>cnp.PyArray_DATA(data) + at[i + 1]
                 else:
@@ -924,7 +927,8 @@ cdef class ExampleStep(Step):
                     data = np.empty(_total(&work.strings[j]), "S1")
                     offsets = np.empty(work.strings[j].n + 1, np.int64)
                     with nogil:
-                        _gather(&work.strings[j], <bytes_out>cnp.PyArray_DATA(data), <int64_t*>cnp.PyArray_DATA(offsets))
+                        _gather(&work.strings[j], <bytes_out>cnp.PyArray_DATA(data),
+                                <int64_t*>cnp.PyArray_DATA(offsets))
                     results.append(_ragged.strings(data, offsets, shape))
             return results
         finally:

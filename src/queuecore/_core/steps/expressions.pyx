@@ -1,7 +1,8 @@
 """Native steps made from traced functions: whole expressions run by NumPy's own loops, and graphs of steps.
 
-An expression goes over its output in tiles that stay in the first-level cache. Every call of a tile is the loop that NumPy itself would
-run for these dtypes, so the values are NumPy's. What a loop says of its floats by the processor's flags is dropped.
+An expression goes over its output in tiles that stay in the first-level cache. Every call of a tile is the loop that
+NumPy itself would run for these dtypes, so the values are NumPy's. What a loop says of its floats by the processor's
+flags is dropped.
 """
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -11,7 +12,8 @@ from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.steps.elementwise cimport CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault
+from queuecore._core.steps.elementwise cimport (
+    CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault)
 from queuecore._core.steps.elementwise cimport step_place
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, RowsFn, Step, StageFn, arena_take, step_begun, step_ended
@@ -36,7 +38,8 @@ cdef extern from *:
 
     // Strides are 0 or that of an item.
     template <class T>
-    static void qc_choose_items(const unsigned char* which, int64_t step, const T* first, bool all_first, const T* second,
+    static void qc_choose_items(const unsigned char* which, int64_t step, const T* first, bool all_first,
+                                const T* second,
                                 bool all_second, T* target, int64_t n) noexcept {
       if (step == 0) {
         bool all = which[0];
@@ -53,7 +56,8 @@ cdef extern from *:
     }
     static inline void qc_choose(char* const* data, const intptr_t* strides, int64_t n, int item) noexcept {
     #define QC_CHOOSE(T)                                                                                            \
-      qc_choose_items(reinterpret_cast<const unsigned char*>(data[0]), strides[0], reinterpret_cast<const T*>(data[1]), \
+      qc_choose_items(reinterpret_cast<const unsigned char*>(data[0]), strides[0], \
+                      reinterpret_cast<const T*>(data[1]), \
                       strides[1] == 0, reinterpret_cast<const T*>(data[2]), strides[2] == 0,                          \
                       reinterpret_cast<T*>(data[3]), n)
       if (item == 1) QC_CHOOSE(uint8_t);
@@ -183,16 +187,17 @@ cdef class ExprStep(Step):
     output : Component
         The result.
     leaves : list of tuple
-        ``(input, item, axes, steps, starts, sides)``: which input; bytes of an item; for each axis of the output which one of the input
-        it is, or -1, and with what step; where each axis of the input starts, and how long it is, or -1. Of a constant: ``(-1, item,
-        period, data)``, or with axes as above and the data at the end.
+        ``(input, item, axes, steps, starts, sides)``: which input; bytes of an item; for each axis of the output which
+        one of the input it is, or -1, and with what step; where each axis of the input starts, and how long it is, or
+        -1. Of a constant: ``(-1, item, period, data)``, or with axes as above and the data at the end.
     items : list of int
         Bytes of one item of each register: first the leaves, then the temporaries.
     places : list of int
         Which room each register has; of leaves -1.
     program : list of tuple
-        ``("cast", number of one dtype, of the other, register, register, as NumPy does it)`` or ``("call", capsule, registers)``, or, of numpy.where,
-        ``("choose", bytes of an item, registers)``; the last one is the output. Register -1 is the step's own output. None at all: the first leaf is the result.
+        ``("cast", number of one dtype, of the other, register, register, as NumPy does it)`` or ``("call", capsule,
+        registers)``, or, of numpy.where, ``("choose", bytes of an item, registers)``; the last one is the output.
+        Register -1 is the step's own output. None at all: the first leaf is the result.
     dims : list of tuple
         Sides of the output: ``(side, -1, -1)``, or ``(-1, leaf, axis of its input)``.
     """
@@ -299,14 +304,16 @@ cdef class ExprStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_SIDE:
-            return new_error(CODE_INVALID_ARGUMENT, f"arithmetic: a dimension is {a} long, and {b} in what it is combined with")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"arithmetic: a dimension is {a} long, and {b} in what it is combined with")
         if what == WHAT_RANK:
-            return new_error(CODE_INVALID_ARGUMENT, f"arithmetic: expected {b} dimensions, as was said beforehand, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"arithmetic: expected {b} dimensions, as was said beforehand, got {a}")
         return step_explain("arithmetic", what, a, b)
 
 
-cdef int _read(const ExprParams* e, const Leaf* leaf, const int64_t* sides, const int64_t* dims, bytes_in data, Reading* reading,
-               Fault* fault) noexcept nogil:
+cdef int _read(const ExprParams* e, const Leaf* leaf, const int64_t* sides, const int64_t* dims, bytes_in data,
+               Reading* reading, Fault* fault) noexcept nogil:
     # Fills in how to read a leaf with these sides. Axes that can be read as one are made one.
     cdef int64_t strides[MAX_DIMS]
     cdef int64_t stride = 1, there
@@ -377,8 +384,8 @@ cdef void _gather(const Reading* reading, bytes_out target, int64_t at, int64_t 
 
 
 cdef bint _lies_alike(const ExprParams* e) noexcept nogil:
-    # True if all leaves have the items of the output side by side, in its order: then the leaves of several elements have,
-    # too.
+    # True if all leaves have the items of the output side by side, in its order: then the leaves of several elements
+    # have, too.
     cdef const Leaf* leaf
     cdef int64_t n = 1
     cdef int32_t i, d
@@ -399,7 +406,8 @@ cdef bint _lies_alike(const ExprParams* e) noexcept nogil:
     return True
 
 
-cdef int _rows_of_expression(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil:
+cdef int _rows_of_expression(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                             Fault* fault) noexcept nogil:
     cdef const ExprParams* e = <const ExprParams*>params
     cdef const Leaf* leaf
     cdef Reading* readings = <Reading*>arena_take(arena, e.leaf_count * sizeof(Reading))
@@ -436,7 +444,8 @@ cdef int _aligned(const Cell* cell, const Leaf* leaf, Arena* arena, Reading* rea
     return 0
 
 
-cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
+                         Fault* fault) noexcept nogil:
     cdef const ExprParams* e = <const ExprParams*>params
     cdef const Leaf* leaf
     cdef const Cell* cell
@@ -467,7 +476,8 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
         reading.room = NULL
         reading.ndim = 0
         reading.data = leaf.data
-        reading.stride = 0 if leaf.period == 1 else 1  # NumPy, too, gives a lone constant no stride, whatever there is of the rest
+        # NumPy, too, gives a lone constant no stride, whatever there is of the rest
+        reading.stride = 0 if leaf.period == 1 else 1
         if leaf.period > 0:
             continue
         if leaf.cell >= 0:
@@ -495,7 +505,8 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
     return _tiles(e, readings, out.data, n, arena, fault)
 
 
-cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, int64_t n, Arena* arena, Fault* fault) noexcept nogil:
+cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, int64_t n, Arena* arena,
+                Fault* fault) noexcept nogil:
     # n items of the output.
     cdef const Leaf* leaf
     cdef const Instruction* one
@@ -601,8 +612,8 @@ cdef class GraphStep(Step):
     constants : list of tuple
         ``(bytes, shape)``; of a string the shape is `None`.
     nodes : list of tuple
-        ``(step, registers of its inputs, place of each output)``, in order. Registers are numbered: inputs, constants, what the first
-        step makes, and so on. A place is the number of the graph's output that is made there, or -1.
+        ``(step, registers of its inputs, place of each output)``, in order. Registers are numbered: inputs, constants,
+        what the first step makes, and so on. A place is the number of the graph's output that is made there, or -1.
     made : list of int
         The registers that are the outputs.
     """
@@ -705,7 +716,8 @@ cdef int _run_graph(const void* params, const Cell* inputs, Cell* outputs, Arena
     return _rows_of_graph(params, inputs, outputs, 0, arena, fault)
 
 
-cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil:
+cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                        Fault* fault) noexcept nogil:
     # With 0 rows: one element, of any shape.
     cdef const GraphParams* g = <const GraphParams*>params
     cdef const Node* node

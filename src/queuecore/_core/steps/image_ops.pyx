@@ -1,7 +1,8 @@
 """Native steps on pictures: resizing, cropping, flipping, and changes of brightness, contrast, saturation and hue.
 
-A picture is [height, width, channels]; more axes before these make a batch. Random forms draw from Philox: the key is the seed, the
-counter epoch and element. Picture i of a batch is element + i. So neither threads nor batches change a picture.
+A picture is [height, width, channels]; more axes before these make a batch. Random forms draw from Philox: the key is
+the seed, the counter epoch and element. Picture i of a batch is element + i. So neither threads nor batches change a
+picture.
 """
 cimport cython
 from libc.math cimport floorf
@@ -11,15 +12,16 @@ from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
-    TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, made_bytes_of, scale_all, step_explain, step_fault, step_place)
+    TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, made_bytes_of, scale_all, step_explain,
+    step_fault, step_place)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.atoms.random cimport philox_block
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
 
 cdef extern from "queuecore/kernels/pixels.hpp" namespace "queuecore" nogil:
-    void blend_columns(const float* source, float* target, int64_t columns, int64_t channels, const int64_t* left, const int64_t* right,
-                       const float* share) noexcept
+    void blend_columns(const float* source, float* target, int64_t columns, int64_t channels, const int64_t* left,
+                       const int64_t* right, const float* share) noexcept
     void blend_rows(const float* top, const float* bottom, float* target, int64_t n, float share) noexcept
     void stretch(float* values, int64_t n, float most, float low, float high) noexcept
     void add_all(float* values, int64_t n, float b) noexcept
@@ -56,13 +58,15 @@ cdef bint _pictures(const Cell* cell, Pictures* p) noexcept nogil:
     return True
 
 
-cdef inline void _draw(uint64_t seed, const Arena* arena, int64_t picture, uint32_t block, uint32_t* draws) noexcept nogil:
+cdef inline void _draw(uint64_t seed, const Arena* arena, int64_t picture, uint32_t block,
+                       uint32_t* draws) noexcept nogil:
     philox_block(seed, <uint64_t>(arena.element + picture), <uint32_t>arena.epoch | <uint64_t>block << 32, draws)
 
 
 cdef object _explain(str label, int what, int64_t a, int64_t b):
     if what == WHAT_RANK:
-        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected pictures [..., height, width, channels], got {a} dimensions")
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected pictures [..., height, width, channels], got {a} "
+                                                "dimensions")
     if what == WHAT_EMPTY:
         return new_error(CODE_INVALID_ARGUMENT, f"{label}: a picture of {a} x {b} pixels can't be resized")
     if what == WHAT_COLOURS:
@@ -132,7 +136,8 @@ cdef inline int64_t _nearest(int64_t i, float scale, int64_t side) noexcept nogi
     return at if at < side - 1 else side - 1
 
 
-cdef void _resize_nearest(const ResizeParams* resize, const Pictures* p, bytes_in source, bytes_out target, int64_t* left) noexcept nogil:
+cdef void _resize_nearest(const ResizeParams* resize, const Pictures* p, bytes_in source, bytes_out target,
+                          int64_t* left) noexcept nogil:
     # left: room for the offset of each column's pixel in a row of the source.
     cdef float scale_y = <float>p.height / <float>resize.height, scale_x = <float>p.width / <float>resize.width
     cdef int64_t pixel = p.channels * resize.item, picture, y, x
@@ -190,7 +195,8 @@ cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Aren
         return step_fault(fault, WHAT_EMPTY, p.height, p.width)
     scale_y = <float>p.height / <float>resize.height
     scale_x = <float>p.width / <float>resize.width
-    room = resize.width * <int64_t>(2 * sizeof(int64_t) + sizeof(float)) + (row_in + 2 * row_out) * <int64_t>sizeof(float)
+    room = resize.width * <int64_t>(2 * sizeof(int64_t) + sizeof(float)) + (row_in + 2
+                                                                            * row_out) * <int64_t>sizeof(float)
     left = <int64_t*>arena_take(arena, room)
     if left == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, room, 0)
@@ -215,21 +221,23 @@ cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Aren
             first = 1 if held[1] == low else 0
             if held[first] != low:
                 first = 1 if held[0] == high else 0
-                _row(resize, source, line, row_in, picture * p.height + low, rows[first], p.channels, left, right, shares)
+                _row(resize, source, line, row_in, picture * p.height + low, rows[first], p.channels, left, right,
+                     shares)
                 held[first] = low
             second = first
             if high != low:
                 second = 1 - first
                 if held[second] != high:
-                    _row(resize, source, line, row_in, picture * p.height + high, rows[second], p.channels, left, right, shares)
+                    _row(resize, source, line, row_in, picture * p.height + high, rows[second], p.channels, left, right,
+                         shares)
                     held[second] = high
             blend_rows(rows[first], rows[second], <float*>target, row_out, share)
             target += row_out * 4
     return 0
 
 
-cdef void _row(const ResizeParams* resize, bytes_in source, float* line, int64_t row_in, int64_t row, float* made, int64_t channels,
-               const int64_t* left, const int64_t* right, const float* shares) noexcept nogil:
+cdef void _row(const ResizeParams* resize, bytes_in source, float* line, int64_t row_in, int64_t row, float* made,
+               int64_t channels, const int64_t* left, const int64_t* right, const float* shares) noexcept nogil:
     resize.cast(source + row * row_in * resize.item, line, row_in)
     blend_columns(line, made, resize.width, channels, left, right, shares)
 
@@ -274,9 +282,11 @@ cdef class CropStep(Step):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_RANK:
             n = self.crop.ndim
-            return new_error(CODE_INVALID_ARGUMENT, f"random_crop: expected {n} dimensions, or {n + 1} of a batch, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"random_crop: expected {n} dimensions, or {n + 1} of a batch, got {a}")
         if what == WHAT_CROP:
-            return new_error(CODE_INVALID_ARGUMENT, f"random_crop: expected at least {self.crop.size[b]} on axis {b}, got {a}")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"random_crop: expected at least {self.crop.size[b]} on axis {b}, got {a}")
         return _explain("random_crop", what, a, b)
 
 
@@ -447,7 +457,8 @@ cdef class AdjustStep(Step):
     cdef AdjustParams adjust
     cdef str label
 
-    def __init__(self, tuple inputs, tuple outputs, str label, int kind, int number, tuple bounds, Amount amount not None):
+    def __init__(self, tuple inputs, tuple outputs, str label, int kind, int number, tuple bounds,
+                 Amount amount not None):
         self.label = label
         self.adjust.kind = kind
         self.adjust.item = inputs[0].dtype.itemsize

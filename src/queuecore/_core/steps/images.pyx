@@ -75,7 +75,8 @@ check_layout(layout_hash())
 _HOLES = re.compile("%[0-9.]*l*[a-z]")
 
 
-# ---- finding the libraries ------------------------------------------------------------------------------------------------------------
+# ---- finding the libraries
+# ------------------------------------------------------------------------------------------------------------
 
 _NAMES = {PICTURE_JPEG: "JPEG", PICTURE_PNG: "PNG", PICTURE_GIF: "GIF", PICTURE_BMP: "BMP"}
 
@@ -97,8 +98,8 @@ _lock = threading.Lock()
 _found = {}  # kind: the name that its library was opened by, or None
 
 cdef bint _jpeg_agrees() except -1:
-    # We and the library both use the front of its struct. Decodes a picture with a known answer to check that both mean the same: 9 x 3
-    # pixels in two blocks that hold only their means.
+    # We and the library both use the front of its struct. Decodes a picture with a known answer to check that both mean
+    # the same: 9 x 3 pixels in two blocks that hold only their means.
     cdef bytes sample = (
         b"\xff\xd8\xff\xdb\0\x43\0" + b"\x08" * 64 + bytes.fromhex(
             "ffc0000b080003000901011100"
@@ -112,7 +113,8 @@ cdef bint _jpeg_agrees() except -1:
     if not jpeg_agree(&reader):
         return False
     rc = jpeg_open(&reader, <const unsigned char*><const char*>sample, len(sample), 0)
-    if rc == kImageDone and reader.own.image_width == 9 and reader.own.image_height == 3 and reader.own.file_colours == kJpegGrey:
+    if (rc == kImageDone and reader.own.image_width == 9 and reader.own.image_height == 3
+        and reader.own.file_colours == kJpegGrey):
         reader.own.out_colours = kJpegRgb
         rc = jpeg_picture(&reader, pixels, 3, 27, NULL)
     jpeg_close(&reader)
@@ -145,7 +147,8 @@ cdef const void* images_codecs() noexcept nogil:
     return &image_codecs
 
 
-# ---- one picture ----------------------------------------------------------------------------------------------------------------------
+# ---- one picture
+# ----------------------------------------------------------------------------------------------------------------------
 
 cdef enum:
     WHAT_EMPTY = 1
@@ -297,8 +300,8 @@ cdef void _bitmap(const Picture* p, unsigned char* into) noexcept nogil:
 
 
 # Reads a header; after it, whatever it returned, _close.
-cdef int _open(const PictureParams* own, const unsigned char* data, int64_t nbytes, Picture* p, JpegReader* jpeg, PngReader* png,
-               Fault* fault) noexcept nogil:
+cdef int _open(const PictureParams* own, const unsigned char* data, int64_t nbytes, Picture* p, JpegReader* jpeg,
+               PngReader* png, Fault* fault) noexcept nogil:
     cdef int outcome = kImageDone
     cdef int32_t kind = _kind(data, nbytes)
     p.kind = 0
@@ -354,8 +357,8 @@ cdef int _open(const PictureParams* own, const unsigned char* data, int64_t nbyt
     return 0
 
 
-cdef int _decode(const PictureParams* own, const Picture* p, JpegReader* jpeg, PngReader* png, unsigned char* into, Arena* arena,
-                 Fault* fault) noexcept nogil:
+cdef int _decode(const PictureParams* own, const Picture* p, JpegReader* jpeg, PngReader* png, unsigned char* into,
+                 Arena* arena, Fault* fault) noexcept nogil:
     cdef int64_t count = p.width * p.height * p.channels
     cdef int64_t row_bytes = p.width * p.channels * (p.depth // 8)
     cdef unsigned char* row = NULL
@@ -386,7 +389,8 @@ cdef void _close(Picture* p, JpegReader* jpeg, PngReader* png) noexcept nogil:
         png_close(png)
 
 
-# ---- the step -------------------------------------------------------------------------------------------------------------------------
+# ---- the step
+# ----------------------------------------------------------------------------------------------------------------------
 
 @cython.final
 cdef class PictureStep(Step):
@@ -412,8 +416,8 @@ cdef class PictureStep(Step):
     cdef PictureParams own
     cdef str label
 
-    def __init__(self, tuple inputs, tuple outputs, str label, int32_t kinds, int32_t channels, int32_t number, tuple jpeg,
-                 int64_t max_pixels):
+    def __init__(self, tuple inputs, tuple outputs, str label, int32_t kinds, int32_t channels, int32_t number,
+                 tuple jpeg, int64_t max_pixels):
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
@@ -459,9 +463,11 @@ cdef class PictureStep(Step):
             return new_error(CODE_UNIMPLEMENTED, f"{which}: {missing(a)}")
         if what == WHAT_UNEQUAL:
             return new_error(CODE_INVALID_ARGUMENT,
-                f"{which} is of {size} pixels or has other channels than the first: pictures of a batch must be equal in shape")
+                f"{which} is of {size} pixels or has other channels than the first: pictures of a batch must be equal "
+                "in shape")
         if what == WHAT_CHANNELS:
-            return new_error(CODE_INVALID_ARGUMENT, f"{which}: such a {name} picture can't be decoded with {self.own.channels} channels")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"{which}: such a {name} picture can't be decoded with {self.own.channels} channels")
         if what == WHAT_EMPTY:
             text = "the input is empty"
         elif what == WHAT_UNKNOWN:
@@ -504,7 +510,8 @@ def _jpeg_message(int64_t code):
     return _HOLES.sub("..", errors.messages[code].decode("ascii", "replace"))
 
 
-cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
+                       Fault* fault) noexcept nogil:
     cdef const PictureParams* own = <const PictureParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]

@@ -1,15 +1,17 @@
 # Stages: the steps that turn the components of one element into others, each a native function over plain bytes.
 #
-# A Step is immutable once it is bound and may run in any number of threads at once; each brings an Arena of its own. Running it waits
-# for nothing. The results of one element's steps are valid until the arena is reset for the next element.
+# A Step is immutable once it is bound and may run in any number of threads at once; each brings an Arena of its own.
+# Running it waits for nothing. The results of one element's steps are valid until the arena is reset for the next
+# element.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uintptr_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.platform cimport Atomic, Fault, alloc_lines, cpu_ticks, kRelaxed, size_sum
 
-# One component of an element on its way. Fixed-size items: C-contiguous in native byte order, at `data`. Strings (dtype "S", of any
-# length): without dimensions the bytes at `data`; else item i is data[offsets[i]] up to data[offsets[i + 1]].
+# One component of an element on its way. Fixed-size items: C-contiguous in native byte order, at `data`. Strings (dtype
+# "S", of any length): without dimensions the bytes at `data`; else item i is data[offsets[i]] up to data[offsets[i +
+# 1]].
 cdef struct Cell:
     unsigned char* data
     int64_t nbytes            # at data
@@ -53,15 +55,15 @@ cdef inline void times_add(StepTimes* t, uintptr_t params, int64_t ticks, int64_
             return
 
 
-# One thread's memory for the results of steps: nothing is allocated per element once the arena has grown to the size that elements
-# need.
+# One thread's memory for the results of steps: nothing is allocated per element once the arena has grown to the size
+# that elements need.
 cdef struct ArenaChunk:
     ArenaChunk* before
     size_t room               # bytes after the header
     size_t used
 
-# It also has the numbers (epoch, element) of the thread's element: the code that runs the steps sets them; both are 0 if it doesn't
-# count. A step's random draws depend on these numbers and on its seed, and on nothing else.
+# It also has the numbers (epoch, element) of the thread's element: the code that runs the steps sets them; both are 0
+# if it doesn't count. A step's random draws depend on these numbers and on its seed, and on nothing else.
 cdef struct Arena:
     ArenaChunk* last
     int64_t epoch
@@ -78,14 +80,17 @@ cdef inline void step_ended(const Arena* arena, const void* params, int64_t begu
         times_add(arena.times, <uintptr_t>params, cpu_ticks() - begun, 1)
 
 
-# Fills `outputs` from `inputs`, neither of which it keeps. On entry outputs[i].data is NULL, or a place of outputs[i].nbytes bytes
-# (those of its fixed shape) where the result may be written; it may also point anywhere else that stays valid: into the inputs, the
-# arena or the step. Returns 0, or -1 with `fault`, whose `what` the Step puts in words (explain).
-ctypedef int (*StageFn)(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil
+# Fills `outputs` from `inputs`, neither of which it keeps. On entry outputs[i].data is NULL, or a place of
+# outputs[i].nbytes bytes (those of its fixed shape) where the result may be written; it may also point anywhere else
+# that stays valid: into the inputs, the arena or the step. Returns 0, or -1 with `fault`, whose `what` the Step puts in
+# words (explain).
+ctypedef int (*StageFn)(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
+                        Fault* fault) noexcept nogil
 
-# The same for `rows` elements at once, whose components have fixed shapes: at each cell's `data` they lie one behind the other, and `nbytes`
-# are those of all; dimensions are not looked at. Which element failed, a fault doesn't say.
-ctypedef int (*RowsFn)(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil
+# The same for `rows` elements at once, whose components have fixed shapes: at each cell's `data` they lie one behind
+# the other, and `nbytes` are those of all; dimensions are not looked at. Which element failed, a fault doesn't say.
+ctypedef int (*RowsFn)(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                       Fault* fault) noexcept nogil
 
 
 cdef class Step:
@@ -97,8 +102,8 @@ cdef class Step:
     cdef public object label  # its name for users, or None
 
 
-# A step in Python: the code that runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are None if they are not
-# known beforehand.
+# A step in Python: the code that runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are
+# None if they are not known beforehand.
 cdef class PythonStep(Step):
     cdef readonly object call
     cdef readonly str why

@@ -28,9 +28,10 @@ cdef object array_of(shape, dtype):
 cdef class Step:
     """One native step, bound to the components that it gets: made by a stage of :mod:`queuecore.ops`.
 
-    Called with values, it runs at once: strings are bytes, an object array of them, or a Ragged; anything else is a C-contiguous
-    array of the component's dtype. Returns a list of arrays; strings come out as bytes, or as object arrays of them. `epoch` and
-    `element` (of a batch: its first one) are what random steps draw from, besides their seed.
+    Called with values, it runs at once: strings are bytes, an object array of them, or a Ragged; anything else is a
+    C-contiguous array of the component's dtype. Returns a list of arrays; strings come out as bytes, or as object
+    arrays of them. `epoch` and `element` (of a batch: its first one) are what random steps draw from, besides their
+    seed.
     """
 
     def explain(self, int what, int64_t a, int64_t b):
@@ -109,8 +110,8 @@ cdef int _array_in(Cell* cell, cnp.ndarray array) except -1:
 
 
 cdef object _ragged_in(Cell* cell, object ragged):
-    # Takes strings that lie side by side already. Returns the objects that must be kept. The splits were checked, and are
-    # read-only.
+    # Takes strings that lie side by side already. Returns the objects that must be kept. The splits were checked, and
+    # are read-only.
     cdef cnp.ndarray data, offsets
     if not ragged.is_bytes:
         raise_error(CODE_DTYPE, f"expected strings of bytes, got rows of {ragged.dtype}")
@@ -205,8 +206,8 @@ cdef class PythonStep(Step):
     inputs, outputs : tuple of Component, or None
         `None`: not known beforehand.
     call : callable
-        ``call(values, epoch, element)`` gets a list with the value of each component, and returns such a list; without known outputs,
-        whatever makes an element of a queue.
+        ``call(values, epoch, element)`` gets a list with the value of each component, and returns such a list; without
+        known outputs, whatever makes an element of a queue.
     why : str
         It is not native because of this.
     """
@@ -256,7 +257,8 @@ cdef struct SequenceParams:
     int32_t* made
 
 cdef enum:
-    WHOSE_BITS = 8            # the lowest of a fault's `what` say which step's it is; at each level of nesting as many more
+    # the lowest of a fault's `what` say which step's it is; at each level of nesting as many more
+    WHOSE_BITS = 8
     WHOSE = 255               # our own
 
 
@@ -290,7 +292,8 @@ cdef class SequenceStep(Step):
         self.sequence.run_rows = <RowsFn*>calloc(count, sizeof(RowsFn))
         self.sequence.params = <const void**>calloc(count, sizeof(void*))
         self.sequence.made = <int32_t*>calloc(count, sizeof(int32_t))
-        if self.sequence.run == NULL or self.sequence.run_rows == NULL or self.sequence.params == NULL or self.sequence.made == NULL:
+        if (self.sequence.run == NULL or self.sequence.run_rows == NULL or self.sequence.params == NULL
+            or self.sequence.made == NULL):
             raise MemoryError
         self.run_rows = _rows_of_sequence
         for step in steps:
@@ -323,11 +326,13 @@ cdef class SequenceStep(Step):
         return self.steps[what & WHOSE].explain(what >> WHOSE_BITS, a, b)
 
 
-cdef int _run_sequence(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+cdef int _run_sequence(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
+                       Fault* fault) noexcept nogil:
     return _rows_of_sequence(params, inputs, outputs, 0, arena, fault)
 
 
-cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil:
+cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                           Fault* fault) noexcept nogil:
     # With 0 rows: one element, of any shape.
     cdef const SequenceParams* sequence = <const SequenceParams*>params
     cdef Cell* room = NULL
@@ -457,7 +462,8 @@ cdef int _run_keep(const void* params, const Cell* inputs, Cell* outputs, Arena*
     return keep.run(keep.params, inputs, outputs + keep.count, arena, fault)
 
 
-cdef int _rows_of_keep(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena, Fault* fault) noexcept nogil:
+cdef int _rows_of_keep(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                       Fault* fault) noexcept nogil:
     cdef const KeepParams* keep = <const KeepParams*>params
     memcpy(outputs, inputs, keep.count * sizeof(Cell))
     return keep.run_rows(keep.params, inputs, outputs + keep.count, rows, arena, fault)

@@ -1,7 +1,7 @@
 """Steps on strings of bytes: their pieces, strings put together, comparisons, and tables of them.
 
-A cell without dimensions is one string; it goes with every string of a cell that has some. No step changes its input, and results that are
-parts of it, or of the step, are not copied.
+A cell without dimensions is one string; it goes with every string of a cell that has some. No step changes its input,
+and results that are parts of it, or of the step, are not copied.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
@@ -69,7 +69,8 @@ cdef inline void _lone(Cell* out, bytes_in text, int64_t nbytes) noexcept nogil:
 
 
 cdef int64_t* _room(Cell* out, int64_t n, int64_t nbytes, Arena* arena, Fault* fault) noexcept nogil:
-    # Returns the offsets of n strings of so many bytes, the first one set; NULL: no memory. `data` has the room for the bytes.
+    # Returns the offsets of n strings of so many bytes, the first one set; NULL: no memory. `data` has the room for the
+    # bytes.
     cdef int64_t* offsets = <int64_t*>arena_take(arena, size_product(n + 1, sizeof(int64_t)))
     out.data = <bytes_out>arena_take(arena, nbytes + 1)
     if offsets == NULL or out.data == NULL:
@@ -172,7 +173,8 @@ cdef inline int64_t _pieces(const SplitParams* s, const Cell* cell, int64_t i) n
     return n
 
 
-cdef inline int _piece(const SplitParams* s, const Cell* cell, int64_t i, bytes_in* begin, bytes_in* end, Fault* fault) noexcept nogil:
+cdef inline int _piece(const SplitParams* s, const Cell* cell, int64_t i, bytes_in* begin, bytes_in* end,
+                       Fault* fault) noexcept nogil:
     # Finds the wanted piece of string i.
     cdef Walk w = _walk(s, cell, i)
     cdef int64_t at = s.index, n = 0
@@ -222,7 +224,8 @@ cdef class SplitStep(Step):
     def explain(self, int what, int64_t a, int64_t b):
         """Return the exception, without a place, for a fault of this step."""
         if what == WHAT_PIECES:
-            return new_error(CODE_INVALID_ARGUMENT, f"split: a string has {a} piece{'s' * (a != 1)}, so that there is no index {b}")
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"split: a string has {a} piece{'s' * (a != 1)}, so that there is no index {b}")
         return step_explain("split", what, a, b)
 
 
@@ -264,7 +267,8 @@ cdef int _run_split(const void* params, const Cell* inputs, Cell* outputs, Arena
     for i in range(n):
         pieces += _pieces(s, cell, i)
     offsets = _room(&outputs[0], pieces, nbytes, arena, fault)
-    if offsets == NULL or (s.counts and step_place(&outputs[1], n * sizeof(int64_t), n * sizeof(int64_t), arena, fault) != 0):
+    if (offsets == NULL
+        or (s.counts and step_place(&outputs[1], n * sizeof(int64_t), n * sizeof(int64_t), arena, fault) != 0)):
         return -1
     for i in range(n):
         w = _walk(s, cell, i)
@@ -286,7 +290,8 @@ cdef int _run_split(const void* params, const Cell* inputs, Cell* outputs, Arena
 # ---- strings together ------------------------------------------------------------------------------------------------
 
 cdef int64_t _alike(const Cell* inputs, int32_t count, const Cell** largest, Fault* fault) noexcept nogil:
-    # Returns how many strings each of several cells has, apart from lone strings, and a cell of that shape; -1: they differ.
+    # Returns how many strings each of several cells has, apart from lone strings, and a cell of that shape; -1: they
+    # differ.
     cdef int32_t i
     largest[0] = &inputs[0]
     for i in range(1, count):

@@ -1,5 +1,5 @@
-# The wire format of protocol buffers. No function reads a byte at or beyond the end that it is given. Unwanted fields are skipped by
-# their wire type, never entered; groups are skipped to a depth of 100.
+# The wire format of protocol buffers. No function reads a byte at or beyond the end that it is given. Unwanted fields
+# are skipped by their wire type, never entered; groups are skipped to a depth of 100.
 from libc.stdint cimport int32_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 

@@ -1,7 +1,7 @@
 """Arrays of rows for other libraries: the Arrow C data interface, without a copy.
 
-An exported array holds references to the NumPy arrays whose memory it shows. A consumer may release it in any thread, with
-the GIL or without, so the release callbacks take the GIL; no native thread of queuecore calls one.
+An exported array holds references to the NumPy arrays whose memory it shows. A consumer may release it in any thread,
+with the GIL or without, so the release callbacks take the GIL; no native thread of queuecore calls one.
 """
 cimport numpy as cnp
 from cpython.pycapsule cimport PyCapsule_GetPointer, PyCapsule_New
@@ -138,8 +138,8 @@ def export(list levels not None):
     Parameters
     ----------
     levels : list of tuple
-        From the outermost to the innermost, each the only child of the one before: format (bytes), length in elements, and a tuple
-        of C-contiguous arrays, which become the buffers after the bitmap of nulls.
+        From the outermost to the innermost, each the only child of the one before: format (bytes), length in elements,
+        and a tuple of C-contiguous arrays, which become the buffers after the bitmap of nulls.
     """
     cdef ArrowSchema* schema = <ArrowSchema*>calloc(1, sizeof(ArrowSchema))
     cdef ArrowArray* array

@@ -5,7 +5,8 @@ from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.io.sources cimport FileTable
 from queuecore._core.stream.views cimport Views
 
-# Fills in the plan, whose blocks are `frame`, and the views of its batches. All are empty before. plan_clear frees the memory that the
-# plan owns, also after an error. Returns the table of its files, with one reference, which the caller owns.
+# Fills in the plan, whose blocks are `frame`, and the views of its batches. All are empty before. plan_clear frees the
+# memory that the plan owns, also after an error. Returns the table of its files, with one reference, which the caller
+# owns.
 cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views, Keeper keeper) except NULL
 cdef void plan_clear(Pipe* plan) noexcept

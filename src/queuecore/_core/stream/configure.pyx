@@ -16,8 +16,8 @@ from queuecore._core.stream.describe cimport (
     describe_columns, describe_output)
 from queuecore._core.device.driver cimport Device
 from queuecore._core.stream.limits cimport (
-    AHEAD_PART, ASKING, ASKING_LOADS, CHUNK_BYTES, CHUNK_ROWS, DISCOVER_AHEAD, HELPERS, IDLE_FILES, LANES, LANE_BYTES, LONE_ROWS,
-    SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, TOGETHER_BYTES, UNIT_BATCHES, UNIT_BYTES, WIDTH_MOST)
+    AHEAD_PART, ASKING, ASKING_LOADS, CHUNK_BYTES, CHUNK_ROWS, DISCOVER_AHEAD, HELPERS, IDLE_FILES, LANES, LANE_BYTES,
+    LONE_ROWS, SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, TOGETHER_BYTES, UNIT_BATCHES, UNIT_BYTES, WIDTH_MOST)
 from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.order.runs cimport Run
@@ -71,11 +71,11 @@ cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views,
         fd_limit += min(frame.cycle, c.files_kept)
     if c.blocks:
         plan.layout.record_bytes = plan.layout.hop_bytes = 1
-        table = table_new(d.files.names, frame.piece_bytes, 0, 0, frame.piece_bytes, TAIL_STREAM if frame.encoding else TAIL_SHORT,
-                          <int32_t>fd_limit)
+        table = table_new(d.files.names, frame.piece_bytes, 0, 0, frame.piece_bytes,
+                          TAIL_STREAM if frame.encoding else TAIL_SHORT, <int32_t>fd_limit)
     else:
-        table = table_new(d.files.names, d.records.record_bytes, d.records.header_bytes, d.records.footer_bytes, d.records.hop_bytes,
-                          d.records.drop_tail, <int32_t>fd_limit)
+        table = table_new(d.files.names, d.records.record_bytes, d.records.header_bytes, d.records.footer_bytes,
+                          d.records.hop_bytes, d.records.drop_tail, <int32_t>fd_limit)
     if table == NULL:
         raise MemoryError
     return table
@@ -116,7 +116,8 @@ cdef int _set_leaves(Description d, Pipe* plan, Views views, Shape* shape) excep
         views.dtypes.append(dtype)
         views.ndims[i] = len(dims)
         if len(dims) > MAX_DIMS:
-            raise_error(CODE_INVALID_ARGUMENT, f"field number {i} has {len(dims)} dimensions; at most {MAX_DIMS} are possible")
+            raise_error(CODE_INVALID_ARGUMENT, f"field number {i} has {len(dims)} dimensions; at most {MAX_DIMS} are "
+                                               "possible")
         for j in range(views.ndims[i]):
             views.sides[i * MAX_DIMS + j] = dims[j]
         leaf.swap = swap
@@ -138,7 +139,8 @@ cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
     cdef Ops ops = d.ops
     cdef OpSpec* spec
     cdef int32_t i
-    cdef bint exact = d.skips is not None and not d.skips.tells  # a record that is left out counts as if the data never had it
+    # a record that is left out counts as if the data never had it
+    cdef bint exact = d.skips is not None and not d.skips.tells
     plan.specs = <OpSpec*>malloc(size_product(ops.count + 1, sizeof(OpSpec)))
     if plan.specs == NULL:
         raise MemoryError
@@ -160,22 +162,27 @@ cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
         elif spec.kind == OP_SHUFFLE:
             if exact and c.batched:
                 raise_error(CODE_UNIMPLEMENTED,
-                    'on_error="skip" with a shuffle of batches: what is left out of one would change others that were given before. '
+                    'on_error="skip" with a shuffle of batches: what is left out of one would change others that were '
+                    'given before. '
                     "Shuffle before the batch")
-            # A stored shuffle needs each row that it holds to be given soon: so it is the only shuffle, and its elements are records.
+            # A stored shuffle needs each row that it holds to be given soon: so it is the only shuffle, and its
+            # elements are records.
             shape.stored = shape.stored and shape.shuffles == 0 and c.batch_rows == 1 and spec.size > 1
-            if shape.record_bytes >= STORE_RECORD_BYTES or spec.size > shape.store_bytes // ((shape.record_bytes + 63) // 64 * 64):
+            if (shape.record_bytes >= STORE_RECORD_BYTES
+                or spec.size > shape.store_bytes // ((shape.record_bytes + 63) // 64 * 64)):
                 shape.stored = False
             shape.shuffles += 1
         elif spec.kind == OP_SHARD:
             shape.sharded = shape.sharded or spec.size > 1
             if exact and c.batched and spec.size > 1:
                 raise_error(CODE_UNIMPLEMENTED,
-                    'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those of the others. '
+                    'on_error="skip" with a shard of batches: what one shard leaves out of a batch would shift those '
+                    'of the others. '
                     "Shard before the batch")
-            # The store would also load the records of other shards, which pays only if they are few bytes. UNEVEN_PAD needs records at
-            # known places.
-            if not c.blocks and shape.shuffles and spec.size > 1 and (shape.hop_bytes > WIDE_GAP // 2 // spec.size or spec.uneven == UNEVEN_PAD):
+            # The store would also load the records of other shards, which pays only if they are few bytes. UNEVEN_PAD
+            # needs records at known places.
+            if not c.blocks and shape.shuffles and spec.size > 1 and (shape.hop_bytes > WIDE_GAP // 2 // spec.size
+                                                                      or spec.uneven == UNEVEN_PAD):
                 shape.stored = False
         elif spec.kind == OP_PERMUTE:
             shape.shuffles += 1
@@ -249,7 +256,8 @@ cdef int _set_pad(Pad* pad, Component one, tuple sides, bytes fill) except -1:
     dims = (-1,) if one.kind == KIND_STRINGS else (-1, *one.shape) if one.kind == KIND_RAGGED else one.shape
     pad.ndim = len(dims)
     if pad.ndim != len(sides) or pad.ndim > MAX_DIMS:
-        raise_error(CODE_INVALID_ARGUMENT, f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most {MAX_DIMS} are possible")
+        raise_error(CODE_INVALID_ARGUMENT, f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most "
+                                           f"{MAX_DIMS} are possible")
     pad.fixed = one.kind == KIND_FIXED
     pad.item = sizeof(int64_t) if one.kind == KIND_STRINGS else one.dtype.base.itemsize
     for i in range(pad.ndim):
@@ -295,7 +303,8 @@ cdef int _set_frame(Description d, Pipe* plan, Blocks* frame, Keeper keeper, int
     frame.passes = 1
     for i in range(plan.spec_count):
         if plan.specs[i].kind == OP_REPEAT:
-            if plan.specs[i].size < 0 or frame.passes < 0 or plan.specs[i].size > (<int64_t>1 << 62) // max(frame.passes, 1):
+            if (plan.specs[i].size < 0 or frame.passes < 0
+                or plan.specs[i].size > (<int64_t>1 << 62) // max(frame.passes, 1)):
                 frame.passes = -1  # without end, or as good as that
             else:
                 frame.passes *= plan.specs[i].size
@@ -347,14 +356,15 @@ cdef int64_t _slot_bytes(Pipe* plan) except -1:
 cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
     # Sets how many rows a unit makes, and how many batches are made ahead.
     cdef Config* c = &plan.config
-    cdef int64_t batch_bytes, slot_bytes, ahead, per_unit, chunk_bytes = CHUNK_BYTES
+    cdef int64_t batch_bytes, slot_bytes, row_bytes, ahead, per_unit, chunk_bytes = CHUNK_BYTES
     if 0 < d.memory_budget < 64 * CHUNK_BYTES:
         chunk_bytes = d.memory_budget // 64
     if not c.batched:
         c.batch_rows = chunk_bytes // (shape.row_bytes + (shape.row_bytes == 0)) if shape.row_bytes < chunk_bytes else 1
         c.batch_rows = min(c.batch_rows, CHUNK_ROWS)
     slot_bytes = _slot_bytes(plan)
-    batch_bytes = min(size_product(c.batch_rows, shape.hop_bytes if shape.hop_bytes // 2 < shape.record_bytes else shape.record_bytes),
+    row_bytes = shape.hop_bytes if shape.hop_bytes // 2 < shape.record_bytes else shape.record_bytes
+    batch_bytes = min(size_product(c.batch_rows, row_bytes),
                       <size_t>kMostBytes)
     if batch_bytes >= UNIT_BYTES:
         per_unit = (batch_bytes + UNIT_BYTES - 1) // UNIT_BYTES
@@ -370,8 +380,10 @@ cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
     c.unit_segments = 2 * per_unit + 2  # short batches take more segments: then a unit has fewer rows
     # Enough batches in flight that every worker has a unit and the consumer finds one ready.
     c.width = ((c.threads + 2) * c.unit_rows + c.batch_rows - 1) // c.batch_rows + 1
-    # As many batches are made ahead as `prefetch` says, within a part of the memory: a slot's pages are touched only when it is used.
-    ahead = min(d.prefetch, WIDTH_MOST, (d.memory_limit if d.memory_limit > 0 else kMostBytes) // AHEAD_PART // slot_bytes)
+    # As many batches are made ahead as `prefetch` says, within a part of the memory: a slot's pages are touched only
+    # when it is used.
+    ahead = min(d.prefetch, WIDTH_MOST, (d.memory_limit if d.memory_limit > 0
+                                         else kMostBytes) // AHEAD_PART // slot_bytes)
     c.width = max(c.width, ahead + 1)
     c.width += c.buffers  # a batch on the device counts as ahead until the consumer takes it
     c.near_width = c.width
@@ -383,8 +395,10 @@ cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
     c.load_rows = UNIT_BYTES // 2 // shape.record_bytes
     c.load_rows = 16 if c.load_rows < 16 else (1024 if c.load_rows > 1024 else c.load_rows)
     if shape.stored:
-        # Rows that are being loaded or copied out, and rows that a batch keeps until it is whole, or a shard until its group is whole.
-        c.store_rows = (c.threads + 3) * max(c.unit_rows, c.load_rows) + min(c.asking, ASKING_LOADS) * c.load_rows + 3 * c.batch_rows
+        # Rows that are being loaded or copied out, and rows that a batch keeps until it is whole, or a shard until its
+        # group is whole.
+        c.store_rows = (c.threads + 3) * max(c.unit_rows, c.load_rows) + min(c.asking,
+                ASKING_LOADS) * c.load_rows + 3 * c.batch_rows
         if c.store_rows > shape.store_bytes // ((shape.record_bytes + 63) // 64 * 64):
             c.store_rows = 0
     return 0
@@ -408,7 +422,8 @@ cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bin
         c.unit_bytes = budget // 32
     if c.load_rows > c.unit_rows:
         c.load_rows = max(c.unit_rows, 16)
-    one = unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments, c.stage_most * shape.hop_bytes + shape.record_bytes, shape.hop_bytes)
+    one = unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments,
+                     c.stage_most * shape.hop_bytes + shape.record_bytes, shape.hop_bytes)
     if c.asking * one > budget // 16:
         units -= c.asking
         c.asking = 0
@@ -440,6 +455,7 @@ cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bin
     need = units + (c.width + c.max_leases + 1) * slot * (4 if c.blocks else 1)
     if need > budget:
         raise_error(CODE_EXHAUSTED,
-            f"memory_budget leaves {budget} bytes to this stream, and its smallest buffers need {need}: {c.width} batches in the making "
-            f"and {c.max_leases} that the consumer may hold, of {slot} bytes each. Use smaller batches, or a larger budget")
+            f"memory_budget leaves {budget} bytes to this stream, and its smallest buffers need {need}: {c.width} "
+            f"batches in the making and {c.max_leases} that the consumer may hold, of {slot} bytes each. Use smaller "
+            "batches, or a larger budget")
     return 0

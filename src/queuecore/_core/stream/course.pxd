@@ -18,8 +18,8 @@ cdef class Course(Turns):
     cdef FileTable* table
     cdef FileList files
     cdef LeftOut out
-    # The place behind the last element that was delivered. A run begins with a whole batch or chunk: so its `start`, `place` and `lanes`
-    # are behind the last batch or chunk whose elements were all delivered.
+    # The place behind the last element that was delivered. A run begins with a whole batch or chunk: so its `start`,
+    # `place` and `lanes` are behind the last batch or chunk whose elements were all delivered.
     cdef Point at
     cdef Point ahead          # behind the batch or chunk that was taken last
     cdef list counters        # ShuffleCounter or None, one a shuffle

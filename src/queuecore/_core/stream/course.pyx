@@ -9,7 +9,8 @@ from queuecore._core.io.blocks cimport Place, blocks_lose, blocks_lost, blocks_s
 from queuecore._core.stream.configure cimport plan_clear
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.stream.meter cimport DEPTHS, SAMPLED
-from queuecore._core.stream.marks cimport CUT_LOST, CUT_SEAM, Goal, Saved, ShuffleCounter, cuts_of, mark_of, numbers, point_follow, point_free
+from queuecore._core.stream.marks cimport (
+    CUT_LOST, CUT_SEAM, Goal, Saved, ShuffleCounter, cuts_of, mark_of, numbers, point_follow, point_free)
 from queuecore._core.order.order cimport OP_PERMUTE, OP_SHUFFLE
 from queuecore._core.order.lengths cimport lengths_add, lengths_at
 from queuecore._core.order.op cimport PULL_FAULT, Cut, OpSpec
@@ -82,8 +83,8 @@ cdef class Course(Turns):
         self.ready[depth] += 1
 
     cdef void _lose(self, const Batch* b) noexcept:
-        # The place of what the other stream makes of the elements from this batch on needs to know of the error. If nobody can note it,
-        # there is no such place. Comes before the batch's rows are handed in.
+        # The place of what the other stream makes of the elements from this batch on needs to know of the error. If
+        # nobody can note it, there is no such place. Comes before the batch's rows are handed in.
         if b.cut < CUT_LOST or self.outer is None or self._note_ends():
             return
         turn_take(self.outer.pipe.turn)
@@ -91,8 +92,8 @@ cdef class Course(Turns):
         turn_give(self.outer.pipe.turn)
 
     cdef list _ends(self):
-        # Returns `ended` of the place; None: it can't be saved, as an error has changed the order that need not come again: one of a read, or
-        # one that changed the order of a stream that works for this one.
+        # Returns `ended` of the place; None: it can't be saved, as an error has changed the order that need not come
+        # again: one of a read, or one that changed the order of a stream that works for this one.
         cdef const Cut* cut
         cdef const Fault* f
         cdef int32_t i
@@ -107,7 +108,8 @@ cdef class Course(Turns):
             if f.what == WHAT_NO_ERROR:
                 ends.append([cut.pass_, cut.ordinal])
             else:
-                ends.append([cut.pass_, cut.ordinal, int(cut.given), f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b])
+                ends.append([cut.pass_, cut.ordinal, int(cut.given), f.code, f.err, f.what, f.stage, f.file, f.offset,
+                             f.record, f.a, f.b])
         return ends
 
     cdef list _end_here(self):
@@ -145,7 +147,8 @@ cdef class Course(Turns):
     def expect_ends(self, list ends):
         """Expect, before the first call of ``next()``, that errors end the source; `ends`: as `Saved.ended`.
 
-        If an error that is to come again does not, what comes before it is as if it did, and then comes a `ResumeMismatchError`.
+        If an error that is to come again does not, what comes before it is as if it did, and then comes a
+        `ResumeMismatchError`.
         """
         self.out.check_faults([one[3:] or None for one in ends])
         self.out.cuts = cuts_of(ends)
@@ -205,7 +208,8 @@ cdef class Course(Turns):
         return 0
 
     def oldest(self):
-        """Return the pass and the number of the first row of its feed that the stream may need again: its block is made again."""
+        """Return the pass and the number of the first row of its feed that the stream may need again: its block is made
+        again."""
         return self.at.start.pass_, self.at.place.base
 
     def position(self):
@@ -226,8 +230,9 @@ cdef class Course(Turns):
         """Raise if an error has changed the order of the last element, so that the place behind it can't be saved."""
         if self.at.cut >= CUT_LOST and self._ends() is None:
             raise_from(CODE_PRECONDITION,
-                "no place can be saved here: since an error has ended what a shuffle takes its elements from, they come in another order than "
-                "they would without that error, which need not come again. Go on from a state that was saved before", self.failure)
+                "no place can be saved here: since an error has ended what a shuffle takes its elements from, they "
+                "come in another order than they would without that error, which need not come again. Go on from a "
+                "state that was saved before", self.failure)
 
     cdef Saved _place(self):
         cdef Saved saved = Saved.__new__(Saved)
@@ -260,7 +265,8 @@ cdef class Course(Turns):
         saved.handed = [list(one) for one in list(self.out.handed)]
         saved.seams = [list(one) for one in self._seams()]
         saved.told = sorted(list(one) for one in list(self.out.told))
-        # A break that isn't delivered yet is saved too: it may have cut a delivered batch short, or have left a shuffle.
+        # A break that isn't delivered yet is saved too: it may have cut a delivered batch short, or have left a
+        # shuffle.
         saved.ended = (self._ends() or []) if self.at.cut >= CUT_LOST else []
         breaks = self.out.breaks  # a list of the keys is made at once; the consumer may be adding some
         saved.breaks = sorted([*one, *(breaks[one] or ())] for one in list(breaks))
@@ -280,12 +286,14 @@ cdef class Course(Turns):
         return 0
 
     def digests(self, list upto):
-        """Return, for each n in `upto` above 0, the digest of the sizes and times of the first n files when they were opened."""
+        """Return, for each n in `upto` above 0, the digest of the sizes and times of the first n files when they were
+        opened."""
         self._check_known(max(upto, default=0))
         return [self.table.entries[<int64_t>n - 1].digest for n in upto if n > 0]
 
     def sizes(self, int64_t known):
-        """Return size in bytes and modification time in ns of the first `known` files when they were opened; (-1, 0): not opened."""
+        """Return size in bytes and modification time in ns of the first `known` files when they were opened; (-1, 0):
+        not opened."""
         self._check_known(known)
         return [(self.table.entries[i].size, self.table.entries[i].mtime_ns) for i in range(known)]
 

@@ -28,11 +28,11 @@ cdef class Component:
 
 # Returns a new component.
 cdef Component component_of(int kind, dtype, shape)
-# Fills the outputs, one or two from `at` on, that say how a component lies in batches or columns. Returns the number of the output after
-# them; `vars` counts the outputs of varying length.
+# Fills the outputs, one or two from `at` on, that say how a component lies in batches or columns. Returns the number of
+# the output after them; `vars` counts the outputs of varying length.
 cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component one, int32_t* vars) except -1
-# Describes how components lie in columns: fills `columns`, at most two for each component, and CELL_DIMS of `shapes` for each column; both
-# are zero before. Returns the number of columns.
+# Describes how components lie in columns: fills `columns`, at most two for each component, and CELL_DIMS of `shapes`
+# for each column; both are zero before. Returns the number of columns.
 cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1
 
 
@@ -87,15 +87,17 @@ cdef class Description:
     cdef public Scope scope
 
 
-# The owner of Python objects (steps, formats) whose memory workers use. Workers may outlive the iterator, which does not wait for them in
-# its destructor: so the iterator leaves its keeper in a list, and a later keeper_new removes the keepers that no pipe needs.
+# The owner of Python objects (steps, formats) whose memory workers use. Workers may outlive the iterator, which does
+# not wait for them in its destructor: so the iterator leaves its keeper in a list, and a later keeper_new removes the
+# keepers that no pipe needs.
 cdef class Keeper:
     cdef Atomic[int32_t]* pipes  # number of its pipes that are not freed yet
     cdef list kept
     cdef Keeper after
     cdef Output* columns
 
-# A keeper of the objects that a description's workers use. Releases earlier keepers that are no longer used. Under the GIL.
+# A keeper of the objects that a description's workers use. Releases earlier keepers that are no longer used. Under the
+# GIL.
 cdef Keeper keeper_new(Description d)
 # Keeps it until no pipe is left. Under the GIL, as the other one.
 cdef void keep_until_unused(Keeper keeper) noexcept

@@ -18,7 +18,8 @@ from queuecore._core.steps.stages cimport Step
 check_layout(layout_hash())
 
 # The kinds of components, for Python.
-FIXED, STRING, STRINGS, RAGGED, DENSE, OBJECT = KIND_FIXED, KIND_STRING, KIND_STRINGS, KIND_RAGGED, KIND_DENSE, KIND_OBJECT
+FIXED, STRING, STRINGS = KIND_FIXED, KIND_STRING, KIND_STRINGS
+RAGGED, DENSE, OBJECT = KIND_RAGGED, KIND_DENSE, KIND_OBJECT
 
 
 @cython.final
@@ -48,7 +49,8 @@ cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component on
             nbytes = size_product(nbytes, side)
         if nbytes > <size_t>kMostBytes:
             raise_error(CODE_EXHAUSTED,
-                f"an array of {one.dtype} of shape {list(one.shape)} is more than can be made: at most {kMostBytes} bytes")
+                f"an array of {one.dtype} of shape {list(one.shape)} is more than can be made: at most {kMostBytes} "
+                "bytes")
         out.row_bytes = nbytes
         return at + 1
     out.var = vars[0]
@@ -93,12 +95,14 @@ cdef class Records:
     Parameters
     ----------
     record_bytes, header_bytes, footer_bytes, hop_bytes : int
-        Bytes of a record, of a file before its first record, behind its last one, and from the start of a record to the start of the next.
+        Bytes of a record, of a file before its first record, behind its last one, and from the start of a record to the
+        start of the next.
     drop_tail : bool
         Whether a last record that is cut short is left out; otherwise it is an error.
     """
 
-    def __init__(self, int64_t record_bytes=1, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=1, bint drop_tail=False):
+    def __init__(self, int64_t record_bytes=1, int64_t header_bytes=0, int64_t footer_bytes=0, int64_t hop_bytes=1,
+                 bint drop_tail=False):
         self.record_bytes = record_bytes
         self.header_bytes = header_bytes
         self.footer_bytes = footer_bytes
@@ -133,8 +137,8 @@ cdef class Frames:
         The places of records, for the framing "fixed".
     csv : CsvFormat, optional
     headings : callable, optional
-        Returns the name of a column of CSV, given a file and the column's index; `None`: it has none. Its methods `field` (of
-        CSV) and `record` (of lines) return what stands at a place of a file, for errors.
+        Returns the name of a column of CSV, given a file and the column's index; `None`: it has none. Its methods
+        `field` (of CSV) and `record` (of lines) return what stands at a place of a file, for errors.
     columns : list, optional
         The components of rows that are handed in, for the framing "rows".
     """
@@ -156,8 +160,8 @@ cdef class Elements:
     template : nested
         The structure of an element, over its components.
     components : list of NativeComponent, optional
-        The components: of each its kind (`FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT`), its dtype, and the shape of a row.
-        Default: a record is cut into `leaves`.
+        The components: of each its kind (`FIXED`, `STRING`, `STRINGS`, `RAGGED`, `DENSE` or `OBJECT`), its dtype, and
+        the shape of a row. Default: a record is cut into `leaves`.
     leaves : list of tuple
         The pieces of a record, as `RecordPlan` has them.
     step : Step, optional
@@ -165,7 +169,8 @@ cdef class Elements:
     assemble : callable, optional
         Makes an element from the list of its components, which may be batched.
     pads : list of tuple or None, optional
-        For each component whose rows are padded, the size that each dimension gets (-1: the longest of a batch), and the bytes of an item.
+        For each component whose rows are padded, the size that each dimension gets (-1: the longest of a batch), and
+        the bytes of an item.
     """
 
     def __init__(self, template, list components=None, list leaves=None, Step step=None, assemble=None, list pads=None):
@@ -178,13 +183,14 @@ cdef class Elements:
 
     def changed(self, **changes):
         """Return elements that differ in some parameters."""
-        return Elements(**{"template": self.template, "components": self.components, "leaves": self.leaves, "step": self.step,
+        return Elements(**{"template": self.template, "components": self.components, "leaves": self.leaves,
+                           "step": self.step,
                            "assemble": self.assemble, "pads": self.pads, **changes})
 
 
 @cython.final
 cdef class Ops:
-    """The operators of an order, which decide the elements and their sequence; the operator on the records comes first."""
+    """The operators of an order, which decide the elements and their sequence; that on the records comes first."""
 
     def __cinit__(self):
         self.counters = []
@@ -232,7 +238,8 @@ cdef class Ops:
         self._add(OP_REPEAT, number)
 
     def map(self):
-        """Note that a map follows the operators so far: an error of the last map comes out above the operators before it."""
+        """Note that a map follows the operators so far: an error of the last map comes out above the operators before
+        it."""
         self.map_level = self.count
 
     def batch(self, int64_t size, bint drop_remainder):
@@ -310,7 +317,8 @@ cdef class Description:
     feeder : callable, optional
         For rows that are handed in: it is called with the `Feed` of each run and with `drawn`, and returns at once.
     settle_inputs : callable, optional
-        For rows that are handed in: it is called at the end, and returns the error of a file that has changed since it was read, or None.
+        For rows that are handed in: it is called at the end, and returns the error of a file that has changed since it
+        was read, or None.
     scope : Scope, optional
         The scope of the functions that run for the stream.
     target : Target, optional
@@ -318,8 +326,9 @@ cdef class Description:
     outer : Feed, optional
         The feed of the stream that this one works for.
     note_ends : callable, optional
-        For a stream that works for another: it is called with `Saved.ended` when an error has ended what a shuffle takes its elements from.
-        Default: nobody notes it, and what the other stream makes of the elements from there on has no place.
+        For a stream that works for another: it is called with `Saved.ended` when an error has ended what a shuffle
+        takes its elements from. Default: nobody notes it, and what the other stream makes of the elements from there on
+        has no place.
     drawn : object, optional
         An object that belongs to a place: `Stream.position` returns it, and `Stream.go_to` sets it.
     """
@@ -337,12 +346,14 @@ cdef class Description:
         self.asks = True
 
 
-# The first of those that are kept: a chain, because a list would need memory to keep one, and threads would use what is gone.
+# The first of those that are kept: a chain, because a list would need memory to keep one, and threads would use what is
+# gone.
 cdef Keeper _kept = None
 
 
 @cython.final
-@cython.no_gc  # a collection must not empty a keeper while threads use its objects: Python doesn't see the threads' references
+# a collection must not empty a keeper while threads use its objects: Python doesn't see the threads' references
+@cython.no_gc
 cdef class Keeper:
     def __cinit__(self):
         self.pipes = <Atomic[int32_t]*>alloc_lines(sizeof(int32_t))

@@ -7,24 +7,30 @@ from queuecore._core.io.blocks cimport BLOCK_PIECE
 from queuecore._core.io.engine cimport (
     REQUEST_BYTES, Request, engine_init, engine_step, engine_submit, job_find, job_room)
 from queuecore._core.io.pieces cimport blocks_move, blocks_read
-from queuecore._core.steps.decode cimport PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, Layout, layout_gather, layout_iovecs, layout_mend, layout_split
-from queuecore._core.atoms.errors cimport CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_RESUME, CODE_STEP, CODE_TOO_LARGE, STAGE_MAP, STAGE_ORDER, WHAT_BEHIND
+from queuecore._core.steps.decode cimport (
+    PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, Layout, layout_gather, layout_iovecs, layout_mend, layout_split)
+from queuecore._core.atoms.errors cimport (
+    CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_RESUME, CODE_STEP, CODE_TOO_LARGE, STAGE_MAP, STAGE_ORDER,
+    WHAT_BEHIND)
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.stream.limits cimport COLD_UNITS, IOVECS, LOAD_SCATTER_BYTES
-from queuecore._core.stream.meter cimport AT_INPUT, AT_OUTPUT, AT_PLAN, SAMPLED_UNITS, Meter, meter_add, meter_since, meter_unit, meter_until
+from queuecore._core.stream.meter cimport (
+    AT_INPUT, AT_OUTPUT, AT_PLAN, SAMPLED_UNITS, Meter, meter_add, meter_since, meter_unit, meter_until)
 from queuecore._core.order.runs cimport MissingList, Run, RunList, is_behind, is_missing
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport (
     ASKED, ASKED_DONE, BATCH_FAILED, BATCH_REFUSED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE,
     UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, pipe_complete, pipe_hold, pipe_memory, pipe_no_memory, room_of)
 from queuecore._core.stream.plan cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, plan_claim, plan_give_back, plan_retire
-from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash, size_product
+from queuecore._core.atoms.platform cimport (
+    Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash, size_product)
 from queuecore._core.stream.rows cimport Part, part_free, part_new, row_of_record, rows_of_block
 from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_more
 from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileTable, head_of, read_records, table_discover, table_find, table_pin, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileTable, head_of, read_records,
+    table_discover, table_find, table_pin, table_unpin)
 from queuecore._core.atoms.timeline cimport Line, line_enter, line_leave, line_wait
 from queuecore._core.stream.traced cimport WORK, note_helped, note_helping, note_parts, note_unit
 from queuecore._core.atoms.window cimport window_less
@@ -66,8 +72,9 @@ cdef bint _of_element(const Fault* f) noexcept nogil:
 
 
 cdef int32_t _level_of(const Pipe* p, const Fault* f) noexcept nogil:
-    # Returns the number of operators below the place where the error comes out. The error comes out above the operators before its map (or
-    # before the first batch), and above every operator that may have given the record away before a worker knew of the error.
+    # Returns the number of operators below the place where the error comes out. The error comes out above the operators
+    # before its map (or before the first batch), and above every operator that may have given the record away before a
+    # worker knew of the error.
     cdef int32_t level = 0
     if f.code == CODE_STEP:
         level = p.config.map_level
@@ -122,16 +129,17 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
 
 # Rows
 
-cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, const unsigned char* records, unsigned char* slot,
-                        int64_t row, Growing* vars, int* status, Fault* fault) noexcept nogil:
-    # Makes rows of n records. Returns the number made. If it is less than n, *fault is that of the next record and *status
-    # READ_FAULT; otherwise both stay as they were.
+cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, const unsigned char* records,
+                        unsigned char* slot, int64_t row, Growing* vars, int* status, Fault* fault) noexcept nogil:
+    # Makes rows of n records. Returns the number made. If it is less than n, *fault is that of the next record and
+    # *status READ_FAULT; otherwise both stay as they were.
     cdef int64_t i
     cdef Fault bad
     u.scratch.arena.epoch = pass_
     for i in range(n):
         u.scratch.arena.element = ordinal + i
-        if not row_of_record(&p.maker, &u.scratch, records + i * p.layout.hop_bytes, p.layout.record_bytes, slot, row + i, vars, &bad):
+        if not row_of_record(&p.maker, &u.scratch, records + i * p.layout.hop_bytes, p.layout.record_bytes, slot,
+                             row + i, vars, &bad):
             _known_place(p, u, ordinal + i, &bad)
             fault[0] = bad
             status[0] = READ_FAULT
@@ -139,8 +147,8 @@ cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
     return n
 
 
-cdef int64_t _rows_of_request(Pipe* p, Unit* u, const Request* r, int64_t first, int64_t n, unsigned char* slot, int64_t row, Growing* vars,
-                              int* status, Fault* fault) noexcept nogil:
+cdef int64_t _rows_of_request(Pipe* p, Unit* u, const Request* r, int64_t first, int64_t n, unsigned char* slot,
+                              int64_t row, Growing* vars, int* status, Fault* fault) noexcept nogil:
     # Makes rows of n records, from the request's record `first` on, which the engine has read. Returns as _make_rows.
     cdef const unsigned char* records = r.to + first * p.layout.hop_bytes
     if p.maker.run != NULL:
@@ -152,9 +160,10 @@ cdef int64_t _rows_of_request(Pipe* p, Unit* u, const Request* r, int64_t first,
     return n
 
 
-cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row, Growing* vars,
-                        int wait, int* status, Fault* fault) noexcept nogil:
-    # Reads n records from `ordinal` on into rows of a slot. Returns the number of rows that are in place; *status says why not all.
+cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row,
+                        Growing* vars, int wait, int* status, Fault* fault) noexcept nogil:
+    # Reads n records from `ordinal` on into rows of a slot. Returns the number of rows that are in place; *status says
+    # why not all.
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
@@ -227,10 +236,11 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
     return done
 
 
-cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, unsigned char* slot, int64_t row, Growing* vars,
-                        int wait) noexcept nogil:
-    # Reads lone records that follow each other in equal, small steps, as in a shard, by one read that includes the gaps. Returns the
-    # number of rows that are in place; -1: not all could be read. The caller reads other records one by one, which also finds the fault.
+cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, unsigned char* slot, int64_t row,
+                        Growing* vars, int wait) noexcept nogil:
+    # Reads lone records that follow each other in equal, small steps, as in a shard, by one read that includes the
+    # gaps. Returns the number of rows that are in place; -1: not all could be read. The caller reads other records one
+    # by one, which also finds the fault.
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
@@ -243,12 +253,14 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
     if p.blocks != NULL or p.store != NULL or first + 1 >= list_.count or u.asked == ASKED:
         return 0
     step = run[1].ordinal - run.ordinal
-    if run.n != 1 or step < 1 or step >= layout.stage_records or step * layout.hop_bytes - layout.record_bytes > WIDE_GAP:
+    if (run.n != 1 or step < 1 or step >= layout.stage_records
+        or step * layout.hop_bytes - layout.record_bytes > WIDE_GAP):
         return 0
     u.file_hint = table_find(t, run.ordinal, u.file_hint)
     e = &t.entries[u.file_hint]
     record = run.ordinal - e.base
-    while (first + n < list_.count and run[n].ordinal == run.ordinal + n * step and run[n].n == 1 and run[n].pass_ == run.pass_
+    while (first + n < list_.count and run[n].ordinal == run.ordinal + n * step and run[n].n == 1
+           and run[n].pass_ == run.pass_
            and n * step < layout.stage_records and record + n * step < e.count):
         n += 1
     if n == 1:
@@ -268,12 +280,14 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
     u.scratch.arena.epoch = run.pass_
     for i in range(n):
         u.scratch.arena.element = run[i].ordinal
-        if not row_of_record(&p.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes, slot, row + i, vars, &fault):
+        if not row_of_record(&p.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes, slot,
+                             row + i, vars, &fault):
             return i
     return n
 
 
-cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars, int wait) noexcept nogil:
+cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars,
+                   int wait) noexcept nogil:
     # Makes the rows of one run of records. Behind a bad record, some or all rows may be missing.
     cdef int64_t done = 0, i = 0, id
     cdef int status = READ_OK
@@ -281,8 +295,8 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
     cdef bint leave = False
     while done < run.n:
         if run.block != NULL:
-            done += rows_of_block(&p.maker, &u.scratch, run.block, run.first + done, run.n - done, run.ordinal + done, slot, row + done, vars,
-                                  &fault)
+            done += rows_of_block(&p.maker, &u.scratch, run.block, run.first + done, run.n - done, run.ordinal + done,
+                                  slot, row + done, vars, &fault)
             if done == run.n:
                 break
             fault.file = -1 if framing_handed(p.maker.framing) else run.block.place.file
@@ -301,7 +315,8 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                 i = p.order.stored.records[id].ordinal  # it stays until the row is released
                 u.scratch.arena.element = i
                 u.scratch.arena.epoch = p.order.stored.records[id].pass_
-                if row_of_record(&p.maker, &u.scratch, p.store + id * p.store_stride, p.layout.record_bytes, slot, row + done, vars, &fault):
+                if row_of_record(&p.maker, &u.scratch, p.store + id * p.store_stride, p.layout.record_bytes, slot,
+                                 row + done, vars, &fault):
                     done += 1
                     continue
                 _known_place(p, u, i, &fault)
@@ -315,7 +330,8 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
             _fail(p, s.batch, row + done, u.scratch.arena.epoch, i, &fault)
             return READ_FAULT
         else:
-            done += _read_rows(p, u, run.pass_, run.ordinal + done, run.n - done, slot, row + done, vars, wait, &status, &fault)
+            done += _read_rows(p, u, run.pass_, run.ordinal + done, run.n - done, slot, row + done, vars, wait, &status,
+                               &fault)
             if status == READ_NOT_CACHED:
                 return READ_NOT_CACHED
             if status == READ_OK:
@@ -382,7 +398,8 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
             if vars != NULL and part == NULL:
                 count_room(p, s.batch.slot)
             if part != NULL:
-                p.shared.grown.fetch_add(room_of(p, part.vars), kRelaxed)  # relaxed, as wherever `grown` is used: a statistic and a hint
+                # relaxed, as wherever `grown` is used: a statistic and a hint
+                p.shared.grown.fetch_add(room_of(p, part.vars), kRelaxed)
                 turn_take(p.turn)
                 part.next = <Part*>s.batch.parts
                 s.batch.parts = part
@@ -396,7 +413,8 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
 # The store
 
 cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
-    # Reads records into their rows of the store. False: that takes a wait which `wait` forbids; then the whole unit is still to be done.
+    # Reads records into their rows of the store. False: that takes a wait which `wait` forbids; then the whole unit is
+    # still to be done.
     cdef Layout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
@@ -424,7 +442,8 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
                 record = run.ordinal + done - asked.first
                 part = min(asked.rows - record, m)
                 for i in range(part):
-                    memcpy(p.store + u.ids[at + i] * p.store_stride, asked.to + (record + i) * layout.hop_bytes, layout.record_bytes)
+                    memcpy(p.store + u.ids[at + i] * p.store_stride, asked.to + (record + i) * layout.hop_bytes,
+                           layout.record_bytes)
                 at += part
                 done += part
                 continue
@@ -452,12 +471,14 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
                     u.iov[0].iov_base = u.stage
                     u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
                     count = 1
-                status = read_records(t, u.file_hint, fd, u.iov, count, record * layout.hop_bytes, wait != WAIT_ALL, &got, &u.fault)
+                status = read_records(t, u.file_hint, fd, u.iov, count, record * layout.hop_bytes, wait != WAIT_ALL,
+                                      &got, &u.fault)
                 if status != READ_OK:
                     part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
                 if not scatter:
                     for i in range(part):
-                        memcpy(p.store + u.ids[at + i] * p.store_stride, u.stage + i * layout.hop_bytes, layout.record_bytes)
+                        memcpy(p.store + u.ids[at + i] * p.store_stride, u.stage + i * layout.hop_bytes,
+                               layout.record_bytes)
                 at += part
                 done += part
                 record += part
@@ -512,12 +533,14 @@ cdef void _give_asked(void* owner) noexcept nogil:
 
 cdef void execute_init(Pipe* p) noexcept nogil:
     if p.engine != NULL:
-        engine_init(p.engine, p.table, &p.runner.apart, p.config.depth, p.config.files_kept, _run_asked, _give_asked, _more_threads, p)
+        engine_init(p.engine, p.table, &p.runner.apart, p.config.depth, p.config.files_kept, _run_asked, _give_asked,
+                    _more_threads, p)
 
 
-cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint direct, bint fill, int64_t staged) noexcept nogil:
-    # Adds the requests for a run of records to the unit's job; only counts them unless `fill`. They are read to `to`, or else to the job's
-    # stage from byte `staged` on. Returns the bytes of the stage that are used then.
+cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint direct, bint fill,
+                      int64_t staged) noexcept nogil:
+    # Adds the requests for a run of records to the unit's job; only counts them unless `fill`. They are read to `to`,
+    # or else to the job's stage from byte `staged` on. Returns the bytes of the stage that are used then.
     cdef Layout* layout = &p.layout
     cdef FileEntry* e
     cdef Request* r
@@ -565,7 +588,8 @@ cdef int64_t _ask_records(Pipe* p, Unit* u, bint fill) noexcept nogil:
         slot = slab_slot(p.slab, s.batch.slot)
         row = s.row
         for r in range(s.runs.count):
-            staged = _ask_run(p, u, &s.runs.runs[r], slot + leaf.slot_offset + row * leaf.row_bytes if direct else NULL, direct, fill, staged)
+            staged = _ask_run(p, u, &s.runs.runs[r], slot + leaf.slot_offset + row * leaf.row_bytes if direct else NULL,
+                              direct, fill, staged)
             row += s.runs.runs[r].n
     return 0 if direct else staged
 
@@ -609,7 +633,8 @@ cdef bint _reads(Pipe* p, Unit* u) noexcept nogil:
     # Returns whether the unit's work is to read files.
     if u.kind == UNIT_PIECE:
         return u.piece.kind == BLOCK_PIECE and not p.blocks.encoding
-    return u.kind == UNIT_LOAD or u.kind == UNIT_DISCOVER or (u.kind == UNIT_ROWS and p.blocks == NULL and p.store == NULL)
+    return u.kind == UNIT_LOAD or u.kind == UNIT_DISCOVER or (u.kind == UNIT_ROWS and p.blocks == NULL
+                                                              and p.store == NULL)
 
 
 cdef bint _work(Pipe* p, Unit* u) noexcept nogil:
@@ -631,7 +656,8 @@ cdef bint _work(Pipe* p, Unit* u) noexcept nogil:
 
 
 cdef bint _time_steps(Pipe* p, Unit* u, int64_t done) noexcept nogil:
-    # Returns whether the unit's steps are timed: in one of SAMPLED_UNITS units, the first of them too. Its thread has done so many before.
+    # Returns whether the unit's steps are timed: in one of SAMPLED_UNITS units, the first of them too. Its thread has
+    # done so many before.
     cdef bint timed = u.kind == UNIT_ROWS and p.steps != NULL and done % SAMPLED_UNITS == 0
     u.scratch.arena.times = p.steps if timed else NULL
     return timed

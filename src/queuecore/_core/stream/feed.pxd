@@ -8,13 +8,14 @@ from queuecore._core.atoms.platform cimport Fault
 cdef class Feed:
     cdef Pipe* pipe
     cdef dict owners          # by number: the owners of a block's columns
-    cdef object dying         # deque of (number, batch number): the owner is released when the batches before that one are delivered
+    # deque of (number, batch number): the owner is released when the batches before that one are delivered
+    cdef object dying
     cdef int64_t number       # of the next block
     cdef dict errors          # by number
     cdef int64_t error_number # of the next error
     cdef dict broken          # for each pass that had breaks before the run's start, the numbers of their rows
-    # The group: objects or numbers of rows that wait to be handed in together. A consumer that finds nothing ready hands it in, so the
-    # group is used under the GIL.
+    # The group: objects or numbers of rows that wait to be handed in together. A consumer that finds nothing ready
+    # hands it in, so the group is used under the GIL.
     cdef list group
     cdef list group_columns   # the columns of these rows; None: the group has objects
     cdef int64_t group_pass, group_begun  # group_begun: in ns of the monotonic clock
@@ -23,8 +24,10 @@ cdef class Feed:
 
     cdef bint _await(self, uint32_t epoch) noexcept nogil
     cdef void _tell(self) noexcept nogil
-    # Hands in a block; `wait`: waits for room, if there is none. Returns blocks_hand's status; HANDED_FULL after a wait: the run is over.
-    cdef int offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n, int64_t nbytes, int64_t owner, void* link, bint wait) noexcept nogil
+    # Hands in a block; `wait`: waits for room, if there is none. Returns blocks_hand's status; HANDED_FULL after a
+    # wait: the run is over.
+    cdef int offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n,
+                   int64_t nbytes, int64_t owner, void* link, bint wait) noexcept nogil
     cdef int _hand(self, int64_t pass_, list columns, int64_t n, owner, int64_t first, rows, bint wait) except -1
     cdef bint _add(self, int64_t pass_, list columns, item) except *
     cdef bint _flush(self, bint wait) except *

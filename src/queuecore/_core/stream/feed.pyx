@@ -11,7 +11,8 @@ from queuecore._core.io.blocks cimport (
     HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, Blocks, Column, blocks_hand, blocks_hand_break,
     blocks_hand_end)
 from queuecore._core.atoms.errors cimport CODE_HANDED
-from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take
+from queuecore._core.atoms.parking cimport (
+    event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold
 from queuecore._core.atoms.platform cimport Fault, kAcquire, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, note_slice, stop_requested, wait_out_exit, waited
@@ -38,8 +39,8 @@ cdef object _maker = object()  # only this module can make a Feed
 cdef class Feed:
     """The entrance by which one Python thread hands in the rows of one run of a stream.
 
-    The rows lie in arrays and other objects that stay until the run has made its batches of them. A feed doesn't keep the stream alive:
-    once the stream is gone, each call returns that no more rows are wanted.
+    The rows lie in arrays and other objects that stay until the run has made its batches of them. A feed doesn't keep
+    the stream alive: once the stream is gone, each call returns that no more rows are wanted.
     """
 
     def __cinit__(self, maker=None):
@@ -68,7 +69,8 @@ cdef class Feed:
         if self.pipe.config.help:
             event_notify_all(&self.pipe.window.arrived)
 
-    cdef int offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n, int64_t nbytes, int64_t owner,
+    cdef int offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n,
+                   int64_t nbytes, int64_t owner,
                     void* link, bint wait) noexcept nogil:
         cdef Pipe* p = self.pipe
         cdef uint32_t epoch
@@ -125,8 +127,9 @@ cdef class Feed:
         Parameters
         ----------
         columns : list
-            For each column, an array of all rows; or, for rows of varying length, a tuple of their bytes, the offset at which each row
-            ends, and None or the rows' dimensions. The arrays are contiguous, and must not change any more.
+            For each column, an array of all rows; or, for rows of varying length, a tuple of their bytes, the offset at
+            which each row ends, and None or the rows' dimensions. The arrays are contiguous, and must not change any
+            more.
         owner : object
             An object to be kept, besides the columns, as long as the rows are used.
         first : int
@@ -176,7 +179,8 @@ cdef class Feed:
         finally:
             free(native)
         if status != HANDED:
-            self.owners.pop(number, None)  # the stream may have gone to another place meanwhile, and released all owners
+            # the stream may have gone to another place meanwhile, and released all owners
+            self.owners.pop(number, None)
             if status == HANDED_NO_MEMORY:
                 raise MemoryError
             if status == HANDED_FULL and wait:
@@ -195,7 +199,10 @@ cdef class Feed:
         return self._flush(True)
 
     def add(self, int64_t pass_, element):
-        """Hand in one more object, in a group with others unless the consumer waits. False: no more of this pass is wanted."""
+        """Hand in one more object, in a group with others unless the consumer waits.
+
+        False: no more of this pass is wanted.
+        """
         return self._add(pass_, None, element)
 
     def add_row(self, int64_t pass_, list columns, row):
@@ -217,7 +224,8 @@ cdef class Feed:
         return True
 
     cdef bint _flush(self, bint wait) except *:
-        # Hands in the group. wait: waits for room; the feeding thread does so, the consumer doesn't. False: no more rows are wanted.
+        # Hands in the group. wait: waits for room; the feeding thread does so, the consumer doesn't. False: no more
+        # rows are wanted.
         cdef list group
         cdef int status
         while self.handing:
@@ -230,14 +238,16 @@ cdef class Feed:
             return True
         self.group = None
         self.handing = True
-        # Before handing in, which releases the GIL: the consumer may take this group meanwhile, and set `awaited` for the next one.
+        # Before handing in, which releases the GIL: the consumer may take this group meanwhile, and set `awaited` for
+        # the next one.
         self.awaited = False
         try:
             if self.group_columns is None:
                 tokens = np.arange(len(group), dtype=np.int64) + (self.number << OBJECT_BITS)
                 status = self._hand(self.group_pass, [tokens], len(group), group, 0, None, wait)
             else:
-                status = self._hand(self.group_pass, self.group_columns, len(group), None, 0, np.array(group, np.int64), wait)
+                status = self._hand(self.group_pass, self.group_columns, len(group), None, 0, np.array(group, np.int64),
+                                    wait)
         finally:
             self.handing = False
         if status == HANDED_FULL and not wait:
@@ -283,8 +293,8 @@ cdef class Feed:
     def fail(self, int64_t pass_, error):
         """Hand in the error of the next element, which comes out in its place. False: no more of this pass is wanted.
 
-        The error counts as a row in `next_pass` and in `errors_before`. It ends the pass if it comes in place of a row that was delivered
-        before the run's start: those behind it may be others now.
+        The error counts as a row in `next_pass` and in `errors_before`. It ends the pass if it comes in place of a row
+        that was delivered before the run's start: those behind it may be others now.
         """
         cdef Pipe* p = self.pipe
         cdef Fault f
@@ -320,7 +330,8 @@ cdef class Feed:
         return status == HANDED
 
     def errors_before(self, int64_t pass_):
-        """Return the numbers of the rows of a pass that were errors when they were delivered, in a run before: at least of the last one."""
+        """Return the numbers of the rows of a pass that were errors when they were delivered, in a run before: at least
+        of the last one."""
         return self.broken.get(pass_, ())
 
     cdef int _note(self, Fault* f, error) except -1:

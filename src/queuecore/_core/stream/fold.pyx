@@ -1,7 +1,7 @@
 """Folds: a state that one element after the other changes, by a native step.
 
-A fold is not a stage of a stream: it runs in the calling thread, without the GIL, on chunks of rows. The state that the step makes of
-row i is its input with row i + 1, so rows are taken in order, by one thread.
+A fold is not a stage of a stream: it runs in the calling thread, without the GIL, on chunks of rows. The state that the
+step makes of row i is its input with row i + 1, so rows are taken in order, by one thread.
 """
 cimport cython
 cimport numpy as cnp
@@ -43,8 +43,8 @@ cdef class Fold:
     Parameters
     ----------
     step : Step
-        Its inputs are the parts of a state, and the components of an element; its outputs are the parts of the next state. All parts are
-        of fixed shapes.
+        Its inputs are the parts of a state, and the components of an element; its outputs are the parts of the next
+        state. All parts are of fixed shapes.
     state : list of ndarray
         The parts of the first state, which are copied: contiguous arrays of the shapes and dtypes of the step's inputs.
     columns : list of tuple
@@ -52,7 +52,8 @@ cdef class Fold:
 
     Notes
     -----
-    If the step's outputs have other shapes than the state, the fold can take one element only. One thread at a time may use a fold.
+    If the step's outputs have other shapes than the state, the fold can take one element only. One thread at a time may
+    use a fold.
     """
     cdef Step step
     cdef tuple parts        # two lists of arrays: the parts of the state, and of the next state
@@ -83,7 +84,8 @@ cdef class Fold:
         self.parts = [], []
         self.steady = True
         for part, before, after in zip(state, step.inputs, step.outputs):
-            if (part.dtype, part.shape, part.dtype) != (before.dtype, before.shape, after.dtype) or not _is_fixed(after.shape):
+            if (part.dtype, part.shape, part.dtype) != (before.dtype, before.shape,
+                                                        after.dtype) or not _is_fixed(after.shape):
                 raise ValueError(f"{part.dtype} of shape {part.shape} for {before}, which becomes {after}")
             self.steady = self.steady and before.shape == after.shape
             self.parts[0].append(np.array(part, order="C"))
@@ -95,7 +97,8 @@ cdef class Fold:
         self.outputs = <Output*>calloc(2 * n + 1, sizeof(Output))
         self.shapes = <int64_t*>calloc(2 * n + 1, MAX_DIMS * sizeof(int64_t))
         self.columns = <Column*>calloc(2 * n + 1, sizeof(Column))
-        if (self.cells == NULL or self.data[0] == NULL or self.data[1] == NULL or self.nbytes == NULL or self.outputs == NULL
+        if (self.cells == NULL or self.data[0] == NULL or self.data[1] == NULL or self.nbytes == NULL
+            or self.outputs == NULL
                 or self.shapes == NULL or self.columns == NULL):
             raise MemoryError
         self.column_count = describe_columns(self.outputs, self.shapes, columns)
@@ -171,7 +174,8 @@ cdef class Fold:
         cdef int32_t i
         while at[0] < n:
             arena_reset(&self.arena)
-            if not row_cells(self.outputs, self.column_count, self.shapes, self.columns, at[0], cells + self.count, &self.arena, fault):
+            if not row_cells(self.outputs, self.column_count, self.shapes, self.columns, at[0], cells + self.count,
+                             &self.arena, fault):
                 return FOLD_MEMORY
             target = self.data[1 - self.which]
             for i in range(self.count):

@@ -22,10 +22,14 @@ cdef class LeftOut:
     cdef int32_t cut_count
     cdef list handed          # pass and number of the breaks that were handed in and have been delivered
     cdef int64_t handed_pass, handed_count  # the pass of the last one, and the number of them in this pass
-    cdef list seams           # pass, number of the record that follows, and good records before it: where delivered batches were cut short
-    cdef list told            # pass and number of the records that were owed (order.owed), and whose errors were delivered
-    cdef dict breaks          # breaks found here, by pass, number and level: the fault's numbers, or None once it is delivered
-    cdef object last          # error for a record that could not be left out: one too many, or one that could not be logged
+    # pass, number of the record that follows, and good records before it: where delivered batches were cut short
+    cdef list seams
+    # pass and number of the records that were owed (order.owed), and whose errors were delivered
+    cdef list told
+    # breaks found here, by pass, number and level: the fault's numbers, or None once it is delivered
+    cdef dict breaks
+    # error for a record that could not be left out: one too many, or one that could not be logged
+    cdef object last
     cdef Fault last_fault     # of that record
     cdef int64_t files_logged # number of given-up files of the pipe's blocks that were logged
     cdef int64_t table_logged # number of the table's files that were looked at
@@ -41,8 +45,8 @@ cdef class LeftOut:
     cdef int cut(self, int64_t pass_, int64_t ordinal, bint given, const Fault* f) except -1
     # Returns whether the source ends before this record.
     cdef bint is_cut(self, int64_t pass_, int64_t ordinal) noexcept
-    # Takes over the bad records of a run that has ended: as breaks, or as missing records, each reported to `skips`. False: there were
-    # none. `skips` raises at the first record too many; then the next run ends before that record.
+    # Takes over the bad records of a run that has ended: as breaks, or as missing records, each reported to `skips`.
+    # False: there were none. `skips` raises at the first record too many; then the next run ends before that record.
     cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark, bint shuffled) except -1
     # Returns the number of delivered breaks that a run meets again.
     cdef int64_t broke(self)
@@ -50,16 +54,17 @@ cdef class LeftOut:
     cdef int plan_run(self, Pipe* plan, const Start* mark, bint shuffled) except -1
     # Returns the error of a batch that is a break.
     cdef object break_error(self, const Batch* b, Feed feed)
-    # Notes that a break is delivered; returns whether it was handed in. If so, count_handed follows, once the place has passed it.
+    # Notes that a break is delivered; returns whether it was handed in. If so, count_handed follows, once the place has
+    # passed it.
     cdef bint deliver_break(self, const Batch* b, Feed feed) except *
     cdef int count_handed(self, int64_t pass_) except -1
-    # Forgets the handed breaks before the mark's block, where nothing depends on their places or their number. Keeps one of the mark's
-    # pass, which shows that the pass had some.
+    # Forgets the handed breaks before the mark's block, where nothing depends on their places or their number. Keeps
+    # one of the mark's pass, which shows that the pass had some.
     cdef int forget_handed(self, int64_t pass_, int64_t base) except -1
     # Raises if the numbers of some faults, or None, are of none that a stream of these files can have.
     cdef int check_faults(self, faults) except -1
-    # Reports the files that were given up before the delivered place to `skips`; all_: all such files. Returns the exception that ends the
-    # stream, or None.
+    # Reports the files that were given up before the delivered place to `skips`; all_: all such files. Returns the
+    # exception that ends the stream, or None.
     cdef object log_files(self, Pipe* p, FileTable* table, const Point* at, bint all_, Feed feed)
     cdef object log_file(self, const Fault* f, FileTable* table, Feed feed)
 

@@ -10,7 +10,8 @@ from libc.string cimport memcmp, memmove
 from queuecore._core.atoms.memory cimport calloc, free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Skipped, blocks_saved
-from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_HANDED, CODE_RESUME, CODE_STEP, CODE_UNAVAILABLE, fault_error, is_own, raise_error
+from queuecore._core.atoms.errors cimport (
+    CODE_EXHAUSTED, CODE_HANDED, CODE_RESUME, CODE_STEP, CODE_UNAVAILABLE, fault_error, is_own, raise_error)
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point, by_missing, last_pass
 from queuecore._core.order.op cimport LEVEL_HANDED, LEVEL_SEAM, Break, Cut, Start
@@ -153,7 +154,8 @@ cdef class LeftOut:
         return n
 
     cdef int plan_run(self, Pipe* plan, const Start* mark, bint shuffled) except -1:
-        # Before the run's start, the order counts only records that were good or given as good: the numbers of breaks there are converted.
+        # Before the run's start, the order counts only records that were good or given as good: the numbers of breaks
+        # there are converted.
         cdef int64_t i, before
         cdef dict counts = {}
         cdef object start = (0, 0)
@@ -175,7 +177,8 @@ cdef class LeftOut:
             if (pass_, ordinal) >= start:
                 known.append((pass_, ordinal, LEVEL_SEAM))
             elif shuffled:
-                played.append((pass_, ordinal - bisect_left(handed, (pass_, ordinal)) + bisect_left(handed, (pass_, -1)), LEVEL_SEAM))
+                before = bisect_left(handed, (pass_, ordinal)) - bisect_left(handed, (pass_, -1))
+                played.append((pass_, ordinal - before, LEVEL_SEAM))
             else:
                 played.append((pass_, good, LEVEL_SEAM))
         played.sort()
@@ -224,7 +227,8 @@ cdef class LeftOut:
         cdef Fault f
         if b.fault_row < 0:
             return feed.errors[<object>b.fault.a]
-        f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = self.breaks[b.fault_pass, b.fault_ordinal, b.fault_row]
+        f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = self.breaks[b.fault_pass,
+                                                                                           b.fault_ordinal, b.fault_row]
         return self.error(&f, feed)
 
     cdef bint deliver_break(self, const Batch* b, Feed feed) except *:
@@ -236,7 +240,8 @@ cdef class LeftOut:
         return True
 
     cdef int check_faults(self, faults) except -1:
-        # Each of the numbers goes to the function that makes the error, or is an index there: if it makes one, the numbers are good.
+        # Each of the numbers goes to the function that makes the error, or is an index there: if it makes one, the
+        # numbers are good.
         cdef Fault f
         for numbers in faults:
             if numbers is None:
@@ -247,7 +252,8 @@ cdef class LeftOut:
             except Exception:
                 good = False
             if not good:
-                raise_error(CODE_RESUME, "the state is damaged: it has an error that this dataset's elements can't have")
+                raise_error(CODE_RESUME, "the state is damaged: it has an error that this dataset's elements can't "
+                                         "have")
         return 0
 
     cdef int count_handed(self, int64_t pass_) except -1:
@@ -284,7 +290,8 @@ cdef class LeftOut:
                 elif p.blocks.cycle > 1:
                     if not at.has_lanes or self.files_logged >= at.lanes[blocks_saved(p.blocks.cycle)]:
                         return None
-                elif not (given_up.pass_ < at.start.pass_ or (given_up.pass_ == at.start.pass_ and given_up.fault.file < at.place.file)):
+                elif not (given_up.pass_ < at.start.pass_
+                          or (given_up.pass_ == at.start.pass_ and given_up.fault.file < at.place.file)):
                     return None
                 self.files_logged += 1
                 error = self.log_file(&given_up.fault, table, feed)
@@ -310,6 +317,7 @@ cdef class LeftOut:
             nbytes = e.size - f.offset
         try:
             self.skips.skip(self.error(f, feed), file=True, nbytes=nbytes)
-        except BaseException as last:  # one file too many; or the call was cut short, and may or may not have counted and logged it
+        # One file too many; or the call was cut short, and may or may not have counted and logged it.
+        except BaseException as last:
             return last
         return None

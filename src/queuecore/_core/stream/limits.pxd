@@ -6,7 +6,8 @@ cdef enum:
     CHUNK_ROWS = 4096
     UNIT_BATCHES = 64            # most batches of a unit
     TOGETHER_BYTES = 32 << 10    # bytes of rows that a step makes in one pass, with the rows that they are made of
-    LONE_ROWS = 2048             # most rows of a unit if each may take a read of its own; otherwise a stop request is noticed late
+    # most rows of a unit if each may take a read of its own; otherwise a stop request is noticed late
+    LONE_ROWS = 2048
     STORE_BYTES = 256 << 20      # most bytes of a shuffle's store
     STORE_RECORD_BYTES = 32 << 10  # from this size on, a read for each record costs less than a second copy
     LOAD_SCATTER_BYTES = 512     # from this size on, the kernel scatters records into the store
@@ -15,7 +16,8 @@ cdef enum:
     IDLE_FILES = 128             # files kept open for a shuffle that jumps between files
     ASKING = 32                  # units kept for what the engine reads
     ASKING_LOADS = 8             # of these, such as load a store
-    COLD_UNITS = 16              # units that go to the engine, after one whose bytes were not in the page cache, before one looks there again
+    # units that go to the engine, after one whose bytes were not in the page cache, before one looks there again
+    COLD_UNITS = 16
     DISCOVER_ASKED = 64          # files that the engine opens before they are needed
     HELPERS = 4                  # units kept for consumers that help
     SPIN_NS = 80000              # ns; a few times the duration of a futex wake across cores

@@ -54,7 +54,8 @@ cdef class _Link:
             if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd. Also for a break
                 return LINK_LOOK
             # relaxed: only this thread takes leases
-            if (b.cut >= CUT_LOST or self.child.lease is not None or self.child.plan.config.skip_bad or self.feed.pipe.maker.column_count > LINK_COLUMNS
+            if (b.cut >= CUT_LOST or self.child.lease is not None or self.child.plan.config.skip_bad
+                or self.feed.pipe.maker.column_count > LINK_COLUMNS
                     or up.shared.leases.load(kRelaxed) >= up.config.max_leases):
                 return LINK_COPY
             status = self.hand(up, b)
@@ -115,7 +116,8 @@ cdef class _Link:
 
 
 def choose(Feed feed not None, int64_t pass_, Stream child not None, int mask, int64_t skip=0):
-    """Hand in the rows of a stream's batches whose last component is true, without that component, until the stream ends.
+    """Hand in the rows of a stream's batches whose last component is true, without that component, until the stream
+    ends.
 
     Runs without the GIL, except at the end and at failures of the stream, and where too many of its batches are held.
 

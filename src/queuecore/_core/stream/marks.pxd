@@ -16,7 +16,8 @@ cdef enum:
 cdef struct Point:
     Start start            # the place at which a new run begins that goes on behind this point
     Place place            # of the block that such a run begins in
-    int64_t* lanes         # the places of interleaved files (blocks_save), and the number of files given up; NULL: none is interleaved
+    # the places of interleaved files (blocks_save), and the number of files given up; NULL: none is interleaved
+    int64_t* lanes
     bint has_lanes         # `lanes` is filled
     int64_t pass_, end     # of the last record before the point: its pass, and its number plus 1
     int64_t files          # number of files that the point depends on; -1: all that are known
@@ -59,7 +60,8 @@ cdef class Saved:
     cdef public uint64_t version
 
 
-# The numbers that a stream takes over to go to a saved place. All checks and allocations that can fail happen when the goal is made.
+# The numbers that a stream takes over to go to a saved place. All checks and allocations that can fail happen when the
+# goal is made.
 cdef class Goal:
     cdef Point at
     cdef Missing* missing
@@ -74,8 +76,8 @@ cdef class Goal:
     cdef Cut* cuts
     cdef int32_t cut_count
 
-# Checks a saved place and makes its goal; raises if it is none for such a stream. blocks: the stream's records have no known places.
-# shuffles: the stream's number of shuffles, which is the length of each list.
+# Checks a saved place and makes its goal; raises if it is none for such a stream. blocks: the stream's records have no
+# known places. shuffles: the stream's number of shuffles, which is the length of each list.
 cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame, int64_t files)
 
 # Returns the cuts of `Saved.ended`, which the caller frees.

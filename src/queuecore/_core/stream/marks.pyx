@@ -63,8 +63,8 @@ cdef class Mark:
     whole : int
         The number of good records of a whole pass; -1: unknown.
     file, offset, number, line, base : int
-        The block that holds the record: its file, its offset there in bytes, the number of its first record in the file (below 0: it is of
-        the header) and in the pass (`base`), and its first line.
+        The block that holds the record: its file, its offset there in bytes, the number of its first record in the file
+        (below 0: it is of the header) and in the pass (`base`), and its first line.
     lanes : list of int
         The places of interleaved files; empty if none is interleaved.
     """
@@ -77,7 +77,8 @@ cdef class Mark:
             return None
         if not all([_is_number(one, least) for one, least in zip(numbers, (0, 0, 0, -1, 0, 0, -(1 << 60), 0, 0))]):
             return None
-        (mark.pass_, mark.ordinal, mark.good, mark.whole, mark.file, mark.offset, mark.number, mark.line, mark.base) = numbers[:MARK_NUMBERS]
+        (mark.pass_, mark.ordinal, mark.good, mark.whole, mark.file, mark.offset, mark.number, mark.line,
+         mark.base) = numbers[:MARK_NUMBERS]
         mark.lanes = numbers[MARK_NUMBERS:]
         if mark.good > mark.ordinal or mark.base > mark.ordinal or (mark.lanes and not _are_lanes(mark.lanes)):
             return None
@@ -85,7 +86,8 @@ cdef class Mark:
 
     def numbers(self):
         """Return the mark as a list of int, which JSON can store."""
-        return [self.pass_, self.ordinal, self.good, self.whole, self.file, self.offset, self.number, self.line, self.base, *self.lanes]
+        return [self.pass_, self.ordinal, self.good, self.whole, self.file, self.offset, self.number, self.line,
+                self.base, *self.lanes]
 
     cdef bint fits(self, const Blocks* frame, int64_t files_known) except -1:
         cdef list lanes = self.lanes
@@ -105,7 +107,8 @@ cdef bint _are_lanes(list lanes):
         return False
     if not all([_is_number(one) for one in lanes[:LANE_HEAD]]):
         return False
-    return all([_is_number(one, (-1, 0, -(1 << 60), 0, 0)[at % LANE_NUMBERS]) for at, one in enumerate(lanes[LANE_HEAD:])])
+    return all([_is_number(one, (-1, 0, -(1 << 60), 0, 0)[at % LANE_NUMBERS]) for at,
+                one in enumerate(lanes[LANE_HEAD:])])
 
 
 cdef Mark mark_of(const Point* at, int64_t whole, const Blocks* frame):
@@ -127,7 +130,8 @@ cdef class Saved:
     elements : int
         The number of elements delivered.
     iterations, begun : list of int
-        For each shuffle, the number of passes that had begun before this iterator, and the number that have begun since.
+        For each shuffle, the number of passes that had begun before this iterator, and the number that have begun
+        since.
     files_known, files_digest : int
         The number of files that had been opened and measured, and the digest of their sizes and times.
     mark : Mark, optional
@@ -135,20 +139,20 @@ cdef class Saved:
     missing : list of list of int
         The pass and the number of each record that is left out.
     lengths : list of list of int
-        Where the lengths of passes change: the pass, and the number of good records of each pass from there on (-1: the pass did not come
-        to its end). The length of the first passes stands in `mark`.
+        Where the lengths of passes change: the pass, and the number of good records of each pass from there on (-1: the
+        pass did not come to its end). The length of the first passes stands in `mark`.
     handed, breaks : list of list of int
-        The pass and the number of the record of each element's error; of `breaks` also the level, and, if the error is not delivered yet,
-        the numbers of its fault.
+        The pass and the number of the record of each element's error; of `breaks` also the level, and, if the error is
+        not delivered yet, the numbers of its fault.
     seams : list of list of int
-        For each place at which an error has cut a delivered batch short and need not come again: the pass, the number of the record that
-        follows, and the number of good records before it.
+        For each place at which an error has cut a delivered batch short and need not come again: the pass, the number
+        of the record that follows, and the number of good records before it.
     told : list of list of int
         The pass and the number of each record whose error came although its batch was dropped (`drop_remainder`).
     ended : list of list of int
-        The pass and the number of each record before which an error has ended what a shuffle takes its elements from, so that they come in
-        another order than without the error. If the error is not to come again, also whether it showed only when the record had left the
-        shuffle (1, or 0), and the numbers of the fault.
+        The pass and the number of each record before which an error has ended what a shuffle takes its elements from,
+        so that they come in another order than without the error. If the error is not to come again, also whether it
+        showed only when the record had left the shuffle (1, or 0), and the numbers of the fault.
     version : int
         The version of the stream's place, which changes with each change of the place.
     """
@@ -166,7 +170,8 @@ cdef class Goal:
         free(self.cuts)
 
 
-cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame, int64_t files):
+cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame,
+                  int64_t files):
     cdef Goal goal = Goal.__new__(Goal)
     cdef Mark mark = saved.mark
     cdef int64_t i, whole = -1
@@ -187,7 +192,8 @@ cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blo
         goal.missing[i].pass_ = pass_
         goal.missing[i].ordinal = ordinal
     if mark is not None:
-        goal.at.start.pass_, goal.at.start.ordinal, goal.at.start.good, whole = mark.pass_, mark.ordinal, mark.good, mark.whole
+        goal.at.start.pass_, goal.at.start.ordinal, goal.at.start.good = mark.pass_, mark.ordinal, mark.good
+        whole = mark.whole
         goal.at.place.file, goal.at.place.offset, goal.at.place.number, goal.at.place.line, goal.at.place.base = (
             mark.file, mark.offset, mark.number, mark.line, mark.base)
         goal.at.has_lanes = len(mark.lanes) > 0

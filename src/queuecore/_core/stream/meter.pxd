@@ -1,8 +1,8 @@
 # Meters: what the threads of a run do with their time.
 #
-# Each thread that works for a pipe has a meter of its own, and so have the consumers, of which one at a time works for it. A thread writes to
-# its own meter alone, without a locked instruction; any thread may read them all. Times are in ticks of the processor's own clock, which takes one
-# instruction, twice for a unit of work.
+# Each thread that works for a pipe has a meter of its own, and so have the consumers, of which one at a time works for
+# it. A thread writes to its own meter alone, without a locked instruction; any thread may read them all. Times are in
+# ticks of the processor's own clock, which takes one instruction, twice for a unit of work.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.platform cimport Atomic, kRelaxed
 from queuecore._core.atoms.timeline cimport LinePtr
@@ -11,7 +11,8 @@ from queuecore._core.steps.stages cimport StepTimes
 cdef enum:
     # What a thread is at. The kinds of units (pipe.pxd) come first, with their numbers.
     AT_PLAN = 5       # waits for the turn, or plans units
-    AT_INPUT = 6      # waits for rows that are handed in, or for bytes that another thread reads; a consumer: for a batch
+    # waits for rows that are handed in, or for bytes that another thread reads; a consumer: for a batch
+    AT_INPUT = 6
     AT_OUTPUT = 7     # waits for room for another batch
     AT_COUNT = 8
     METER_NUMBERS = 13
@@ -73,7 +74,8 @@ cdef class Times:
     cdef int64_t* ended             # METER_NUMBERS of each meter of earlier pipes
     cdef int64_t records            # delivered
     cdef int64_t nbytes             # read by earlier pipes
-    cdef int64_t ready[DEPTHS]      # of a sample: how often no further batch was ready when one was taken, or 1, 2, up to 4, up to 8, more
+    # of a sample: how often no further batch was ready when one was taken, or 1, 2, up to 4, up to 8, more
+    cdef int64_t ready[DEPTHS]
 
     cdef int make(self, int32_t threads) except -1
     cdef void begin(self, Meter* live, StepTimes* steps, const Atomic[int64_t]* read) noexcept nogil

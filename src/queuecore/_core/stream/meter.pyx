@@ -14,8 +14,8 @@ check_layout(layout_hash())
 
 
 cdef void _read(const Meter* m, double ns, int64_t* into) noexcept nogil:
-    # Adds the meter's numbers to METER_NUMBERS of them: the times in ns, of which a tick has so many; then the units. A wait that is not over
-    # counts up to now.
+    # Adds the meter's numbers to METER_NUMBERS of them: the times in ns, of which a tick has so many; then the units. A
+    # wait that is not over counts up to now.
     cdef int32_t i
     for i in range(AT_COUNT):
         into[i] += <int64_t>(<double>spans_now(&m.ticks[i], cpu_ticks) * ns)
@@ -110,7 +110,8 @@ cdef class Times:
         list of list of int
             For the consumers, and for each worker: ns of each of the `AT_COUNT`, then the number of units of each kind.
         list of int
-            How often so many batches were ready behind one that was taken (one of 8 counts): 0, 1, 2, up to 4, up to 8, more.
+            How often so many batches were ready behind one that was taken (one of 8 counts): 0, 1, 2, up to 4, up to 8,
+            more.
         int, int
             Records delivered, and bytes read.
         """

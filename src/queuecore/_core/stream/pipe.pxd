@@ -1,13 +1,16 @@
-# One run of a plan: files to batches. The workers, the iterator and the leases on slots share a Pipe; the last of them frees it.
+# One run of a plan: files to batches. The workers, the iterator and the leases on slots share a Pipe; the last of them
+# frees it.
 #
-# Claiming holds the turn: it pulls runs from the order program, and notes the rows that they go to. Executing holds nothing: it reads,
-# splits and publishes.
+# Claiming holds the turn: it pulls runs from the order program, and notes the rows that they go to. Executing holds
+# nothing: it reads, splits and publishes.
 #   I1  Slots bind to rising k. A claimed unit can run at once: it waits for nothing but the disk.
 #   I2  A batch's rows are written by exactly one unit each; `missing` counts them down.
-#   I3  A unit that the consumer could not finish without the disk goes back to the workers; its whole parts that are done stay done.
+#   I3  A unit that the consumer could not finish without the disk goes back to the workers; its whole parts that are
+#       done stay done.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from queuecore._core.atoms.platform cimport Atomic, Batch, EventCount, Fault, Leaf, Runner, Slab, StepFn, Turn, Window, iovec
+from queuecore._core.atoms.platform cimport (
+    Atomic, Batch, EventCount, Fault, Leaf, Runner, Slab, StepFn, Turn, Window, iovec)
 from queuecore._core.io.blocks cimport Blocks, Place, RecordBlock
 from queuecore._core.io.engine cimport Engine, Job
 from queuecore._core.steps.decode cimport Layout
@@ -41,7 +44,8 @@ cdef enum:
     BATCH_FAILED = 1       # it has a record that can't be made or read; the next run goes without that record
     BATCH_BREAK = 3        # it is no batch but an element's error
     BATCH_OWED = 4         # nobody gets it: its records are owed (order.owed), and all could be made
-    BATCH_REFUSED = 5      # the same, but a record could not be made: the error of the first such record comes in the batch's place
+    # the same, but a record could not be made: the error of the first such record comes in the batch's place
+    BATCH_REFUSED = 5
 
 cdef enum:
     OWED_SUBS = -1         # subs of a batch of records that are owed
@@ -234,17 +238,19 @@ cdef struct SlotOwner:
     uint32_t slot
     int64_t rows[1]        # rows of the slot that are the block's records: as many as these
 
-# Makes a run of the plan, whose leaves, specs and config are copied. Takes over the plan's breaks and the reference on the table. The
-# workers run `step`. NULL: no memory; then plan.pin_result tells whether memory could not be page-locked.
-cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip, StepFn step) noexcept nogil
+# Makes a run of the plan, whose leaves, specs and config are copied. Takes over the plan's breaks and the reference on
+# the table. The workers run `step`. NULL: no memory; then plan.pin_result tells whether memory could not be
+# page-locked.
+cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip,
+                    StepFn step) noexcept nogil
 # Take and drop a reference on a Pipe. Dropping the last one frees the pipe.
 cdef void pipe_hold(void* context) noexcept nogil
 cdef void pipe_drop(void* context) noexcept nogil
 # Ends the lease of a SlotOwner, and frees the SlotOwner.
 cdef void slot_release(void* one) noexcept nogil
 
-# Places all parts of a slot; `p` may be a plan. Returns the bytes of a slot; above kMostBytes the slot can't be made, and the places are
-# meaningless.
+# Places all parts of a slot; `p` may be a plan. Returns the bytes of a slot; above kMostBytes the slot can't be made,
+# and the places are meaningless.
 cdef size_t lay_out(Pipe* p) noexcept nogil
 # Returns an estimate of the bytes of one unit.
 cdef int64_t unit_bytes(int64_t ids, int64_t segments, int64_t stage, int64_t dump) noexcept nogil
@@ -262,8 +268,8 @@ cdef void pipe_no_memory(Pipe* p) noexcept nogil
 cdef void pipe_complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil
 
 
-# A consumer's hold on a slot, and the base object of each array of the batch. It ends when the last of these arrays is gone: the slot is
-# given back, without a wait.
+# A consumer's hold on a slot, and the base object of each array of the batch. It ends when the last of these arrays is
+# gone: the slot is given back, without a wait.
 cdef class Lease:
     cdef Pipe* pipe
     cdef uint32_t slot

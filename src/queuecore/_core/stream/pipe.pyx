@@ -45,7 +45,8 @@ cdef void pipe_drop(void* context) noexcept nogil:
 
 
 cdef void _worker_drop(void* context) noexcept nogil:
-    # Ends a worker. Only workers read files: each that leaves closes the files that nobody reads, so that an ended stream holds none.
+    # Ends a worker. Only workers read files: each that leaves closes the files that nobody reads, so that an ended
+    # stream holds none.
     cdef Pipe* p = <Pipe*>context
     if not p.keeps_files:
         table_close_idle(p.table)
@@ -112,7 +113,8 @@ cdef void count_room(Pipe* p, uint32_t slot) noexcept nogil:
 cdef int64_t pipe_memory(Pipe* p) noexcept nogil:
     # relaxed: statistics. A slot that no batch has had takes addresses but no memory, unless the slab is page-locked.
     cdef int64_t slots = p.slots_bytes if p.pinned else p.shared.touched.load(kRelaxed) * <int64_t>p.slab.slot_bytes
-    return slots + p.fixed_bytes + p.shared.grown.load(kRelaxed) + p.shared.blocks.load(kRelaxed) + p.shared.jobs.load(kRelaxed)
+    return (slots + p.fixed_bytes + p.shared.grown.load(kRelaxed) + p.shared.blocks.load(kRelaxed)
+            + p.shared.jobs.load(kRelaxed))
 
 
 cdef void pipe_over_budget(Pipe* p, int64_t nbytes) noexcept nogil:
@@ -150,7 +152,8 @@ cdef void pipe_complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
             next = parts.next
             part_free(&p.maker, parts)
             parts = next
-    elif parts != NULL and not rows_join(&p.maker, parts, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.maker.vars):
+    elif parts != NULL and not rows_join(&p.maker, parts, slab_slot(p.slab, b.slot),
+                                         p.vars + <int64_t>b.slot * p.maker.vars):
         pipe_no_memory(p)
         return
     if p.maker.pad_count > 0 and not b.failed.load(kRelaxed):  # relaxed: ordered by B4
@@ -181,7 +184,8 @@ cdef size_t lay_out(Pipe* p) noexcept nogil:
     cdef int32_t i
     if p.maker.count == 0:
         for i in range(p.layout.leaf_count):
-            slot_bytes = _part_after(slot_bytes, size_product(p.layout.leaves[i].row_bytes, rows), &p.layout.leaves[i].slot_offset)
+            slot_bytes = _part_after(slot_bytes, size_product(p.layout.leaves[i].row_bytes, rows),
+                                     &p.layout.leaves[i].slot_offset)
     for i in range(p.maker.count):
         out = &p.maker.outputs[i]
         nbytes = size_product(out.row_bytes, rows) if out.item == 0 else size_product(rows + 1, sizeof(int64_t))
@@ -193,14 +197,16 @@ cdef size_t lay_out(Pipe* p) noexcept nogil:
 
 
 cdef int64_t unit_bytes(int64_t ids, int64_t segments, int64_t stage, int64_t dump) noexcept nogil:
-    return (ids + 1) * (sizeof(Run) + sizeof(uint32_t)) + (segments + 1) * sizeof(Segment) + (IOVECS + 1) * sizeof(iovec) + stage + dump
+    return (ids + 1) * (sizeof(Run) + sizeof(uint32_t)) + (segments + 1) * sizeof(Segment) + (IOVECS
+            + 1) * sizeof(iovec) + stage + dump
 
 
 cdef bint _units_init(Pipe* p) noexcept nogil:
     cdef int32_t i
     cdef Unit* u
     cdef int64_t rows = p.config.unit_rows, ids
-    cdef int64_t stage = 1 if p.blocks != NULL else (p.layout.stage_records - 1) * p.layout.hop_bytes + p.layout.record_bytes
+    cdef int64_t stage = 1 if p.blocks != NULL else (p.layout.stage_records
+                                                     - 1) * p.layout.hop_bytes + p.layout.record_bytes
     cdef int64_t dump = p.layout.dump_bytes
     cdef int64_t[6] at  # of the parts of a unit's memory
     cdef size_t nbytes = 0
@@ -212,7 +218,8 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
     p.units = <Unit*>calloc(p.unit_count, sizeof(Unit))
     if p.units == NULL:
         return False
-    # One mapping for all units, which the next pipe can use again: malloc's heaps would keep the memory of a thousand dropped iterators.
+    # One mapping for all units, which the next pipe can use again: malloc's heaps would keep the memory of a thousand
+    # dropped iterators.
     nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(Run)), &at[0])
     nbytes = _part_after(nbytes, size_product(p.config.unit_segments + 1, sizeof(Segment)), &at[1])
     nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(uint32_t)), &at[2])
@@ -258,7 +265,8 @@ cdef bint _slab_init(Pipe* p, int64_t slots, int64_t slot_bytes) noexcept nogil:
     return False
 
 
-cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip, StepFn step) noexcept nogil:
+cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip,
+                    StepFn step) noexcept nogil:
     cdef Pipe* p = <Pipe*>calloc(1, sizeof(Pipe))
     if p == NULL:
         table_drop(table)
@@ -315,7 +323,8 @@ cdef bint _copy_plan(Pipe* p, const Pipe* plan, const Cut* cuts, int32_t cut_cou
     p.maker.pads = <Pad*>malloc(size_product(plan.maker.pad_count + 1, sizeof(Pad)))
     p.missing = <Missing*>malloc(size_product(plan.missing_count + 1, sizeof(Missing)))
     if (p.shared == NULL or p.turn == NULL or p.runner == NULL or p.window == NULL or p.slab == NULL or p.specs == NULL
-            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL or p.maker.pads == NULL or p.missing == NULL
+            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL
+            or p.maker.pads == NULL or p.missing == NULL
             or p.meters == NULL):
         return False
     if p.config.asking > 0:
@@ -368,7 +377,8 @@ cdef bint _order_init(Pipe* p, Pipe* plan) noexcept nogil:
             return False
         p.blocks[0] = plan.blocks[0]
         p.blocks.memory = &p.shared.blocks
-        if not blocks_init(p.blocks, p.table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_, p.start.ordinal, plan.saved):
+        if not blocks_init(p.blocks, p.table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_,
+                           p.start.ordinal, plan.saved):
             return False
         p.blocks.release = slot_release
         if c.budget > 0 and framing_handed(p.maker.framing):
@@ -401,6 +411,7 @@ cdef bint _buffers_init(Pipe* p) noexcept nogil:
     # Allocates the memory of batches, units and the store. False: no memory, or none that is page-locked.
     cdef Config* c = &p.config
     cdef int64_t slots = c.width + c.max_leases + 1
+    cdef size_t marks
     if p.blocks == NULL and not layout_plan(&p.layout):
         return False
     if c.budget > 0 and p.layout.stage_records > c.stage_most:
@@ -410,7 +421,8 @@ cdef bint _buffers_init(Pipe* p) noexcept nogil:
     if p.maker.run != NULL:
         p.layout.place = PLACE_STAGE
     if p.blocks != NULL and p.blocks.cycle > 1:
-        p.lane_marks = <int64_t*>malloc(size_product(size_product(p.window.mask + 1, blocks_saved(p.blocks.cycle) + 1), sizeof(int64_t)))
+        marks = size_product(p.window.mask + 1, blocks_saved(p.blocks.cycle) + 1)
+        p.lane_marks = <int64_t*>malloc(size_product(marks, sizeof(int64_t)))
         if p.lane_marks == NULL:
             return False
     if p.maker.vars > 0:
@@ -491,5 +503,6 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     free(p.turn)
     free(p.shared)
     if p.pipes != NULL:
-        p.pipes.fetch_sub(1, kRelease)  # release: pairs with Keeper's acquire; this pipe no longer uses objects of the keeper
+        # release: pairs with Keeper's acquire; this pipe no longer uses objects of the keeper
+        p.pipes.fetch_sub(1, kRelease)
     free(p)

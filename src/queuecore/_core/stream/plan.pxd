@@ -10,7 +10,8 @@ cdef enum:
 # All three functions take the turn, for as long as planning takes and never while a disk works.
 # Claims a unit to be run; `helper`: only units that a consumer can run.
 cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil
-# Retires a unit that has run: frees the rows and records that it held, and makes known the file or records that it brought.
+# Retires a unit that has run: frees the rows and records that it held, and makes known the file or records that it
+# brought.
 cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil
 # Gives back a unit that a helper could not finish: a worker goes on with it.
 cdef void plan_give_back(Pipe* p, Unit* u) noexcept nogil

@@ -13,21 +13,22 @@ from queuecore._core.stream.limits cimport DISCOVER_AHEAD, DISCOVER_ASKED, SMALL
 from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM
 from queuecore._core.order.order cimport order_forward, order_pull, order_pull_owed
 from queuecore._core.order.op cimport (
-    LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order, Position,
-    op_refuse, order_owes)
+    LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order,
+    Position, op_refuse, order_owes)
 from queuecore._core.order.runs cimport Run, RunList
 from queuecore._core.order.store cimport order_begin, order_loaded, order_plan_load, order_release, order_room
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, event_notify_all, turn_give, turn_take
 from queuecore._core.io.engine cimport engine_full
 from queuecore._core.stream.pipe cimport (
-    BATCH_BREAK, BATCH_OWED, NOT_ASKED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Pipe, Segment, Unit, pipe_complete,
-    pipe_memory, pipe_no_memory, pipe_over_budget)
+    BATCH_BREAK, BATCH_OWED, NOT_ASKED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Pipe,
+    Segment, Unit, pipe_complete, pipe_memory, pipe_no_memory, pipe_over_budget)
 from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash, size_product, size_sum
 from queuecore._core.stream.rows cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_pop
 from queuecore._core.io.sources cimport table_claim
-from queuecore._core.atoms.window cimport window_batch, window_finish, window_has_room, window_less, window_open, window_publish
+from queuecore._core.atoms.window cimport (
+    window_batch, window_finish, window_has_room, window_less, window_open, window_publish)
 
 check_layout(layout_hash())
 
@@ -35,7 +36,8 @@ check_layout(layout_hash())
 # Batches
 
 cdef void _slot_ready(Pipe* p, uint32_t slot) noexcept nogil:
-    # Prepares the slot of a batch that is opened: sets the first end of each output of varying length to 0. Under the turn.
+    # Prepares the slot of a batch that is opened: sets the first end of each output of varying length to 0. Under the
+    # turn.
     cdef const Output* out
     cdef int32_t i
     for i in range(p.maker.count):
@@ -47,8 +49,8 @@ cdef void _slot_ready(Pipe* p, uint32_t slot) noexcept nogil:
 
 
 cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
-    # Notes the places of interleaved files. Under a shuffle, the places are those of an earlier moment: when the oldest block of which the
-    # shuffle still has records came to it.
+    # Notes the places of interleaved files. Under a shuffle, the places are those of an earlier moment: when the oldest
+    # block of which the shuffle still has records came to it.
     cdef Blocks* s = p.blocks
     cdef const Position* source = &p.order.at
     cdef int64_t n = blocks_saved(s.cycle)
@@ -68,11 +70,12 @@ cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
 
 
 cdef void _mark_oldest(Pipe* p, Batch* b) noexcept nogil:
-    # A shuffle may keep any record for long: so a new run begins with the oldest block that has records in it. A shuffle lets bad records
-    # in, so all records before the mark count as good.
+    # A shuffle may keep any record for long: so a new run begins with the oldest block that has records in it. A
+    # shuffle lets bad records in, so all records before the mark count as good.
     cdef const Blocks* s = p.blocks
     cdef const Broken* broken = &p.order.broken
-    if s.oldest == NULL and p.order.interrupted == PULL_BREAK:  # the error has left the source, and comes behind this batch
+    # the error has left the source, and comes behind this batch
+    if s.oldest == NULL and p.order.interrupted == PULL_BREAK:
         b.mark_pass = broken.pass_
         b.mark_end = broken.ordinal
         memcpy(b.mark_place, &broken.place, sizeof(Place))
@@ -89,7 +92,8 @@ cdef void _mark_oldest(Pipe* p, Batch* b) noexcept nogil:
 
 
 cdef int32_t _cut(Pipe* p, const Batch* b, int64_t* seam) noexcept nogil:
-    # Returns the CUT_* of the batch that closes now, and fills in its seam: where an order without the error has to go on.
+    # Returns the CUT_* of the batch that closes now, and fills in its seam: where an order without the error has to go
+    # on.
     cdef Order* order = p.order
     cdef int32_t i, lost = CUT_LOST if order.cut_pass >= 0 else CUT_FAULT
     for i in range(order.count):
@@ -187,12 +191,14 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
     if ahead >= p.config.near_width + (p.asked * p.config.unit_rows + p.config.batch_rows - 1) // p.config.batch_rows:
         return False
     if p.config.budget > 0 and p.maker.vars > 0 and ahead > 0:
-        # Each batch in flight may become as large as the largest before it, twice while its parts are joined; blocks may take memory_most.
+        # Each batch in flight may become as large as the largest before it, twice while its parts are joined; blocks
+        # may take memory_most.
         largest = p.shared.largest.load(kRelaxed)
         ahead = (2 * (ahead + 1) + p.shared.leases.load(kRelaxed)) * largest - p.shared.grown.load(kRelaxed)
         if p.blocks != NULL and p.blocks.memory_most > p.shared.blocks.load(kRelaxed):
             ahead = (ahead if ahead > 0 else 0) + p.blocks.memory_most - p.shared.blocks.load(kRelaxed)
-        if largest == 0 or pipe_memory(p) + (ahead if ahead > 0 else 0) + largest > p.config.budget - p.config.budget // 4:
+        if largest == 0 or pipe_memory(p) + (ahead if ahead > 0
+                                             else 0) + largest > p.config.budget - p.config.budget // 4:
             return False
     if p.blocks == NULL or p.blocks.records == 0:
         return True
@@ -222,7 +228,8 @@ cdef bint _open_batch(Pipe* p) noexcept nogil:
 
 
 cdef inline int64_t _mark_end(Pipe* p, Batch* b, const Run* last) noexcept nogil:
-    # Notes that the batch ends with this run for now. Returns an estimate of the bytes of one of the run's records, 0 outside blocks.
+    # Notes that the batch ends with this run for now. Returns an estimate of the bytes of one of the run's records, 0
+    # outside blocks.
     cdef const RecordBlock* block = last.block
     if p.order.bottom_shuffle == NULL:
         b.mark_pass = last.pass_
@@ -261,7 +268,8 @@ cdef int _pull(Pipe* p, Batch* b, int64_t most, RunList* out) noexcept nogil:
     out.closed = False
     if order_owes(p.order) and (b.rows == 0 or b.subs == OWED_SUBS):
         b.subs = OWED_SUBS
-        b.failed.store(BATCH_OWED, kRelaxed)  # relaxed: published by the turn to workers, and to the consumer by B3 in window.pxd
+        # relaxed: published by the turn to workers, and to the consumer by B3 in window.pxd
+        b.failed.store(BATCH_OWED, kRelaxed)
         order_pull_owed(p.order, most, out)
         return PULL_OK
     return order_pull(p.order, most, out) if p.owed_status == PULL_OK else p.owed_status
@@ -293,10 +301,13 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     u.segment_at = 0
     u.rows = 0
     u.nbytes = 0
-    while u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK and u.nbytes < p.config.unit_bytes:
+    while (u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK
+           and u.nbytes < p.config.unit_bytes):
         if p.open == NULL:
-            # Values of varying length are copied again if several units make a batch: this unit ends if the next batch might not fit in it.
-            if u.nbytes > 0 and p.maker.vars > 0 and <size_t>p.config.unit_bytes < size_sum(u.nbytes, size_product(u.nbytes, p.config.batch_rows) // u.rows):
+            # Values of varying length are copied again if several units make a batch: this unit ends if the next batch
+            # might not fit in it.
+            if u.nbytes > 0 and p.maker.vars > 0 and <size_t>p.config.unit_bytes < size_sum(u.nbytes,
+                    size_product(u.nbytes, p.config.batch_rows) // u.rows):
                 break
             if not _open_batch(p):
                 break
@@ -356,7 +367,8 @@ cdef bint _reordered(const Order* order) noexcept nogil:
     cdef int32_t i
     if not order.faulted or (order.cut_pass >= 0 and memcmp(&order.fault, &order.cut_fault, sizeof(Fault)) == 0):
         return False
-    if order.cut_fault.what == WHAT_NO_ERROR and order.at.pass_ == order.cut_pass and order.at.position == order.cut_ordinal:
+    if (order.cut_fault.what == WHAT_NO_ERROR and order.at.pass_ == order.cut_pass
+        and order.at.position == order.cut_ordinal):
         return False  # it is the error that is to come again
     for i in range(order.count):
         if order.ops[i].shuffle != NULL and order.ops[i].shuffle.cut:
@@ -423,7 +435,8 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
         return False
     if p.blocks != NULL:
         return p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < (_discover_ahead(p) if asked else 3)
-    return p.order.needs_count or known - p.order.at.position < (p.config.threads + 2 + (p.config.asking if asked else 0)) * p.ramp_rows
+    return p.order.needs_count or known - p.order.at.position < (p.config.threads + 2 + (p.config.asking if asked
+                                                                                         else 0)) * p.ramp_rows
 
 
 cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
@@ -434,7 +447,8 @@ cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
         u.kind = UNIT_MOVE
         return CLAIM_UNIT
     # One record, or the records that a shuffle keeps, may need more blocks than the budget allows.
-    if p.config.budget > 0 and p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:  # relaxed: a statistic
+    # relaxed: a statistic
+    if p.config.budget > 0 and p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:
         pipe_over_budget(p, p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed))
         return CLAIM_NOTHING
     p.blocks.asked = p.asked
@@ -500,15 +514,17 @@ cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
     if rc != CLAIM_UNIT and p.blocks != NULL and not p.begun:
         rc = _claim_piece(p, u, helper)
     if rc != CLAIM_UNIT and p.begun:
-        # Free rows of the store are filled first: at the end of an epoch they take the next epoch's buffer, which otherwise would fill only
-        # once this epoch's buffer is empty. A consumer that helps waits for its batch, so it makes rows first.
+        # Free rows of the store are filled first: at the end of an epoch they take the next epoch's buffer, which
+        # otherwise would fill only once this epoch's buffer is empty. A consumer that helps waits for its batch, so it
+        # makes rows first.
         if not helper and p.store != NULL and order_room(p.order) >= p.config.load_rows and _plan_load(p, u):
             rc = CLAIM_UNIT
         elif _plan_rows(p, u, False) or (p.store != NULL and _plan_load(p, u)):
             rc = CLAIM_UNIT
         elif p.blocks != NULL:
             rc = _claim_piece(p, u, helper)
-            if rc != CLAIM_UNIT and p.blocks.reading == 0 and _plan_rows(p, u, True):  # no piece is being read: no more records come
+            # no piece is being read: no more records come
+            if rc != CLAIM_UNIT and p.blocks.reading == 0 and _plan_rows(p, u, True):
                 rc = CLAIM_UNIT
     if rc != CLAIM_UNIT:
         u.next = p.free_units

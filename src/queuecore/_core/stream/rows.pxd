@@ -1,12 +1,13 @@
 # Rows: how records become rows of a batch.
 #
-# A Maker is immutable once it is made, and any number of threads may use it at once; each brings a Scratch of its own, and writes only to
-# the rows that it was given. All functions are wait-free, except that memory may grow.
+# A Maker is immutable once it is made, and any number of threads may use it at once; each brings a Scratch of its own,
+# and writes only to the rows that it was given. All functions are wait-free, except that memory may grow.
 #
-# The layout of a batch: each output has room for its rows in the batch's slot. An output of varying length (`item` > 0) has there, for
-# each row, its end, and its shape if shapes may differ (`ndim` > 0); the values lie in a buffer that grows, and stays with the slot. The
-# unit that makes a batch's first rows writes into that buffer at once. Each other unit makes a Part, and rows_join appends the parts. When
-# all rows are there, rows_pad copies the rows that are padded, to one shape.
+# The layout of a batch: each output has room for its rows in the batch's slot. An output of varying length (`item` > 0)
+# has there, for each row, its end, and its shape if shapes may differ (`ndim` > 0); the values lie in a buffer that
+# grows, and stays with the slot. The unit that makes a batch's first rows writes into that buffer at once. Each other
+# unit makes a Part, and rows_join appends the parts. When all rows are there, rows_pad copies the rows that are padded,
+# to one shape.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.io.blocks cimport Column, RecordBlock
@@ -26,7 +27,8 @@ cdef struct Pad:
     int32_t output       # number of the output
     int32_t var          # number of the slot's buffer that the padded rows lie in
     int32_t ndim         # of a row
-    bint fixed           # all rows have the dimensions `dims`; otherwise, if none are noted, the first one follows from a row's bytes
+    # all rows have the dimensions `dims`; otherwise, if none are noted, the first one follows from a row's bytes
+    bint fixed
     int64_t item         # bytes of an item
     int64_t dims[MAX_DIMS]
     int64_t sides[MAX_DIMS]  # padded dimensions; -1: the longest of the batch
@@ -37,7 +39,8 @@ cdef struct Output:
     int32_t cell         # number of the component, among those of the last step, that it is taken from
     int32_t take
     int32_t item         # bytes of an item, if rows vary in length; otherwise 0
-    int32_t ndim         # number of dimensions that are noted for each row; of a column of fixed rows, their number of dimensions
+    # number of dimensions that are noted for each row; of a column of fixed rows, their number of dimensions
+    int32_t ndim
     int32_t var          # its number among the outputs of varying length
     int64_t row_bytes    # of a row of fixed length
     int64_t slot_offset  # of the rows; of varying length: of their int64_t ends, one more than there are rows
@@ -77,17 +80,18 @@ cdef struct Scratch:
 # Allocates a scratch, which is zero before. False: no memory.
 cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil
 cdef void scratch_clear(Scratch* s) noexcept nogil
-# Makes n records of a block, from its `first` on, into rows of a slot from `row` on. `element` is the number of the first one in the pass;
-# values of varying length are appended to `vars`. Returns the number made; if it is less than n, *fault is that of the next record,
-# without its file.
-cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, unsigned char* slot,
-                           int64_t row, Growing* vars, Fault* fault) noexcept nogil
+# Makes n records of a block, from its `first` on, into rows of a slot from `row` on. `element` is the number of the
+# first one in the pass; values of varying length are appended to `vars`. Returns the number made; if it is less than n,
+# *fault is that of the next record, without its file.
+cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                           unsigned char* slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil
 # Makes one record into a row. False: *fault is set, without its place.
-cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot, int64_t row,
-                        Growing* vars, Fault* fault) noexcept nogil
-# Makes row `at` of columns that lie as `outputs` and `shapes` describe (see Maker) into the cells of an element. False: no memory.
-cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at, Cell* cells,
-                    Arena* arena, Fault* fault) noexcept nogil
+cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot,
+                        int64_t row, Growing* vars, Fault* fault) noexcept nogil
+# Makes row `at` of columns that lie as `outputs` and `shapes` describe (see Maker) into the cells of an element. False:
+# no memory.
+cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at,
+                    Cell* cells, Arena* arena, Fault* fault) noexcept nogil
 cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil
 cdef void part_free(const Maker* m, Part* part) noexcept nogil
 # Appends the parts, which are freed, to `vars`. False: no memory.

@@ -84,7 +84,8 @@ cdef inline bint _add(const Output* out, Growing* vars, bytes_in data, int64_t n
     return True
 
 
-cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_out slot, int64_t row, Fault* fault) noexcept nogil:
+cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_out slot, int64_t row,
+                    Fault* fault) noexcept nogil:
     cdef Growing* g = &vars[out.var]
     cdef int64_t n = 1, i, one
     cdef int64_t* dims
@@ -104,8 +105,8 @@ cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_ou
     for j in range(cell.ndim):
         n *= cell.dims[j]
     if out.take == TAKE_STRINGS:
-        return _add(out, vars, cell.data + (cell.offsets[0] if n > 0 else 0), cell.offsets[n] - cell.offsets[0] if n > 0 else 0, slot, row,
-                    fault)
+        return _add(out, vars, cell.data + (cell.offsets[0] if n > 0 else 0),
+                    cell.offsets[n] - cell.offsets[0] if n > 0 else 0, slot, row, fault)
     if not grow(g, n * sizeof(int64_t)):
         return _no_memory(fault, n * sizeof(int64_t))
     for i in range(n):
@@ -152,8 +153,8 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* given, Cell* made, bytes_
     return True
 
 
-cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot, int64_t row,
-                        Growing* vars, Fault* fault) noexcept nogil:
+cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot,
+                        int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     if m.run == NULL:
         return _add(&m.outputs[0], vars, data, nbytes, slot, row, fault)
     s.cells[0].data = <bytes_out>data
@@ -162,8 +163,8 @@ cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, i
     return _run(m, s, s.cells, s.cells + 1, slot, row, vars, fault)
 
 
-cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
-                    Growing* vars, Fault* fault) noexcept nogil:
+cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                    bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     cdef const uint32_t* ends = <const uint32_t*>b.index + b.skip + first
     cdef int64_t i, start = 0 if b.skip + first == 0 else ends[-1], end
     cdef Growing* g
@@ -188,8 +189,8 @@ cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
     return n
 
 
-cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
-                        Growing* vars, Fault* fault) noexcept nogil:
+cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                        bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     cdef const int64_t* starts = <const int64_t*>b.index
     cdef int64_t i, nbytes
     cdef bytes_in data
@@ -208,8 +209,8 @@ cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_
     return n
 
 
-cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
-                    Growing* vars, Fault* fault) noexcept nogil:
+cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                    bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     cdef int64_t i
     for i in range(first, first + n):
         s.arena.element = element + i - first
@@ -220,8 +221,8 @@ cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
     return n
 
 
-cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t element, bytes_out slot, int64_t row, Growing* vars,
-                 Fault* fault) noexcept nogil:
+cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t element, bytes_out slot, int64_t row,
+                 Growing* vars, Fault* fault) noexcept nogil:
     # Makes the row of a whole file: its name and its content.
     cdef Cell* cells = s.cells
     cdef bint well
@@ -257,8 +258,8 @@ cdef void _csv_cells(const Maker* m, Scratch* s, int64_t i) noexcept nogil:
             cell.nbytes = m.csv.columns[j].item_bytes
 
 
-cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
-                  Growing* vars, Fault* fault) noexcept nogil:
+cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                  bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     cdef CsvCursor at = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
     cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
     cdef bytes_in end = b.text + b.nbytes  # the byte after a lone CR decides whether the CR ends a row
@@ -305,7 +306,8 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                 _csv_cells(m, s, i)
                 s.arena.element = element + done + i
                 if not _run(m, s, s.cells, s.cells + m.csv.count, slot, row + done + i, vars, fault):
-                    fault.record = at.row - block.rows + i  # not by the block's place: rows of the header have negative numbers
+                    # not by the block's place: rows of the header have negative numbers
+                    fault.record = at.row - block.rows + i
                     fault.offset = -1
                     return done + i
             elif some:
@@ -321,8 +323,8 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     return done
 
 
-cdef bint _column_copy(const Output* from_, const Output* out, const Column* c, int64_t at, int64_t n, bytes_out slot, int64_t row,
-                       Growing* vars, Fault* fault) noexcept nogil:
+cdef bint _column_copy(const Output* from_, const Output* out, const Column* c, int64_t at, int64_t n, bytes_out slot,
+                       int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     # Copies rows of a column that follow each other.
     cdef Growing* g
     cdef int64_t* ends
@@ -342,12 +344,13 @@ cdef bint _column_copy(const Output* from_, const Output* out, const Column* c, 
         ends[i] = c.ends[at + i + 1] + shift
     g.nbytes += nbytes
     if out.ndim > 0:
-        memcpy(slot + out.dims_offset + row * out.ndim * sizeof(int64_t), c.dims + at * out.ndim, n * out.ndim * sizeof(int64_t))
+        memcpy(slot + out.dims_offset + row * out.ndim * sizeof(int64_t), c.dims + at * out.ndim,
+               n * out.ndim * sizeof(int64_t))
     return True
 
 
-cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at, Cell* cells,
-                    Arena* arena, Fault* fault) noexcept nogil:
+cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at,
+                    Cell* cells, Arena* arena, Fault* fault) noexcept nogil:
     cdef const Output* o
     cdef const Column* c
     cdef Cell* cell
@@ -393,9 +396,10 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
     return True
 
 
-cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const int64_t* which, int64_t at, int64_t n, bytes_out slot,
-                       int64_t row, Fault* fault) noexcept nogil:
-    # Makes rows from `at` on, or rows of the numbers `which`, in one pass. Returns the number made: 0 if one of them has a fault.
+cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const int64_t* which, int64_t at, int64_t n,
+                       bytes_out slot, int64_t row, Fault* fault) noexcept nogil:
+    # Makes rows from `at` on, or rows of the numbers `which`, in one pass. Returns the number made: 0 if one of them
+    # has a fault.
     cdef const Output* o
     cdef Cell* cell
     cdef Cell* made = s.cells + m.given
@@ -440,8 +444,8 @@ cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fa
     return _fits(out, c.dims + at * out.ndim, c.ends[at + 1] - c.ends[at], fault)
 
 
-cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, bytes_out slot, int64_t row,
-                   Growing* vars, Fault* fault) noexcept nogil:
+cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                   bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     cdef const Column* columns = <const Column*>b.index
     cdef const int64_t* which
     cdef int64_t i, at, done
@@ -487,8 +491,8 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
     return n
 
 
-cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t element, bytes_out slot, int64_t row,
-                     Growing* vars, Fault* fault) noexcept nogil:
+cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t element, bytes_out slot,
+                     int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     # Makes the row of a record that was moved, which is treated as a block of its own.
     cdef int64_t low = 0, high = b.count, middle
     cdef int64_t starts[2]
@@ -526,8 +530,8 @@ cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
     return rows_of_block(m, s, &one, 0, 1, element, slot, row, vars, fault) == 1
 
 
-cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element, unsigned char* slot,
-                           int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                           unsigned char* slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     cdef int64_t i
     if b.records != NULL:
         for i in range(n):

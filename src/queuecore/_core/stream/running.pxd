@@ -14,9 +14,11 @@ cdef class Running(Course):
     cdef ToDevice there       # the way of batches to a device, or None
     cdef Keeper keeper
     cdef object feeder        # callable that gets the Feed of each run, and starts to hand in rows
-    cdef object settle_inputs  # callable that returns the error of an input whose files have changed, or None; None: there are no inputs
+    # callable that returns the error of an input whose files have changed, or None; None: there are no inputs
+    cdef object settle_inputs
     cdef Feed feed
-    cdef Lease lease          # on the next batch, from the first call that began to deliver it: so its slot is freed once
+    # on the next batch, from the first call that began to deliver it: so its slot is freed once
+    cdef Lease lease
     cdef int64_t helped_before  # units that the consumer ran in earlier pipes
     cdef int64_t asked_before   # requests of the engine in earlier pipes
     cdef int32_t pipe_count   # so many pipes have begun

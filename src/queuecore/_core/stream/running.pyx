@@ -7,7 +7,8 @@ from queuecore._core.io.engine cimport engine_counts
 from queuecore._core.io.blocks cimport blocks_lost, blocks_saved, blocks_unfinished
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport keep_until_unused
-from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_HANDED, CODE_PRECONDITION, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, WHAT_BEHIND, new_error
+from queuecore._core.atoms.errors cimport (
+    CODE_EXHAUSTED, CODE_HANDED, CODE_PRECONDITION, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, WHAT_BEHIND, new_error)
 from queuecore._core.stream.execute cimport execute_init, execute_step
 from queuecore._core.stream.feed cimport feed_new
 from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM, cut_expect
@@ -32,8 +33,8 @@ cdef bint _settled(Pipe* p, int64_t* lane, Fault* f) noexcept:
 
 
 cdef bint _are_ends_settled(Pipe* p, int64_t* lane, Fault* f) noexcept nogil:
-    # A file is looked at when it has been read to its end, and what is found comes behind its last record. Here for files within which
-    # the order ends: it never comes to what was found. `lane`: the first of those that are left.
+    # A file is looked at when it has been read to its end, and what is found comes behind its last record. Here for
+    # files within which the order ends: it never comes to what was found. `lane`: the first of those that are left.
     cdef int64_t file
     while p.blocks != NULL and lane[0] < p.blocks.cycle:
         turn_take(p.turn)
@@ -60,7 +61,8 @@ cdef class Running(Course):
             if self.pipe != NULL:
                 runner_stop(self.pipe.runner, NULL)
                 pipe_drop(self.pipe)
-            if self.keeper is not None and self.keeper.pipes.load(kAcquire) != 0:  # acquire: pairs with _pipe_free in pipe.pyx
+            # acquire: pairs with _pipe_free in pipe.pyx
+            if self.keeper is not None and self.keeper.pipes.load(kAcquire) != 0:
                 keep_until_unused(self.keeper)
 
     cdef Feed _feed(self):
@@ -103,7 +105,8 @@ cdef class Running(Course):
         if p == NULL:
             batches = f", {self.plan.slots_bytes} bytes for its batches alone" if self.plan.slots_bytes > 0 else ""
             self._fail(new_error(CODE_EXHAUSTED,
-                f"no memory for the buffers of this pipeline{batches}. Use smaller batches, a smaller shuffle buffer or less prefetch"))
+                f"no memory for the buffers of this pipeline{batches}. Use smaller batches, a smaller shuffle buffer "
+                "or less prefetch"))
         if self.state != STATE_RUNNING:  # closed meanwhile
             pipe_drop(p)
             return 0
@@ -181,9 +184,9 @@ cdef class Running(Course):
         return 0
 
     cdef int _recover(self, uint64_t k) except -1:
-        # Cuts the source before the record of batch k that can't be read, for the next run, which begins with this batch and uses the same
-        # table. It delivers what comes before the record, in the order that it had; then what a shuffle has kept of the records before that
-        # one; and then it raises the error.
+        # Cuts the source before the record of batch k that can't be read, for the next run, which begins with this
+        # batch and uses the same table. It delivers what comes before the record, in the order that it had; then what a
+        # shuffle has kept of the records before that one; and then it raises the error.
         cdef Batch* b = window_batch(self.pipe.window, k)
         if b.fault.what == WHAT_BEHIND or self.out.is_cut(b.fault_pass, b.fault_ordinal):  # no run comes to that record
             self._fail(self.out.error(&b.fault, self.feed))
@@ -216,13 +219,14 @@ cdef class Running(Course):
         return True
 
     cdef int _repeat_fault(self, Pipe* p) except -1:
-        # Lets the next run meet the fault that has ended the input of a shuffle: what was delivered since came in the order of that.
+        # Lets the next run meet the fault that has ended the input of a shuffle: what was delivered since came in the
+        # order of that.
         cdef const Fault* f = &p.order.fault
         cdef Cut expected
         if p.blocks != NULL and blocks_lost(p.blocks):
             self._fail(new_error(CODE_PRECONDITION,
-                "an element could not be made, and those behind it can't be made in the order that they had: an error, which was to come at "
-                "their end, has changed it. Go on from a state that was saved before"))
+                "an element could not be made, and those behind it can't be made in the order that they had: an "
+                "error, which was to come at their end, has changed it. Go on from a state that was saved before"))
         if p.order.interrupted != PULL_FAULT or self.out.cut_count > 0:
             self._fail(self.out.error(&p.order.fault, self.feed))
         if f.code == CODE_HANDED:  # its number is one of this run's feed: the next run meets the error itself
@@ -282,7 +286,8 @@ cdef class Running(Course):
         raise StopIteration
 
     cdef object _changed(self, Pipe* p):
-        # Returns the error of a file that has changed since records were given from it; None: there is none, or it is left out and logged.
+        # Returns the error of a file that has changed since records were given from it; None: there is none, or it is
+        # left out and logged.
         cdef Fault f
         cdef int64_t lane = 0
         cdef object error = None

@@ -34,7 +34,9 @@ cdef PyObject* current_scope() noexcept:
 
 @cython.final
 cdef class Scope:
-    """The scope of users' functions that make the elements of one iterator. Such a function can't wait for that iterator.
+    """The scope of users' functions that make the elements of one iterator.
+
+    Such a function can't wait for that iterator.
 
     Parameters
     ----------
@@ -51,7 +53,8 @@ cdef class Scope:
     def __init__(self, bint inner, node=None):
         cdef Scope scope
         cdef int again = 0
-        self.node = None if node is None else weakref.ref(node)  # what ends the scope refers to it: not to the node's functions
+        # what ends the scope refers to it: not to the node's functions
+        self.node = None if node is None else weakref.ref(node)
         self.parent = scope = <Scope>qc_scope if qc_scope != NULL else None
         if scope is not None:
             self.depth = scope.depth + (not inner)
@@ -63,7 +66,8 @@ cdef class Scope:
         # Functions that run in several threads multiply the iterators at each level.
         if again > MOST_AGAIN or self.depth > MOST_NESTED:
             raise_error(CODE_PRECONDITION,
-                f"iterators are nested {max(again, self.depth)} deep: a function iterates over a dataset that calls it again")
+                f"iterators are nested {max(again, self.depth)} deep: a function iterates over a dataset that calls "
+                "it again")
 
     def enter(self):
         """Make this the scope of the calling thread, and return the scope before, for `leave`."""

@@ -16,7 +16,8 @@ cdef class Stream(Running):
     cdef int64_t* records     # that were delivered, of the times
     cdef Scope scope          # of the functions that make elements for it, or None
     cdef bint raw             # batches are delivered as columns
-    cdef bint behind          # the last call raised the error of an element, and the next call goes on behind that element
+    # the last call raised the error of an element, and the next call goes on behind that element
+    cdef bint behind
 
     cdef object _next(self, object make)
     cdef int await_batch(self) except -1

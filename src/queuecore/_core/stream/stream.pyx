@@ -15,10 +15,12 @@ from queuecore._core.device.lease cimport DeviceLease, transfer_hand
 from queuecore._core.device.transfer cimport Transfer, transfer_drop, transfer_hold, transfer_stop
 from queuecore._core.stream.left_out cimport LeftOut
 from queuecore._core.stream.limits cimport SPIN_NS
-from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, Goal, Saved, ShuffleCounter, goal_of, point_follow, point_init
+from queuecore._core.stream.marks cimport (
+    CUT_FAULT, CUT_LOST, Goal, Saved, ShuffleCounter, goal_of, point_follow, point_init)
 from queuecore._core.stream.meter cimport Times
 from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_take
-from queuecore._core.stream.pipe cimport BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory
+from queuecore._core.stream.pipe cimport (
+    BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory)
 from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.stream.running cimport Running
 from queuecore._core.atoms.runtime cimport runner_join, runner_stop, still_waiting, stop_requested, waited
@@ -47,7 +49,8 @@ cdef object _again = object()  # stands for no element: the caller must look aga
 
 cdef inline object _following(Stream stream):
     cdef object element
-    # A record of a chunk is made and taken without entering a turn, under the GIL; if Python code ran in between, it is made again.
+    # A record of a chunk is made and taken without entering a turn, under the GIL; if Python code ran in between, it is
+    # made again.
     if stream.chunk is not None and (stream.scope is None or current_scope() == NULL):
         element = stream._next_record(None)
         if element is not _again:
@@ -64,7 +67,8 @@ cdef class Stream(Running):
     Parameters
     ----------
     description : Description
-        Files, elements, operators and settings. The constructor starts no thread and reads nothing; the first ``next()`` does.
+        Files, elements, operators and settings. The constructor starts no thread and reads nothing; the first
+        ``next()`` does.
     """
 
     def __init__(self, Description description not None):
@@ -124,7 +128,8 @@ cdef class Stream(Running):
         return _following(self)
 
     cdef object _next(self, object make):
-        # Returns make(element), or the element if `make` is None. `make` is a part of the call: if it raises, the element comes again.
+        # Returns make(element), or the element if `make` is None. `make` is a part of the call: if it raises, the
+        # element comes again.
         cdef object element = _again
         if self.scope is not None and current_scope() != NULL:
             self._check_scope()
@@ -151,7 +156,8 @@ cdef class Stream(Running):
         return 0
 
     cdef bint _until_ready(self) except -1:
-        # Waits until the next batch is ready and good. Raises StopIteration at the end. False: a chunk still has elements.
+        # Waits until the next batch is ready and good. Raises StopIteration at the end. False: a chunk still has
+        # elements.
         cdef uint64_t k
         cdef Pipe* p
         cdef bint waits = False
@@ -180,7 +186,8 @@ cdef class Stream(Running):
                 pipe_drop(p)
 
     cdef int _look(self, Pipe* p, uint64_t k) except -1:
-        # Handles the reason for which batch k can't be delivered: a fault, a break, the end, or that it isn't ready, for which it waits.
+        # Handles the reason for which batch k can't be delivered: a fault, a break, the end, or that it isn't ready,
+        # for which it waits.
         cdef int64_t spin_ns = self.spin_ns
         cdef int32_t failed
         cdef bint out
@@ -237,13 +244,13 @@ cdef class Stream(Running):
         while scope != NULL:
             if scope == <PyObject*>self.scope:
                 raise_error(CODE_PRECONDITION,
-                    "a function that makes elements for this iterator can't use the iterator itself: it would wait for what only it can "
-                    "make. Make an iterator of its own with iter(dataset)")
+                    "a function that makes elements for this iterator can't use the iterator itself: it would wait "
+                    "for what only it can make. Make an iterator of its own with iter(dataset)")
             scope = <PyObject*>(<Scope>scope).parent if (<Scope>scope).parent is not None else NULL
 
     cdef int _raise_break(self, Pipe* p, uint64_t k) except -1:
-        # Raises the error of an element, which batch k is: the next call goes on behind it. As in _deliver, steps that can raise, or run
-        # Python, come first. Returns without raising if they took the stream to another place.
+        # Raises the error of an element, which batch k is: the next call goes on behind it. As in _deliver, steps that
+        # can raise, or run Python, come first. Returns without raising if they took the stream to another place.
         cdef Batch* b = window_batch(p.window, k)
         cdef int64_t pass_ = b.fault_pass
         cdef bint was_handed
@@ -271,8 +278,8 @@ cdef class Stream(Running):
         raise error
 
     cdef int _raise_owed(self, Pipe* p, uint64_t k) except -1:
-        # Raises the error of a record that nobody gets, of which batch k tells. The next run makes these records again, and tells of the next
-        # one that is bad. Returns without raising as _raise_break does.
+        # Raises the error of a record that nobody gets, of which batch k tells. The next run makes these records again,
+        # and tells of the next one that is bad. Returns without raising as _raise_break does.
         cdef Batch* b = window_batch(p.window, k)
         cdef int64_t pass_ = b.fault_pass, ordinal = b.fault_ordinal
         cdef object error = self.out.error(&b.fault, self.feed)
@@ -291,9 +298,9 @@ cdef class Stream(Running):
         raise error
 
     cdef object _deliver(self, Pipe* p, uint64_t k, object make):
-        # Delivers the next batch, which is ready: as an element, or as the chunk of the next elements. The steps that can raise, or run
-        # Python, come first: a call that is cut short there has not happened, and the batch comes again, in the same slot. _again: they
-        # delivered the batch already, or took the stream to another place.
+        # Delivers the next batch, which is ready: as an element, or as the chunk of the next elements. The steps that
+        # can raise, or run Python, come first: a call that is cut short there has not happened, and the batch comes
+        # again, in the same slot. _again: they delivered the batch already, or took the stream to another place.
         cdef int64_t held
         cdef Lease lease
         cdef bint copy
@@ -329,7 +336,8 @@ cdef class Stream(Running):
                     arrays = copies(arrays)
                 element = self.views.whole(arrays) if self.views.levels else None
             except Exception as error:
-                if is_own(error) and self.views.levels and self.pipe == p and self.next_k == k:  # of this batch, which it delivers: the next call goes on behind it
+                # of this batch, which it delivers: the next call goes on behind it
+                if is_own(error) and self.views.levels and self.pipe == p and self.next_k == k:
                     self.lease = None
                     self._taken(p, k, None)
                 raise
@@ -473,7 +481,10 @@ cdef class Stream(Running):
         return self._next(None)
 
     def close(self, timeout=1.0):
-        """Stop the native threads and wait up to `timeout` seconds (None: for ever) until they have ended. Idempotent."""
+        """Stop the native threads and wait up to `timeout` seconds (None: for ever) until they have ended.
+
+        Idempotent.
+        """
         cdef Pipe* p = self.pipe
         cdef int64_t deadline = -1 if timeout is None else monotonic_ns() + <int64_t>(timeout * 1e9)
         if self.generation != fork_generation():
@@ -506,7 +517,8 @@ cdef class Stream(Running):
         Returns
         -------
         Exception or None
-            What is wrong, if one of them has changed since; None also for a stream that has ended, which has looked itself.
+            What is wrong, if one of them has changed since; None also for a stream that has ended, which has looked
+            itself.
         """
         cdef Pipe* p = self.pipe
         if p == NULL or self.state == STATE_ENDED or self.state == STATE_FAILED or self.generation != fork_generation():
@@ -564,7 +576,7 @@ cdef class Stream(Running):
 
     @property
     def closed(self):
-        """True if no more elements come: the iterator is closed, ended by an error, past its end, or in a forked child."""
+        """True if no more elements come: it is closed, ended by an error, past its end, or in a forked child."""
         return self.state != STATE_RUNNING or self.generation != fork_generation()
 
     def stats(self):
@@ -625,7 +637,8 @@ cdef class Stream(Running):
         return self.timeline
 
     cdef void _await_notes(self) noexcept:
-        # Where no more elements come, lets threads that are about to end note what they did last. One that is stuck isn't waited for.
+        # Where no more elements come, lets threads that are about to end note what they did last. One that is stuck
+        # isn't waited for.
         cdef Pipe* p = self.pipe
         cdef int64_t deadline = monotonic_ns() + NOTES_NS
         if p == NULL or self.state == STATE_RUNNING or self.generation != fork_generation():
@@ -651,17 +664,20 @@ cdef class Stream(Running):
             "dropped_records": dropped,
             "copied_batches": self.copied,
             "helped_units": helped,
-            "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed) - (self.lease is not None and self.lease.pipe == p),
+            "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed) - (self.lease is not None
+                                                                            and self.lease.pipe == p),
             "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
             "memory_bytes": 0 if p == NULL else pipe_memory(p),
             "io_requests": self.asked_before + asked,
             "io_depth": depth,
             **({} if self.there is None else self.there.stats()),
-            **({"skipped": 0, "skipped_files": 0, "skipped_bytes": 0} if self.out.skips is None else self.out.skips.counts()),
+            **({"skipped": 0, "skipped_files": 0,
+                "skipped_bytes": 0} if self.out.skips is None else self.out.skips.counts()),
         }
 
     def go_to(self, prepare, *arguments):
-        """Go to a place: `prepare(*arguments)` returns the arguments of `restore`, or raises if the place is none for this stream.
+        """Go to a place: `prepare(*arguments)` returns the arguments of `restore`, or raises if the place is none for
+        this stream.
 
         No other call changes the stream meanwhile. A stream at its end can go to a place; a closed one can't.
         """
@@ -675,11 +691,12 @@ cdef class Stream(Running):
             self.changing = False
             self._leave()
 
-    def restore(self, Saved place not None, list seeds, list counters, drawn=None, list later=None, stop=None, then=None, check=None):
+    def restore(self, Saved place not None, list seeds, list counters, drawn=None, list later=None, stop=None,
+                then=None, check=None):
         """Go on as an iterator would that had just come to a place. Only for functions that `go_to` calls.
 
-        Raises `ResumeMismatchError`, and changes nothing, if the place is none for this stream or its files have changed. An error that is
-        raised later ends the stream.
+        Raises `ResumeMismatchError`, and changes nothing, if the place is none for this stream or its files have
+        changed. An error that is raised later ends the stream.
 
         Parameters
         ----------
@@ -691,20 +708,21 @@ cdef class Stream(Running):
         drawn : object, optional
             The object that belongs to the place.
         later : list of tuple, optional
-            The start of later streams: an object whose `pair` and `counter` are set, the pair of seeds, the counter, and the counter's next
-            iteration.
+            The start of later streams: an object whose `pair` and `counter` are set, the pair of seeds, the counter,
+            and the counter's next iteration.
         stop : callable, optional
             Ends the waits of the functions that hand in rows.
         then : callable, optional
             Is called when the run before has ended.
         check : callable, optional
-            Is called with the files' digests, once these files are known, and raises if they are not those of the saved state. Default:
-            the digest of the last file is compared with the place's.
+            Is called with the files' digests, once these files are known, and raises if they are not those of the saved
+            state. Default: the digest of the last file is compared with the place's.
         """
         cdef Goal goal
         cdef FileTable* t = NULL
         self._check_made()
-        goal = goal_of(place, seeds, counters, self.shuffles, self.plan.config.blocks, &self.frame, self.files.names.count)
+        goal = goal_of(place, seeds, counters, self.shuffles, self.plan.config.blocks, &self.frame,
+                       self.files.names.count)
         self.out.check_faults([*goal.breaks.values(), *[one[3:] or None for one in place.ended]])
         for _, _, counter, _ in [] if later is None else later:
             <ShuffleCounter?>counter
@@ -792,7 +810,8 @@ cdef inline Stream _stream_of(Held iterator):
 
 
 cdef object _through(object iterator, object make):
-    # Returns make(element) of the next element of an iterator. No signal handler runs in between: the element can't get lost.
+    # Returns make(element) of the next element of an iterator. No signal handler runs in between: the element can't get
+    # lost.
     if isinstance(iterator, Held):
         return _stream_of(<Held>iterator)._next(make)
     if isinstance(iterator, Above):
@@ -816,8 +835,9 @@ def _both(first, second, element):
 cdef class Above:
     """An iterator above another one.
 
-    Its ``_step()`` returns the iterator below, and the function that makes an element of an element of that one, or None. If the function
-    raises, the call has not happened: the same element comes again. A function that refuses an element returns `Refused`.
+    Its ``_step()`` returns the iterator below, and the function that makes an element of an element of that one, or
+    None. If the function raises, the call has not happened: the same element comes again. A function that refuses an
+    element returns `Refused`.
     """
 
     def __iter__(self):

@@ -99,8 +99,9 @@ cdef class ToDevice:
         source.drop = pipe_drop
         if not p.pinned and not self.warned_pageable:
             self.warned_pageable = True
-            warn(f"{p.slab.mapped_bytes} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: copies from there are slower. "
-                 "Raise the limit (ulimit -l), or use smaller batches or fewer of them ahead", 2)
+            warn(f"{p.slab.mapped_bytes} bytes of host memory can't be page-locked for cuda:{self.device.ordinal}: "
+                 "copies from there are slower. Raise the limit (ulimit -l), or use smaller batches or fewer of them "
+                 "ahead", 2)
         pipe_hold(p)
         with nogil:
             self.transfer = transfer_new(self.device.core, &source, <int32_t>p.config.buffers, nbytes, &widen, &failure)
@@ -190,7 +191,8 @@ cdef class ToDevice:
                     for offset, one in zip(self.kernel.offsets(rows), self.kernel.outputs)]
         for i in range(views.count()):
             dtype, shape = views.dtype_and_shape(i)
-            made.append(self.arrays.array(memory, views.slot_offset(p, i), (*[dims[j] for j in range(lead)], *shape), dtype))
+            sides = (*[dims[j] for j in range(lead)], *shape)
+            made.append(self.arrays.array(memory, views.slot_offset(p, i), sides, dtype))
         return made
 
     cdef int taken(self, DeviceLease lease, bint copied) except -1:

@@ -3,7 +3,8 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport Batch, cpu_ticks, kAcquire, kRelease, layout_hash
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.atoms.timeline cimport LINE_PART, LINE_TAKEN, Line, LineEvent, Lines, line_next, line_put, line_wait, lines_hold
+from queuecore._core.atoms.timeline cimport (
+    LINE_PART, LINE_TAKEN, Line, LineEvent, Lines, line_next, line_put, line_wait, lines_hold)
 from queuecore._core.atoms.window cimport window_ready
 from queuecore._core.io.blocks cimport RecordBlock
 from queuecore._core.stream.meter cimport AT_INPUT
@@ -25,11 +26,13 @@ cdef void trace_pipe(Pipe* p, Lines* lines) noexcept nogil:
     for i in range(p.config.threads + 1):
         if lines != NULL:
             line = &lines.of[i]
-        p.meters[i].line.store(line, kRelease)  # release: pairs with the acquires below and in execute.pyx; the line was made before
+        # release: pairs with the acquires below and in execute.pyx; the line was made before
+        p.meters[i].line.store(line, kRelease)
 
 
 cdef void note_parts(Pipe* p, const Unit* u, Line* line, int64_t now) noexcept nogil:
-    # Of which batches the unit makes rows, and of which blocks, of many only of some. Before it runs: the blocks may go with their last records.
+    # Of which batches the unit makes rows, and of which blocks, of many only of some. Before it runs: the blocks may go
+    # with their last records.
     cdef const RecordBlock* blocks[PARTS]
     cdef const RecordBlock* block
     cdef const Segment* s

@@ -1,9 +1,10 @@
 # Turns: the calls of several threads to one stream.
 #
-# Calls from several threads take turns. The thread in the middle of a change is the holder, and others wait for it: without the GIL, in
-# slices, so that they notice signals, and a close(), which doesn't wait. A thread that waits for a batch is no holder: others may take
-# the batch, or go to another place. On the holder's own thread, signal handlers and finalizers may make further calls wherever Python
-# runs: after that, the holder checks that the state that it is about to change is still the same.
+# Calls from several threads take turns. The thread in the middle of a change is the holder, and others wait for it:
+# without the GIL, in slices, so that they notice signals, and a close(), which doesn't wait. A thread that waits for a
+# batch is no holder: others may take the batch, or go to another place. On the holder's own thread, signal handlers and
+# finalizers may make further calls wherever Python runs: after that, the holder checks that the state that it is about
+# to change is still the same.
 from cpython.pystate cimport PyThreadState
 from libc.stdint cimport uint64_t
 from queuecore._core.atoms.platform cimport EventCount

@@ -35,8 +35,8 @@ cdef class Turns:
             self.holder = me
         elif self.changing:
             raise_error(CODE_PRECONDITION,
-                "this thread is in the middle of a call that begins or changes the iterator's run: what runs within that call, such as a "
-                "signal handler, can close the iterator, but not go on with it")
+                "this thread is in the middle of a call that begins or changes the iterator's run: what runs within "
+                "that call, such as a signal handler, can close the iterator, but not go on with it")
         self.depth += 1
         return 0
 
@@ -52,7 +52,8 @@ cdef class Turns:
             self.queued += 1
             epoch = event_prepare(self.released)
             with nogil:
-                event_wait(self.released, epoch, monotonic_ns() + WAIT_SLICE_NS)  # ends with the holder's call, a close, or the time
+                # ends with the holder's call, a close, or the time
+                event_wait(self.released, epoch, monotonic_ns() + WAIT_SLICE_NS)
             self.queued -= 1
             PyErr_CheckSignals()
             still_waiting()
@@ -69,8 +70,8 @@ cdef class Turns:
                 event_notify_all(self.released)
 
     cdef bint _let_in(self) noexcept:
-        # Leaves before a wait, so that other threads may enter. False: not left, since this call is nested in another. True: the caller
-        # must _enter() after the wait.
+        # Leaves before a wait, so that other threads may enter. False: not left, since this call is nested in another.
+        # True: the caller must _enter() after the wait.
         if self.depth > 1:
             return False
         self._leave()
@@ -87,7 +88,8 @@ cdef class Turns:
             raise_error(CODE_PRECONDITION, "this iterator is closed; make a new one with iter(dataset)")
         if self.state == STATE_FAILED:
             raise_from(CODE_PRECONDITION,
-                "this iterator is closed since an error ended it (see __cause__); make a new one with iter(dataset)", self.failure)
+                "this iterator is closed since an error ended it (see __cause__); make a new one with iter(dataset)",
+                self.failure)
         return 0
 
 

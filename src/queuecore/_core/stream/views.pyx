@@ -28,7 +28,8 @@ cdef extern from *:
     // A writable C-ordered array over `data` that keeps `base` alive; both counts of references are taken care of.
     static PyObject* qc_view(PyObject* descr, int nd, npy_intp* dims, void* data, PyObject* base) {
       Py_INCREF(descr);  // taken over by NewFromDescr, also when it fails
-      PyObject* array = PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(descr), nd, dims, nullptr, data,
+      auto* type = reinterpret_cast<PyArray_Descr*>(descr);
+      PyObject* array = PyArray_NewFromDescr(&PyArray_Type, type, nd, dims, nullptr, data,
                                              NPY_ARRAY_CARRAY, nullptr);
       if (array == nullptr) return nullptr;
       Py_INCREF(base);  // taken over by SetBaseObject, also when it fails
@@ -81,7 +82,8 @@ cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object 
     cdef int i
     for i in range(out.ndim):
         shape[i] = noted[i]
-    return qc_view(dtype, out.ndim, shape, g.data + (<int64_t*>(slot + out.slot_offset))[row] if g.data != NULL else slot, lease)
+    return qc_view(dtype, out.ndim, shape, g.data + (<int64_t*>(slot + out.slot_offset))[row] if g.data != NULL
+                   else slot, lease)
 
 
 cdef tuple _varying(const Output* out, unsigned char* slot, object dtype, Lease lease):
@@ -219,7 +221,8 @@ cdef class Views:
             shape[lead + i] = self.sides[leaf * MAX_DIMS + i]
         return qc_view(self.dtypes[leaf], lead + n, shape, slot + lease.pipe.leaves[leaf].slot_offset, lease)
 
-    cdef object _component(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, Feed feed, int64_t number):
+    cdef object _component(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, Feed feed,
+                           int64_t number):
         # Returns an array, a Ragged, or a list.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef const Output* out = &lease.pipe.maker.outputs[one.output]
@@ -238,7 +241,8 @@ cdef class Views:
             return qc_view(one.dtype, lead + n, shape, slot + out.slot_offset, lease)
         if one.kind == KIND_DENSE:
             return self._dense(one, slot, dims, lead, lease, number)
-        values, splits = _varying(out, slot, _CHAR if one.dtype.itemsize == 0 or one.kind == KIND_STRINGS else one.dtype, lease)
+        values, splits = _varying(out, slot, _CHAR if one.dtype.itemsize == 0
+                                  or one.kind == KIND_STRINGS else one.dtype, lease)
         if one.kind == KIND_STRINGS:
             lengths, splits = _varying(out + 1, slot, _INT64, lease)
             inner = np.zeros(lengths.size + 1, np.int64)
@@ -251,7 +255,8 @@ cdef class Views:
         return made
 
     cdef object _dense(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, int64_t number):
-        # Returns rows that may differ in shape: a list of arrays; of a batch one array, for which their shapes must be equal.
+        # Returns rows that may differ in shape: a list of arrays; of a batch one array, for which their shapes must be
+        # equal.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef const Output* out = &lease.pipe.maker.outputs[one.output]
         cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
@@ -268,9 +273,9 @@ cdef class Views:
             for i in range(out.ndim):
                 if noted[row * out.ndim + i] != noted[i]:
                     raise_error(CODE_INVALID_ARGUMENT,
-                        f"cannot batch elements of unequal shapes: {[noted[n] for n in range(out.ndim)]} and, {row} later, "
-                        f"{[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {number}). Use padded_batch, or dense_to_ragged_batch, "
-                        "or reshape them first")
+                        f"cannot batch elements of unequal shapes: {[noted[n] for n in range(out.ndim)]} and, {row} "
+                        f"later, {[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {number}). Use "
+                        "padded_batch, or dense_to_ragged_batch, or reshape them first")
         for i in range(lead):
             shape[i] = dims[i]
         for i in range(out.ndim):
@@ -288,13 +293,15 @@ cdef class Views:
             shape[i] = dims[i]
         for i in range(pad.ndim):
             shape[lead + i] = sides[i]
-        made = qc_view(_INT64 if strings else one.dtype.base, lead + pad.ndim, shape, g.data if g.data != NULL else slot, lease)
+        made = qc_view(_INT64 if strings else one.dtype.base, lead + pad.ndim, shape,
+                       g.data if g.data != NULL else slot, lease)
         if not strings:
             return made
         inner = np.zeros(made.size + 1, np.int64)  # padding is empty strings
         np.cumsum(made.ravel(), out=inner[1:])
         values, _ = _varying(&lease.pipe.maker.outputs[one.output], slot, _CHAR, lease)
-        return _ragged.Ragged._of(_ragged.Ragged._of(values, inner), np.arange(lease.rows + 1, dtype=np.int64) * sides[0])
+        return _ragged.Ragged._of(_ragged.Ragged._of(values, inner),
+                                  np.arange(lease.rows + 1, dtype=np.int64) * sides[0])
 
     cdef object _built(self, object template, unsigned char* slot, int64_t* dims, int lead, Lease lease):
         cdef dict element

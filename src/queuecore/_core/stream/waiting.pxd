@@ -2,23 +2,26 @@
 from libc.stdint cimport int64_t, uint64_t
 from queuecore._core.stream.pipe cimport Pipe
 
-# Helps, spins a little, then sleeps, until batch k is ready or was taken, the stream ends or stops, or a slice of time is over. Several
-# threads may wait; each batch wakes all. Returns the ns to spin next time.
+# Helps, spins a little, then sleeps, until batch k is ready or was taken, the stream ends or stops, or a slice of time
+# is over. Several threads may wait; each batch wakes all. Returns the ns to spin next time.
 cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil
-# Waits until the pipe's threads have ended, in slices, so that Ctrl-C is noticed. False: the deadline passed; a deadline below 0: none.
+# Waits until the pipe's threads have ended, in slices, so that Ctrl-C is noticed. False: the deadline passed; a
+# deadline below 0: none.
 cdef bint wait_for_end(Pipe* p, int64_t deadline) except *
-# Called when `timeout` seconds did not do: warns of threads that a system call keeps. One that only gets no processor ends as soon as it gets
-# one, which is worth some more time, in proportion to `timeout`.
+# Called when `timeout` seconds did not do: warns of threads that a system call keeps. One that only gets no processor
+# ends as soon as it gets one, which is worth some more time, in proportion to `timeout`.
 cdef int leave_behind(Pipe* p, double timeout) except -1
 # Waits until next() would not wait for batch k. False: the deadline passed.
 cdef bint wait_until_there(Pipe* p, uint64_t k, int64_t deadline) noexcept nogil
 
 
-# Warns or ends the stream when it makes no progress for long, and names the possible cause. Under the GIL, except `since`, which the
-# consumer sets to 0 at each batch. The constructor takes the seconds after which it warns, and ends; below 0: never.
+# Warns or ends the stream when it makes no progress for long, and names the possible cause. Under the GIL, except
+# `since`, which the consumer sets to 0 at each batch. The constructor takes the seconds after which it warns, and ends;
+# below 0: never.
 cdef class Stall:
     cdef int64_t warn_ns, timeout_ns  # -1: never
-    cdef int64_t moved, since  # bytes read and batches planned at the last progress, and its time in ns of the monotonic clock
+    # bytes read and batches planned at the last progress, and its time in ns of the monotonic clock
+    cdef int64_t moved, since
     cdef bint warned
 
     # Looks for progress after a slice of time. Returns the error that ends the stream, or None.

@@ -9,7 +9,8 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.execute cimport execute_help
 from queuecore._core.stream.limits cimport SPIN_NS
 from queuecore._core.stream.meter cimport AT_INPUT
-from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take
+from queuecore._core.atoms.parking cimport (
+    event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Window, cpu_pause, cpu_ticks, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, runner_join, runner_stuck, stop_requested, waited
@@ -34,7 +35,8 @@ cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil
     whole = _wait_for_batch(p, k, spin_ns, begun, &helped)
     end_wait()
     now = cpu_ticks()
-    p.meters.ticks[AT_INPUT].fetch_add(now - since - helped, kRelaxed)  # relaxed: a statistic; several consumers may wait
+    # relaxed: a statistic; several consumers may wait
+    p.meters.ticks[AT_INPUT].fetch_add(now - since - helped, kRelaxed)
     note_waited(p, since, now)
     if not whole:
         return spin_ns
@@ -103,12 +105,13 @@ cdef int leave_behind(Pipe* p, double timeout) except -1:
         stuck = runner_stuck(p.runner)
     if stuck > 0:
         warn(
-            f"{stuck} native thread(s) did not end within {timeout:g} s: stuck in a read. They are left behind with the memory they "
-            "may still write to", 2)
+            f"{stuck} native thread(s) did not end within {timeout:g} s: stuck in a read. They are left behind with "
+            "the memory they may still write to", 2)
     elif timeout > 0:
         warn(
-            f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {(1 + PATIENCE) * timeout:g} s: they get no processor, "
-            "or do work that does not end. They are left behind with the memory they may still write to", 2)
+            f"{p.runner.live.load(kAcquire)} native thread(s) did not end within {(1 + PATIENCE) * timeout:g} s: they "
+            "get no processor, or do work that does not end. They are left behind with the memory they may still "
+            "write to", 2)
     return 0
 
 

@@ -77,7 +77,8 @@ cdef bint _header_at(const unsigned char* data, bint check, uint64_t* length) no
 
 
 cdef int _code_at(const unsigned char* data, int64_t n, int64_t limit, bint check, int64_t* whole) noexcept nogil:
-    # Returns the expected result for the record at `data`, with n bytes left: 0, and its size in *whole, or a fault's code.
+    # Returns the expected result for the record at `data`, with n bytes left: 0, and its size in *whole, or a fault's
+    # code.
     cdef uint64_t length
     if n < TFRECORD_HEADER:
         return CODE_TRUNCATED
@@ -89,8 +90,10 @@ cdef int _code_at(const unsigned char* data, int64_t n, int64_t limit, bint chec
     return CODE_TRUNCATED if whole[0] > n else 0
 
 
-cdef Verdict _go_on(const unsigned char* data, int64_t size, int64_t step, int64_t limit, bint known, int64_t* at) noexcept nogil:
-    # The place of the next record behind a damaged one at *at, found byte by byte and by the search. *at: that place, or -1.
+cdef Verdict _go_on(const unsigned char* data, int64_t size, int64_t step, int64_t limit, bint known,
+                    int64_t* at) noexcept nogil:
+    # The place of the next record behind a damaged one at *at, found byte by byte and by the search. *at: that place,
+    # or -1.
     cdef int64_t want = at[0] + 1, n, ahead
     cdef uint64_t length
     cdef unsigned char* block = NULL

@@ -65,8 +65,8 @@ cdef void _take_rows(const CsvPlan* plan, const CsvPlace* places, int64_t rows, 
             append(items, p, n)
 
 
-cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, int64_t most, bint cut,
-                      bint skip, Table* table) noexcept nogil:
+cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, int64_t most,
+                      bint cut, bint skip, Table* table) noexcept nogil:
     # As a source does: in blocks that grow by `step` until they hold a row. cut: find the ends of rows first, and parse
     # what they enclose. skip: pass over bad rows.
     cdef CsvPlace places[MOST_OUTPUTS]

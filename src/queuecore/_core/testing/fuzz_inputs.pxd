@@ -1,6 +1,6 @@
-# Inputs of the fuzzer. A target is a function over the bytes of an input: the first few choose how the parser is called, the rest is what
-# it gets, in blocks of memory of exactly that size. It returns what is wrong with the parser, as a sentence, or NULL. The same input
-# always takes the same course.
+# Inputs of the fuzzer. A target is a function over the bytes of an input: the first few choose how the parser is
+# called, the rest is what it gets, in blocks of memory of exactly that size. It returns what is wrong with the parser,
+# as a sentence, or NULL. The same input always takes the same course.
 from libc.stdint cimport int64_t
 from libc.string cimport memcmp, memcpy
 from queuecore._core.atoms.memory cimport malloc, realloc

@@ -1,6 +1,7 @@
 """The hand-off of queues: under load by native threads, and with histories of what came of each call.
 
-A history's threads run whole programs of calls without the GIL, as queues.pyx would make them of the slots that it has filled.
+A history's threads run whole programs of calls without the GIL, as queues.pyx would make them of the slots that it has
+filled.
 """
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -154,8 +155,8 @@ def stress_hand(str kind, int putters, int getters, int64_t rounds, int64_t capa
     Returns
     -------
     dict
-        ``lost`` (rows that did not come out, or came twice) and ``disorder`` (rows of one thread that came out of order; not counted
-        for a shuffle): 0.
+        ``lost`` (rows that did not come out, or came twice) and ``disorder`` (rows of one thread that came out of
+        order; not counted for a shuffle): 0.
     """
     cdef HandJob* job = <HandJob*>alloc_lines(sizeof(HandJob))
     cdef Job* runner
@@ -188,8 +189,8 @@ def stress_hand(str kind, int putters, int getters, int64_t rounds, int64_t capa
     return found
 
 
-# Histories of the hand-off. Each thread runs a whole program of calls without the GIL, as queues.pyx would make them of the slots it has
-# filled, and writes down when each began, when it was over, and what came of it.
+# Histories of the hand-off. Each thread runs a whole program of calls without the GIL, as queues.pyx would make them of
+# the slots it has filled, and writes down when each began, when it was over, and what came of it.
 
 cdef extern from *:
     """
@@ -398,7 +399,8 @@ cdef class HandHistory:
         job.clock.store(1, kRelaxed)  # relaxed: before the threads
         philox_seed(<Philox*>job.random, 1, 2)
         pool_init(job.pool, 4, 64, False)
-        if not hand_init(job.hand, {"fifo": STORE_FIFO, "random": STORE_RANDOM, "priority": STORE_PRIORITY}[kind], capacity, least, start):
+        if not hand_init(job.hand, {"fifo": STORE_FIFO, "random": STORE_RANDOM, "priority": STORE_PRIORITY}[kind],
+                         capacity, least, start):
             raise MemoryError
 
     def __dealloc__(self):
@@ -411,7 +413,8 @@ cdef class HandHistory:
         free(self.job)
 
     def run(self, list steps, int threads=0):
-        """Make calls, each ``(name, values or number, timeout)``, one after the other; first wait for so many threads to come here."""
+        """Make calls, each ``(name, values or number, timeout)``, one after the other; first wait for so many threads
+        to come here."""
         cdef _Calls program = _Calls(steps)
         cdef HandJob* job = self.job
         cdef int64_t i

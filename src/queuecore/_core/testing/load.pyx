@@ -147,7 +147,8 @@ def stress_window(int threads, int64_t batches, uint64_t seed=1):
     Returns
     -------
     dict
-        ``batches``, ``planned`` and ``rows`` (delivered: must be as many), ``errors`` (rows with a wrong value: must be 0).
+        ``batches``, ``planned`` and ``rows`` (delivered: must be as many), ``errors`` (rows with a wrong value: must be
+        0).
     """
     cdef int64_t errors, planned, delivered = 0
     cdef int32_t started = 0
@@ -267,7 +268,8 @@ cdef int _buffers_step(void* context, int32_t worker) noexcept nogil:
     cdef int64_t _i, clashes = 0
     cdef size_t nbytes
     for _i in range(job.rounds):
-        nbytes = <size_t>1 << (12 + 4 * (random_next(&random) % 5))  # 4 KiB to 256 MiB: only pages that are touched exist
+        # 4 KiB to 256 MiB: only pages that are touched exist
+        nbytes = <size_t>1 << (12 + 4 * (random_next(&random) % 5))
         mine = <int64_t*>buffer_take(nbytes)
         if mine == NULL:
             clashes += 1
@@ -285,7 +287,10 @@ cdef int _buffers_step(void* context, int32_t worker) noexcept nogil:
 
 
 def stress_buffers(int threads, int64_t rounds):
-    """Buffers taken and given back by native threads. Returns how often one had two holders, or none was to be had: 0."""
+    """Buffers taken and given back by native threads.
+
+    Returns how often one had two holders, or none was to be had: 0.
+    """
     return _sum_of(_buffers_step, threads, rounds)
 
 

@@ -12,7 +12,8 @@ from queuecore._core.io.csv cimport (
     CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvScan, CsvText, csv_cut, csv_parse)
 from queuecore._core.atoms.errors cimport CODE_CSV, CODE_TRUNCATED, fault_error
 from queuecore._core.io.lines cimport LinesKernels, lines_count, lines_kernels, lines_most
-from queuecore._core.atoms.platform cimport Fault, StopFlag, alloc_lines, layout_hash, map_pages, monotonic_ns, unmap_pages
+from queuecore._core.atoms.platform cimport (
+    Fault, StopFlag, alloc_lines, layout_hash, map_pages, monotonic_ns, unmap_pages)
 from queuecore._core.atoms.runtime cimport stop_set
 from queuecore._core.io.inflate cimport (
     INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
@@ -151,7 +152,8 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     Returns
     -------
     tuple
-        The bytes, up to a little more than `most`; the WHAT_ number of the fault, 0 or, of data that isn't at its end, -1; its place.
+        The bytes, up to a little more than `most`; the WHAT_ number of the fault, 0 or, of data that isn't at its end,
+        -1; its place.
     """
     cdef Inflater f
     cdef const unsigned char* given = data
@@ -197,7 +199,7 @@ def find_library(int encoding=1):
 
 
 def prefer_library(str name):
-    """Have GZIP and ZLIB decompressed by "libisal", by "libz", or by the fastest (""); return the name of the library."""
+    """Have GZIP and ZLIB decompressed by "libisal", "libz", or the fastest (""); return the name of the library."""
     inflate_prefer(["", "libisal", "libz"].index(name))
     return library(1)
 
@@ -245,8 +247,8 @@ def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True,
                   int64_t max_record_bytes=TFRECORD_MOST_BYTES, bint check=True, bint resync=False):
     """Read a stream of TFRecords as a reader does, in blocks of that many bytes, or of as many as the framing asks for.
 
-    known: the framing is told how long the stream is. resync: go on after damage. Returns the records as (offset, index,
-    data), the errors, and the longest block that was asked for.
+    known: the framing is told how long the stream is. resync: go on after damage. Returns the records as (offset,
+    index, data), the errors, and the longest block that was asked for.
     """
     cdef TFRecordWalk walk
     cdef Fault fault, damage
@@ -398,8 +400,8 @@ cdef int _append_rows(list columns, const CsvPlan* plan, const CsvPlace* places,
     return 0
 
 
-cdef void _skip_row(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, CsvCursor* at, int64_t* begin,
-                    int64_t* held) noexcept:
+cdef void _skip_row(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, CsvCursor* at,
+                    int64_t* begin, int64_t* held) noexcept:
     # The rest of a bad row, however many blocks that takes.
     cdef CsvBlock block
     cdef CsvScan scan
@@ -419,11 +421,13 @@ cdef void _skip_row(const CsvPlan* plan, const unsigned char* data, int64_t size
         held[0] = min(held[0] + step, size - begin[0])
 
 
-def csv_table(CsvFormat format not None, bytes data not None, int64_t block_bytes, int64_t most=1 << 40, bint cut=False, bint skip=False,
-              int64_t header_rows=0):
-    """Parse a file in blocks that grow by block_bytes until they hold a row; return (columns, cursor, error or None, skipped rows).
+def csv_table(CsvFormat format not None, bytes data not None, int64_t block_bytes, int64_t most=1 << 40, bint cut=False,
+              bint skip=False, int64_t header_rows=0):
+    """Parse a file in blocks that grow by block_bytes until they hold a row; return (columns, cursor, error or None,
+    skipped rows).
 
-    most: rows a call. cut: find the rows' ends first, and give them to the parser as whole blocks. skip: pass over bad rows.
+    most: rows a call. cut: find the rows' ends first, and give them to the parser as whole blocks. skip: pass over bad
+    rows.
     """
     cdef CsvPlan* plan = &format.plan
     cdef CsvCursor at, cut_at
@@ -479,7 +483,8 @@ def csv_table(CsvFormat format not None, bytes data not None, int64_t block_byte
                 if rc == 0:
                     with nogil:
                         rc = csv_parse(plan, places, &block, &at, &arena, &fault)
-                    if cut and rc == 0 and (block.consumed != whole.consumed or memcmp(&at, &cut_at, sizeof(CsvCursor))):
+                    if cut and rc == 0 and (block.consumed != whole.consumed
+                                            or memcmp(&at, &cut_at, sizeof(CsvCursor))):
                         raise AssertionError(f"parsed {block.consumed} bytes of {whole.consumed} in {whole.rows} rows")
                 else:
                     block.rows = block.consumed = 0
@@ -495,7 +500,8 @@ def csv_table(CsvFormat format not None, bytes data not None, int64_t block_byte
             elif block.consumed == 0:
                 if begin + held == size:
                     break
-                if held > plan.max_record_bytes + 4:  # beside the row: CR LF, or what shows that it is longer, and a mark
+                # beside the row: CR LF, or what shows that it is longer, and a mark
+                if held > plan.max_record_bytes + 4:
                     raise AssertionError(f"{held} bytes of a row are not refused")
                 held = min(held + block_bytes, size - begin)
         return columns, (at.offset, at.row, at.line), error, skipped
@@ -582,7 +588,8 @@ def powers_of_five():
 
 
 cdef class LinesPages:
-    """Kernels of a level, at work beside pages that can't be touched: a byte read or written beyond its place ends the process.
+    """Kernels of a level, at work beside pages that can't be touched: a byte read or written beyond its place ends the
+    process.
 
     Parameters
     ----------
@@ -624,7 +631,8 @@ cdef class LinesPages:
         return text
 
     def find(self, bytes data not None, int64_t most, Py_ssize_t gap=0):
-        """Return the ends in a text with `gap` bytes behind it (-1: at the start of a page), and how many newlines it has."""
+        """Return the ends in a text with `gap` bytes behind it (-1: at the start of a page), and how many newlines it
+        has."""
         cdef const unsigned char* text = self._place(data, gap)
         cdef uint32_t* ends
         cdef int64_t count, i
@@ -637,9 +645,10 @@ cdef class LinesPages:
             raise AssertionError("something else was written")
         return [ends[i] for i in range(count)], lines_count(text, len(data))
 
-    def gather(self, bytes data not None, int64_t begin, list ends not None, int64_t nbytes, int64_t base=0, Py_ssize_t gap=0,
-               Py_ssize_t behind=0):
-        """Return values and splits of the lines that end so, which take `nbytes`; `behind` these, memory stays as it is."""
+    def gather(self, bytes data not None, int64_t begin, list ends not None, int64_t nbytes, int64_t base=0,
+               Py_ssize_t gap=0, Py_ssize_t behind=0):
+        """Return values and splits of the lines that end so, which take `nbytes`; `behind` these, memory stays as it
+        is."""
         cdef const unsigned char* text = self._place(data, gap)
         cdef int64_t n = len(ends), i, taken, most, before
         cdef uint32_t* places

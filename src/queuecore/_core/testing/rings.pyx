@@ -1,13 +1,14 @@
 """Rings: one call at a time, and under load by native threads."""
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.memory cimport calloc, free
-from queuecore._core.atoms.process cimport check_layout, light_notify, live_threads as native_live_threads, registry_remove
+from queuecore._core.atoms.process cimport (
+    check_layout, light_notify, live_threads as native_live_threads, registry_remove)
 from queuecore._core.atoms.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, FifoRing, Runner, StepFn, alloc_lines, cpu_pause, kRelaxed, layout_hash)
 from queuecore._core.atoms.ring cimport (
-    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fifo_capacity, fifo_free, fifo_init, fifo_pop, fifo_pop_many,
-    fifo_push, fifo_seal, fifo_size, fifo_turn_give, fifo_turn_take, ring_backoff)
+    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fifo_capacity, fifo_free, fifo_init, fifo_pop,
+    fifo_pop_many, fifo_push, fifo_seal, fifo_size, fifo_turn_give, fifo_turn_take, ring_backoff)
 from queuecore._core.atoms.runtime cimport STEP_DONE, runner_join, runner_start
 from queuecore._core.testing.load cimport no_reference
 

@@ -1,14 +1,14 @@
-# The seeded scheduler (schedule.hpp). Each module that cimports it has one of its own, and is compiled with QUEUECORE_SCHEDULE: with
-# atomics whose memory is weak.
+# The seeded scheduler (schedule.hpp). Each module that cimports it has one of its own, and is compiled with
+# QUEUECORE_SCHEDULE: with atomics whose memory is weak.
 #
-# A scenario is a function that a few fibres run, with checks of what must never be seen. `explore` runs it under many schedules, with the
-# order of some edges weakened if asked to.
+# A scenario is a function that a few fibres run, with checks of what must never be seen. `explore` runs it under many
+# schedules, with the order of some edges weakened if asked to.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport MemoryOrder, kAcqRel, kRelaxed
 
 cdef extern from "queuecore/schedule.hpp" namespace "queuecore::schedule" nogil:
-    int run_schedule "queuecore::schedule::run"(uint64_t seed, int fibres, void (*entry)(void*, int) noexcept, void* context,
-                                                uint64_t most) noexcept
+    int run_schedule "queuecore::schedule::run"(uint64_t seed, int fibres, void (*entry)(void*, int) noexcept,
+                                                void* context, uint64_t most) noexcept
     void wrong(int what) noexcept
     int what() noexcept
     void arm(bint on) noexcept

@@ -8,7 +8,8 @@ from queuecore._core.atoms.parking cimport (
     N1, N2, P1, P3, T1, T2, T3, event_cancel, event_notify, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, Fault, FifoRing, Plain, SlotStack, StopFlag, Turn, Window, alloc_lines, cpu_pause, kRelaxed)
-from queuecore._core.atoms.pool cimport Q1, Q2, Q3, Q4, Q5, Q6, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push
+from queuecore._core.atoms.pool cimport (
+    Q1, Q2, Q3, Q4, Q5, Q6, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push)
 from queuecore._core.atoms.ring cimport (
     R1, R10, R11, R12, R13, R14, R15, R16, R2, R3, R4, R5, R6, R7, R8, R9, RING_EMPTY, RING_FULL, RING_OK, RING_SEALED,
     RING_TURN, fifo_free, fifo_init, fifo_outside, fifo_pop, fifo_pop_many, fifo_push, fifo_push_turn_give,
@@ -20,15 +21,18 @@ from queuecore._core.atoms.window cimport (
     B1, B2, B3, B4, B5, B6, B7, window_batch, window_done, window_ended, window_finish, window_free, window_has_room,
     window_init, window_open, window_ready, window_take)
 from queuecore._core.testing.schedule cimport (
-    MOST_ROWS, Call, arm, kMembarrier, labels, mutate, random, run_schedule, start_of, suspend, suspended, weaken, what, wrong)
+    MOST_ROWS, Call, arm, kMembarrier, labels, mutate, random, run_schedule, start_of, suspend, suspended, weaken, what,
+    wrong)
 
 EDGES = {
     "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11,
     "R12": R12, "R13": R13, "R14": R14, "R15": R15, "R16": R16, "P1": P1, "P3": P3,
     "N1": N1, "N2": N2, "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4,
     "B5": B5, "B6": B6, "B7": B7,
-    "E1": E1, "E2": E2, "F1": F1, "F2": F2, "F3": F3, "F4": F4, "Q1": Q1, "Q2": Q2, "Q3": Q3, "Q4": Q4, "Q5": Q5, "Q6": Q6,
-    "H1": H1, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9, "H10": H10, "H11": H11, "L1": L1, "L3": L3, "L4": L4, "L5": L5, "L6": L6,
+    "E1": E1, "E2": E2, "F1": F1, "F2": F2, "F3": F3, "F4": F4, "Q1": Q1, "Q2": Q2, "Q3": Q3, "Q4": Q4, "Q5": Q5,
+    "Q6": Q6,
+    "H1": H1, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9, "H10": H10, "H11": H11, "L1": L1, "L3": L3,
+    "L4": L4, "L5": L5, "L6": L6,
     "L7": L7, "L8": L8, "membarrier": kMembarrier}
 
 ANSWERS = {RING_OK: "ok", RING_EMPTY: "empty", RING_FULL: "full", RING_SEALED: "sealed"}
@@ -173,8 +177,8 @@ cdef void _both_outside(void* context, int me) noexcept nogil:
 
 
 cdef void _push_turns(void* context, int me) noexcept nogil:
-    # Two take the pushers' turn and push two tokens that must follow each other, two push without, one pops all. What the holder
-    # writes belongs to it.
+    # Two take the pushers' turn and push two tokens that must follow each other, two push without, one pops all. What
+    # the holder writes belongs to it.
     cdef Trial* t = <Trial*>context
     cdef uint32_t token = 0
     cdef int64_t before = -1
@@ -313,8 +317,8 @@ cdef void _park(void* context, int me) noexcept nogil:
 
 
 cdef void _park_slots(void* context, int me) noexcept nogil:
-    # As _park, through two slots that go from a stack of empty ones to one of full ones and back. The stacks' orders are weaker than the
-    # ring's, so that all depends on those of the event counts.
+    # As _park, through two slots that go from a stack of empty ones to one of full ones and back. The stacks' orders
+    # are weaker than the ring's, so that all depends on those of the event counts.
     cdef Trial* t = <Trial*>context
     cdef SlotStack* source = t.slots if me < 2 else t.full
     cdef EventCount* mine = t.drained if me < 2 else t.filled
@@ -510,8 +514,8 @@ cdef void _tear_down(Trial* t) noexcept nogil:
 
 
 cdef void _stop(void* context, int me) noexcept nogil:
-    # Two set one flag, each with a fault, after the first of them has set another one and an event without; two look. Who sees a stop, or
-    # whose fault it was, sees what came before, and that fault whole.
+    # Two set one flag, each with a fault, after the first of them has set another one and an event without; two look.
+    # Who sees a stop, or whose fault it was, sees what came before, and that fault whole.
     cdef Trial* t = <Trial*>context
     cdef Fault fault
     cdef const Fault* first = NULL
@@ -565,9 +569,10 @@ cdef void _ending_give(Trial* t, int to, uint32_t token) noexcept nogil:
 
 
 cdef void _ends(void* context, int me) noexcept nogil:
-    # Three hand two tokens to each other, each for a while, and keep one back for a while as well: the third, native, gives that out in
-    # its first look since a phase began, which finds nothing. `want` are those that are on their way; nobody may be told that nothing comes before there are none. By
-    # `kind`, the second one gets no more than the first token, and ends with it.
+    # Three hand two tokens to each other, each for a while, and keep one back for a while as well: the third, native,
+    # gives that out in its first look since a phase began, which finds nothing. `want` are those that are on their way;
+    # nobody may be told that nothing comes before there are none. By `kind`, the second one gets no more than the first
+    # token, and ends with it.
     cdef Trial* t = <Trial*>context
     cdef uint64_t[2] threads
     cdef uint32_t token = 0
@@ -659,7 +664,8 @@ cdef enum:
     ENDING
 
 
-SCENARIOS = ("flow", "own", "both_empty", "both_full", "seal", "turns", "park_fifo", "park_slots", "park_light", "mutex",
+SCENARIOS = ("flow", "own", "both_empty", "both_full", "seal", "turns", "park_fifo", "park_slots", "park_light",
+             "mutex",
              "slots", "pool", "stop", "window", "both_outside", "push_turns", "ending")
 # With a mistake that some schedule shows.
 BROKEN = ("ending_one_note", "ending_one_phase")
@@ -755,7 +761,8 @@ def explore(str scenario, uint64_t first, uint64_t count, relaxed=(), unordered=
 def history(uint64_t seed, unordered=()):
     """Return what three threads did to a ring of one or two, and how many rows were outside at first.
 
-    Of each call (begin, end, call, its tokens, answer). Of every third seed there is one row outside for each thread, and none comes back.
+    Of each call (begin, end, call, its tokens, answer). Of every third seed there is one row outside for each thread,
+    and none comes back.
     """
     cdef Trial t
     cdef int i, k, verdict
@@ -779,7 +786,8 @@ def history(uint64_t seed, unordered=()):
         tokens = [call.token] if name == "push" else []
         if name == "pop":
             tokens = [call.tokens[k] for k in range(max(0, call.answer))]
-        answer = bool(call.answer) if name == "seal" else None if name in ("more", "less") else ANSWERS[min(call.answer, 1)]
+        answer = bool(call.answer) if name == "seal" else None if name in ("more",
+                                                                           "less") else ANSWERS[min(call.answer, 1)]
         made.append((call.begin, call.end, name, tuple(tokens), answer))
     return 1 + seed % 2, 0 if t.kind else 3, made
 

@@ -11,7 +11,8 @@ from queuecore._core.atoms.pool cimport SlotPool, pool_free, pool_grow, pool_ini
 from queuecore._core.atoms.random cimport Philox, philox_seed
 from queuecore._core.atoms.ring cimport RING_OK
 from queuecore._core.testing.schedule cimport (
-    MOST_ROWS, Call, arm, labels, mutate, random, resume, run_schedule, start_of, suspend, suspended, weaken, what, wrong)
+    MOST_ROWS, Call, arm, labels, mutate, random, resume, run_schedule, start_of, suspend, suspended, weaken, what,
+    wrong)
 
 from queuecore._core.testing.schedule_atoms import EDGES, VERDICTS
 
@@ -77,7 +78,8 @@ cdef struct HandTrial:
     int64_t capacity, least
     int32_t store, kind
     SlotPool* pool
-    int victims, stopped, ended, through  # threads that may be suspended, that were at once, that were not, and others at their end
+    # threads that may be suspended, that were at once, that were not, and others at their end
+    int victims, stopped, ended, through
     uint64_t put_first
     int64_t now
     Call[16] calls
@@ -177,7 +179,8 @@ cdef void _hand_put(HandTrial* t, int me, int64_t n, int64_t more, bint timed) n
         _hand_refused(t)
     if rc == HAND_DONE and (done != n + more or late):
         wrong(10)
-    if rc == HAND_BUSY or (rc == HAND_SLICE and not timed) or (rc == HAND_CLOSED or rc == HAND_CANCELLED) and not t.closing:
+    if rc == HAND_BUSY or (rc == HAND_SLICE and not timed) or (rc == HAND_CLOSED
+                                                               or rc == HAND_CANCELLED) and not t.closing:
         wrong(11)
     for i in range(done):
         t.inside[first + i] = 1
@@ -222,7 +225,8 @@ cdef int _hand_get(HandTrial* t, int me, int64_t n, bint up_to, bint timed, bint
     op.tokens = op.run.tokens
     op.up_to = up_to
     rc = _hand_await(t, SIDE_GET, op, monotonic_ns() + <int64_t>random(600) if timed else -1)
-    if rc == HAND_BUSY or rc == HAND_CANCELLED or (rc == HAND_SLICE and not timed) or (rc == HAND_CLOSED and not t.closing):
+    if rc == HAND_BUSY or rc == HAND_CANCELLED or (rc == HAND_SLICE and not timed) or (rc == HAND_CLOSED
+                                                                                       and not t.closing):
         wrong(20)
     if op.done != (n if rc == HAND_DONE else 0) and not (rc == HAND_DONE and up_to and 0 < op.done < n and t.closing):
         wrong(21)
@@ -509,11 +513,12 @@ HAND_CALLS = ("put_try", "get_try", "hand_settle")
 
 
 def suspend_hand(str call, places, uint64_t seed, int64_t want, int32_t filled, int64_t capacity, int others):
-    """Suspend some threads for good, each in a call of a FIFO queue's hand-off, before the operation of that number of its `places`.
+    """Suspend some threads for good, each in a call of a FIFO queue's hand-off, before the operation of that number of
+    its `places`.
 
-    Of the others, half put and half get, and nobody is in line. Or two operations that can go on are, the call is ``hand_settle``, and so
-    are those of the others. Returns the verdict, the labels (None: not all were suspended), and how many calls the others have succeeded
-    with since the last one was.
+    Of the others, half put and half get, and nobody is in line. Or two operations that can go on are, the call is
+    ``hand_settle``, and so are those of the others. Returns the verdict, the labels (None: not all were suspended), and
+    how many calls the others have succeeded with since the last one was.
     """
     cdef HandTrial t
     cdef int verdict, i
@@ -555,8 +560,8 @@ cdef void _hand_call(HandTrial* t, int number, bint puts, bint stops) noexcept n
 
 
 cdef void _hand_stopped(void* context, int me) noexcept nogil:
-    # Some threads make one call each, in which they may be suspended. When all of them are, or have ended, the others make three calls at
-    # random. Then those go on.
+    # Some threads make one call each, in which they may be suspended. When all of them are, or have ended, the others
+    # make three calls at random. Then those go on.
     cdef HandTrial* t = <HandTrial*>context
     cdef int i
     if me < t.victims:
@@ -577,8 +582,9 @@ cdef void _hand_stopped(void* context, int me) noexcept nogil:
 def stopped_history(places, uint64_t puts, uint64_t seed, int32_t filled, int64_t capacity):
     """Return what some threads that were suspended for a while and two others did to a FIFO queue.
 
-    Each of the first is suspended before that operation of its only call; it puts if its bit of ``puts`` is set, else it gets. Returns how
-    many were suspended at once, and (begin, end, call, its tokens, answer) of each call, the rows that were there first included.
+    Each of the first is suspended before that operation of its only call; it puts if its bit of ``puts`` is set, else
+    it gets. Returns how many were suspended at once, and (begin, end, call, its tokens, answer) of each call, the rows
+    that were there first included.
     """
     cdef HandTrial t
     cdef Call* call
@@ -605,12 +611,16 @@ def stopped_history(places, uint64_t puts, uint64_t seed, int32_t filled, int64_
         call = &t.calls[i]
         good = call.answer == HAND_DONE
         tokens = (call.token,) if call.what else (call.tokens[0],) if good else ()
-        made.append((call.begin, call.end, "push" if call.what else "pop", tokens, "ok" if good else "full" if call.what else "empty"))
+        made.append((call.begin, call.end, "push" if call.what else "pop", tokens,
+                     "ok" if good else "full" if call.what else "empty"))
     return t.stopped, made
 
 
 def suspend_in_pool(places, uint64_t seed, int64_t want):
-    """Suspend some threads for good, each while it takes a slot of a pool and gives it back. Returns as suspend_hand, of one other."""
+    """Suspend some threads for good, each while it takes a slot of a pool and gives it back.
+
+    Returns as suspend_hand, of one other.
+    """
     cdef HandTrial t
     cdef SlotPool* pool
     cdef int verdict, i

@@ -16,7 +16,8 @@ cdef extern from "sched.h" nogil:
 
 # Functions as a user's compiler makes them, for steps that call some.
 
-cdef int64_t _sums(const unsigned char* text, const float* numbers, double* sums, int64_t text_bytes, int64_t count) noexcept nogil:
+cdef int64_t _sums(const unsigned char* text, const float* numbers, double* sums, int64_t text_bytes,
+                   int64_t count) noexcept nogil:
     cdef int64_t i
     sums[0] = sums[1] = 0
     for i in range(text_bytes):
@@ -41,9 +42,9 @@ cdef int32_t _hold(const int64_t* address, int32_t* told) noexcept nogil:
     return 0
 
 
-cdef void _mirror(const int32_t* a, const int32_t* b, const int32_t* c, const int32_t* d, const int32_t* e, const int32_t* f,
-                  const int32_t* g, const int32_t* h, int32_t* p, int32_t* q, int32_t* r, int32_t* s, int32_t* t, int32_t* u,
-                  int32_t* v, int32_t* w) noexcept nogil:
+cdef void _mirror(const int32_t* a, const int32_t* b, const int32_t* c, const int32_t* d, const int32_t* e,
+                  const int32_t* f, const int32_t* g, const int32_t* h, int32_t* p, int32_t* q, int32_t* r, int32_t* s,
+                  int32_t* t, int32_t* u, int32_t* v, int32_t* w) noexcept nogil:
     # The most arguments that there may be: in registers, and on the stack.
     p[0] = h[0]
     q[0] = g[0]
@@ -57,7 +58,8 @@ cdef void _mirror(const int32_t* a, const int32_t* b, const int32_t* c, const in
 
 def functions():
     """Return the addresses of functions in machine code, by name."""
-    return {"sums": <size_t>&_sums, "first_digit": <size_t>&_first_digit, "hold": <size_t>&_hold, "mirror": <size_t>&_mirror}
+    return {"sums": <size_t>&_sums, "first_digit": <size_t>&_first_digit, "hold": <size_t>&_hold,
+            "mirror": <size_t>&_mirror}
 
 
 # Pictures: a step over and over, and libjpeg alone.
@@ -109,7 +111,8 @@ cdef int _no_more(JpegDecompress* own) noexcept nogil:
     return 0
 
 
-cdef int64_t _jpeg_alone(const ImageCodecs* codecs, const unsigned char* data, int64_t nbytes, unsigned char* into) noexcept nogil:
+cdef int64_t _jpeg_alone(const ImageCodecs* codecs, const unsigned char* data, int64_t nbytes,
+                         unsigned char* into) noexcept nogil:
     # As a program of its own would: no limit, no way back from an error.
     cdef JpegErrors errors
     cdef JpegSource source

@@ -1,7 +1,9 @@
-"""Calls of the system and of the allocator that fail, take their time, or give less than they were asked for, as tests want it.
+"""Calls of the system and of the allocator that fail, take their time, or give less than they were asked for, as tests
+want it.
 
-`plan` chooses calls by their kind and number, and says what becomes of them: any call that native code makes can be met. The functions
-behind it are for tests of reading. All settings are relaxed: a test makes them while nothing runs, and the start of a thread orders them.
+`plan` chooses calls by their kind and number, and says what becomes of them: any call that native code makes can be
+met. The functions behind it are for tests of reading. All settings are relaxed: a test makes them while nothing runs,
+and the start of a thread orders them.
 """
 from libc.errno cimport EAGAIN, EINTR, EINVAL, EIO, ENOMEM
 from libc.stddef cimport size_t
@@ -150,11 +152,13 @@ cdef enum:
 cdef int64_t LONG_JUMP_NS = 3600000000000
 cdef int64_t SHORT_JUMP_NS = 1000000000
 
-KINDS = ("open", "close", "fstat", "read", "poll", "memory", "map", "advise", "node", "pin", "thread", "affinity", "clock", "sleep",
+KINDS = ("open", "close", "fstat", "read", "poll", "memory", "map", "advise", "node", "pin", "thread", "affinity",
+         "clock", "sleep",
          "wait", "library")
 HOWS = ("nothing", "fail", "slow", "short", "jump", "stop")
 
-cdef int[KIND_COUNT] _USUAL = [EIO, EIO, EIO, EIO, ENOMEM, ENOMEM, ENOMEM, ENOMEM, EINVAL, CU_OUT_OF_MEMORY, EAGAIN, EINVAL, 0, EINTR, EINTR, 0]
+cdef int[KIND_COUNT] _USUAL = [EIO, EIO, EIO, EIO, ENOMEM, ENOMEM, ENOMEM, ENOMEM, EINVAL, CU_OUT_OF_MEMORY, EAGAIN,
+                               EINVAL, 0, EINTR, EINTR, 0]
 
 ctypedef Atomic[int64_t] Counter
 cdef Counter[KIND_COUNT] _calls
@@ -163,7 +167,8 @@ cdef Atomic[int64_t] _ahead_ns, _stopped_at, _remembers
 cdef Atomic[int64_t] _pins, _libraries
 cdef void* _hit_where = NULL
 
-cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _fail_read_sticky, _short, _interrupt_every
+cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _fail_read_sticky, _short
+cdef Atomic[int64_t] _interrupt_every
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
 cdef Atomic[int64_t] _uncached, _fstats
 
@@ -197,7 +202,8 @@ cdef int _failure(int kind) noexcept nogil:
     return error if error != 0 else _USUAL[kind]
 
 
-# ---- files ----------------------------------------------------------------------------------------------------------------------------
+# ---- files
+# ----------------------------------------------------------------------------------------------------------------------
 
 cdef int _test_open(const char* path) noexcept nogil:
     cdef int fd
@@ -247,7 +253,8 @@ cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, i
     if delay > 0:
         kRealSyscalls.sleep(delay)
     if _fail_read_at.load(kRelaxed) > 0 and (
-            n == _fail_read_at.load(kRelaxed) or (_fail_read_sticky.load(kRelaxed) and n > _fail_read_at.load(kRelaxed))):
+            n == _fail_read_at.load(kRelaxed) or (_fail_read_sticky.load(kRelaxed)
+                                                  and n > _fail_read_at.load(kRelaxed))):
         qc_errno(<int>_fail_read_errno.load(kRelaxed))
         return -1
     most = _short.load(kRelaxed)
@@ -265,7 +272,8 @@ cdef int _test_poll(int fd, int milliseconds) noexcept nogil:
     return -1 if _met(POLL, _caller(0)) == FAIL else kRealSyscalls.poll(fd, milliseconds)
 
 
-# ---- memory ---------------------------------------------------------------------------------------------------------------------------
+# ---- memory
+# ----------------------------------------------------------------------------------------------------------------------
 
 cdef void* _taken(void* p, void* where) noexcept nogil:
     if p != NULL and _remembers.load(kRelaxed):
@@ -345,7 +353,8 @@ cdef int _test_unpin(UnpinFn unpin, void* p) noexcept nogil:
     return kRealSyscalls.unpin(unpin, p)
 
 
-# ---- threads, clocks, waits, libraries ------------------------------------------------------------------------------------------------
+# ---- threads, clocks, waits, libraries
+# ------------------------------------------------------------------------------------------------
 
 cdef int _test_thread(pthread_t* id, const pthread_attr_t* attributes, EntryFn entry, void* arg) noexcept nogil:
     return _failure(THREAD) if _met(THREAD, _caller(0)) == FAIL else kRealSyscalls.thread(id, attributes, entry, arg)
@@ -429,7 +438,8 @@ cdef void _install() noexcept:
     table.library_close = _test_library_close
 
 
-# ---- any call -------------------------------------------------------------------------------------------------------------------------
+# ---- any call
+# ----------------------------------------------------------------------------------------------------------------------
 
 def plan(kinds, int64_t nth, str how="fail", *, bint sticky=False, int error=0):
     """Say what becomes of the nth call, from now on, of some kinds; nothing else is planned any more.
@@ -441,10 +451,12 @@ def plan(kinds, int64_t nth, str how="fail", *, bint sticky=False, int error=0):
     nth : int
         1 is the next call; 0 none, so that calls are only counted.
     how : str
-        ``fail``: it fails. ``slow``: it takes 20 milliseconds. ``short``: a read gives a part of what is there, often one byte.
-        ``jump``: the clock is an hour ahead from then on. ``stop``: the clock stands still for 50 milliseconds. A clock can't fail.
+        ``fail``: it fails. ``slow``: it takes 20 milliseconds. ``short``: a read gives a part of what is there, often
+        one byte. ``jump``: the clock is an hour ahead from then on. ``stop``: the clock stands still for 50
+        milliseconds. A clock can't fail.
     sticky : bool
-        All later calls, too. The clock jumps by a second at each call, or stands still all the time, but for a step each 50 ms.
+        All later calls, too. The clock jumps by a second at each call, or stands still all the time, but for a step
+        each 50 ms.
     error : int
         The errno of failure; 0: the usual one of the kind.
     """
@@ -528,7 +540,8 @@ def library_count():
     return _libraries.load(kRelaxed)
 
 
-# ---- reading --------------------------------------------------------------------------------------------------------------------------
+# ---- reading
+# ----------------------------------------------------------------------------------------------------------------------
 
 def reset_faults():
     """Set every hook back to doing nothing, and the counters of calls to 0. Open descriptors keep being counted."""
