@@ -224,6 +224,8 @@ class Concatenate(Node):
     name = "concatenate"
 
     def count(self, needed: int | None) -> Count:
+        if needed is None and math.inf in [one.known_count() for one in self.inputs]:
+            return math.inf  # whatever is unknown of the other one
         first = self.inputs[0].count(needed)
         if needed is not None and first >= needed:
             return first

@@ -12,8 +12,8 @@ from queuecore.errors import InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
 from queuecore.tf1._graph.graph import Graph, Tensor, convert_to_tensor
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, int64, name_of, string, variant
-from queuecore.tf1._ops.ragged import RaggedTensor
-from queuecore.tf1._ops.sparse import SparseTensor
+from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue
+from queuecore.tf1._ops.sparse import SparseTensor, SparseTensorValue
 
 __all__ = [
     "VARIANT",
@@ -169,7 +169,10 @@ def leaf_of(dtype: Any, shape: Any) -> Leaf:
     return Leaf(as_dtype(dtype), as_shape(shape))
 
 
-# Structures: mappings, whose parts are sorted by key, and tuples, with names or without. All else is a part.
+# Structures: mappings, whose parts are sorted by key, and tuples, with names or without. All else is a part, also the
+# tuples that are values of sparse and ragged tensors.
+
+_VALUES = (SparseTensorValue, RaggedTensorValue)
 
 
 def leaves(structure: Any) -> list[Any]:
@@ -183,7 +186,7 @@ def _walk(structure: Any, take: Callable[[Any], None]) -> None:
     if isinstance(structure, Mapping):
         for key in sorted(structure):
             _walk(structure[key], take)
-    elif isinstance(structure, tuple):
+    elif isinstance(structure, tuple) and not isinstance(structure, _VALUES):
         for one in structure:
             _walk(one, take)
     else:
@@ -194,7 +197,7 @@ def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
     """Return a structure with each part replaced by what a function makes of it."""
     if isinstance(structure, Mapping):
         return _same_mapping(structure, {key: mapped(function, structure[key]) for key in sorted(structure)})
-    if isinstance(structure, tuple):
+    if isinstance(structure, tuple) and not isinstance(structure, _VALUES):
         return _same_tuple(structure, [mapped(function, one) for one in structure])
     return function(structure)
 
@@ -351,6 +354,10 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
     found: list[Tensor] = []
 
     def one(part: Any) -> Any:
+        if isinstance(part, SparseTensorValue):
+            part = SparseTensor(*part)
+        elif isinstance(part, RaggedTensorValue):
+            part = _ragged_of(part)
         if isinstance(part, DatasetBase):
             found.append(part._variant)
             return Nested(part._spec)
@@ -370,6 +377,12 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
     if not found:
         raise ValueError(f"{what}: there are no tensors in {value!r}")
     return spec, found
+
+
+def _ragged_of(value: RaggedTensorValue) -> RaggedTensor:
+    inner = value.values
+    values = _ragged_of(inner) if isinstance(inner, RaggedTensorValue) else convert_to_tensor(inner)
+    return RaggedTensor(values, convert_to_tensor(value.row_splits))
 
 
 def shown(spec: Any, tensors: list[Tensor]) -> Any:
