@@ -22,6 +22,8 @@ from typing import Any, TextIO
 from conformance import facades, torch_names
 from conformance.modes import NotInQueuecoreError
 
+from queuecore.tf1._graph.refused import MissingNameError
+
 RULES = Path(__file__).with_name("not_applying.toml")
 LATE = 124  # the exit status of a process whose test took too long
 
@@ -56,6 +58,8 @@ class Rules:
 
 
 def _named_in(error: BaseException) -> str | None:
+    if isinstance(error, MissingNameError):  # "tf.Operation.node_def: it isn't in queuecore.tf1. ..."
+        return str(error).partition(":")[0]
     # In the text of an error from another thread or process.
     _, found, behind = str(error).partition("queuecore has no ")
     return behind.split("\n")[0].strip() if found else None

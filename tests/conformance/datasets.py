@@ -11,7 +11,7 @@ from conformance import cases
 from conformance.modes import EAGER, GRAPH, Missing, mode
 
 import queuecore.tf1 as tf
-from queuecore.errors import OutOfRangeError
+from queuecore.errors import OutOfRangeError, PipelineError, QueueCoreError
 
 _MODES = [EAGER, GRAPH]
 
@@ -72,6 +72,10 @@ def taker(dataset: Any) -> Callable[[], Any]:
             return next(iterator)
         except StopIteration:
             raise OutOfRangeError("End of sequence") from None
+        except PipelineError as error:  # of a function: TensorFlow raises what the operation in it raised
+            if isinstance(error.__cause__, QueueCoreError):
+                raise error.__cause__ from error
+            raise
 
     take.iterator = iterator  # type: ignore[attr-defined]
     return take

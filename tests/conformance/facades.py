@@ -47,6 +47,11 @@ def _namespaces() -> dict[str, list[Any]]:
         "string_ops": [tf.strings],
         "ragged_factory_ops": [tf.ragged],
         "ragged_math_ops": [tf.ragged],
+        "ragged_conversion_ops": [
+            types.SimpleNamespace(
+                to_tensor=lambda rt, **named: rt.to_tensor(**named), from_tensor=tf.RaggedTensor.from_tensor
+            )
+        ],
         "ragged_concat_ops": [tf.ragged],
         "ragged_string_ops": [tf.strings],
         "ragged_tensor": [tf.ragged],
@@ -98,6 +103,8 @@ def _renamed() -> dict[str, Any]:
         "get_legacy_output_types": tf.data.get_output_types,
         "get_legacy_output_classes": tf.data.get_output_classes,
         "get_structure": lambda dataset: dataset.element_spec,
+        "HashTable": tf.lookup.StaticHashTable,
+        "StaticHashTableV1": tf.lookup.StaticHashTable,
         "VariableV1": tf.Variable,
         "RefVariable": tf.Variable,
         "is_sparse": _is_sparse,

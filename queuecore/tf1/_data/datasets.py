@@ -530,15 +530,21 @@ class Dataset(DatasetBase):
 
     def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
         """Go over the elements several times; `None` or -1: endlessly."""
-        return self._step("RepeatDataset", self._spec, lambda _, ds, n: ds.repeat(int(n)), [count_tensor(count)], name)
+        return self._step(
+            "RepeatDataset", self._spec, lambda _, ds, n: ds.repeat(max(int(n), -1)), [count_tensor(count)], name
+        )
 
     def take(self, count: Any, name: str | None = None) -> Dataset:
         """Keep the first elements; -1: all."""
-        return self._step("TakeDataset", self._spec, lambda _, ds, n: ds.take(int(n)), [count_tensor(count)], name)
+        return self._step(
+            "TakeDataset", self._spec, lambda _, ds, n: ds.take(max(int(n), -1)), [count_tensor(count)], name
+        )
 
     def skip(self, count: Any, name: str | None = None) -> Dataset:
         """Leave out the first elements; -1: all."""
-        return self._step("SkipDataset", self._spec, lambda _, ds, n: ds.skip(int(n)), [count_tensor(count)], name)
+        return self._step(
+            "SkipDataset", self._spec, lambda _, ds, n: ds.skip(max(int(n), -1)), [count_tensor(count)], name
+        )
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
         """Keep one element of each `num_shards`."""

@@ -298,6 +298,12 @@ def test_loops_in_functions_of_datasets():
     assert taken(halved) == [1, 3]
 
 
+def test_every_negative_count_is_minus_one():
+    assert taken(Range(2).repeat(-2).take(5)) == [0, 1, 0, 1, 0]
+    assert taken(Range(3).take(-5)) == [0, 1, 2]
+    assert taken(Range(3).skip(-5)) == []
+
+
 def test_unbatch_compares_the_sizes_that_are_known():
     with pytest.raises(ValueError, match="matching leading dimension"):
         tf.data.Dataset.from_tensors((np.arange(7), np.arange(8))).unbatch()
