@@ -51,6 +51,7 @@ class Rules:
             seen.add(id(error))
             name = error.name if isinstance(error, NotInQueuecoreError) else _named_in(error)
             reason = self._reason("names", name) if name else None
+            reason = reason or self._reason("errors", f"{type(error).__name__}: {error}")
             if reason is not None:
                 return reason
             error = error.__cause__ or error.__context__

@@ -23,6 +23,7 @@ from queuecore.tf1._data.nests import (
     DatasetBase,
     Leaf,
     Nested,
+    NoneLeaf,
     RaggedLeaf,
     SparseLeaf,
     classes,
@@ -1290,14 +1291,18 @@ def general_spec(first: Any, second: Any, what: str) -> Any:
         If they have other structures, or other types.
     """
     found, other = leaves(first), leaves(second)
-    if not same_structure(first, second) or any(
-        type(a) is not type(b) or (not isinstance(a, Nested) and replace(a, shape=b.shape) != b)
-        for a, b in zip(found, other, strict=True)
-    ):
+    if not same_structure(first, second) or any(not _of_one_type(a, b) for a, b in zip(found, other, strict=True)):
         raise TypeError(f"{what}: Incompatible dataset elements: {first!r} vs. {second!r}")
-    made = [a if isinstance(a, Nested) else replace(a, shape=a.shape.most_general_with(b.shape))
+    made = [a if isinstance(a, (Nested, NoneLeaf)) else replace(a, shape=a.shape.most_general_with(b.shape))
             for a, b in zip(found, other, strict=True)]  # fmt: skip
     return packed(first, made)
+
+
+def _of_one_type(one: Any, other: Any) -> bool:
+    # Whether two parts are of one kind and type: all else may differ.
+    if type(one) is not type(other):
+        return False
+    return isinstance(one, (Nested, NoneLeaf)) or bool(replace(one, shape=other.shape) == other)
 
 
 def _alike(datasets: Sequence[Dataset], what: str) -> Any:
@@ -1335,8 +1340,7 @@ def scalar_of(found: Function, what: str) -> Function:
 def check_state(spec: Any, after: Any) -> None:
     """Raise `TypeError` unless a state keeps its structure and its types."""
     if not same_structure(spec, after) or any(
-        type(a) is not type(b) or isinstance(a, Nested) or replace(a, shape=b.shape) != b
-        for a, b in zip(leaves(spec), leaves(after), strict=True)
+        isinstance(a, Nested) or not _of_one_type(a, b) for a, b in zip(leaves(spec), leaves(after), strict=True)
     ):
         raise TypeError(
             f"The element types for the new state must match the initial state. Expected {spec} but got {after}."

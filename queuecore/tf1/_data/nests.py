@@ -20,6 +20,7 @@ __all__ = [
     "DatasetBase",
     "Leaf",
     "Nested",
+    "NoneLeaf",
     "RaggedLeaf",
     "SparseLeaf",
     "classes",
@@ -164,6 +165,17 @@ class RaggedLeaf:
         )
 
 
+@dataclass(frozen=True)
+class NoneLeaf:
+    """The specification of a part of an element that is `None`: it has no tensors."""
+
+    shape: ClassVar[TensorShape] = TensorShape(None)
+
+    def __repr__(self) -> str:
+        """Return its name."""
+        return "NoneTensorSpec()"
+
+
 def leaf_of(dtype: Any, shape: Any) -> Leaf:
     """Return what is known of a tensor."""
     return Leaf(as_dtype(dtype), as_shape(shape))
@@ -289,17 +301,22 @@ def same_structure(one: Any, other: Any) -> bool:
 
 def types(spec: Any) -> Any:
     """Return the dtypes in a specification; of a dataset, itself."""
-    return mapped(lambda leaf: leaf if isinstance(leaf, Nested) else leaf.dtype, spec)
+    return mapped(lambda leaf: leaf if isinstance(leaf, (Nested, NoneLeaf)) else leaf.dtype, spec)
 
 
 def shapes(spec: Any) -> Any:
     """Return the shapes in a specification."""
-    return mapped(lambda leaf: TensorShape([]) if isinstance(leaf, Nested) else leaf.shape, spec)
+
+    def one(leaf: Any) -> Any:
+        return TensorShape([]) if isinstance(leaf, Nested) else leaf if isinstance(leaf, NoneLeaf) else leaf.shape
+
+    return mapped(one, spec)
 
 
 def classes(spec: Any) -> Any:
-    """Return what the parts of an element are: `Tensor`, `SparseTensor`, `RaggedTensor` or `Dataset`."""
-    kinds = {Leaf: Tensor, SparseLeaf: SparseTensor, RaggedLeaf: RaggedTensor, Nested: DatasetBase.seen()}
+    """Return what the parts of an element are: `Tensor`, `SparseTensor`, `RaggedTensor`, `Dataset`, or none of them."""
+    kinds: dict[type, type] = {Leaf: Tensor, SparseLeaf: SparseTensor, RaggedLeaf: RaggedTensor}
+    kinds |= {Nested: DatasetBase.seen(), NoneLeaf: type(None)}
     return mapped(lambda leaf: kinds[type(leaf)], spec)
 
 
@@ -307,12 +324,16 @@ def stacked(leaf: Any, size: int | None) -> Any:
     """Return what is known of a batch of a part."""
     if isinstance(leaf, Nested):
         raise TypeError("datasets can't be batched: flat_map a window to batches of its elements")
+    if isinstance(leaf, NoneLeaf):
+        return leaf
     made = replace(leaf, shape=TensorShape([size]).concatenate(leaf.shape))
     return replace(made, ragged_rank=leaf.ragged_rank + 1) if isinstance(leaf, RaggedLeaf) else made
 
 
 def unbatched(leaf: Any) -> Any:
     """Return what is known of a row of a part."""
+    if isinstance(leaf, NoneLeaf):
+        return leaf
     shape = leaf.shape[1:] if leaf.shape.sides is not None else leaf.shape
     if not isinstance(leaf, RaggedLeaf):
         return replace(leaf, shape=shape)
@@ -331,6 +352,8 @@ def outputs_of(spec: Any) -> list[tuple[DType, Any]]:
 def _outputs(leaf: Any) -> list[tuple[DType, Any]]:
     if isinstance(leaf, Nested):
         return [(VARIANT, ())]
+    if isinstance(leaf, NoneLeaf):
+        return []
     if isinstance(leaf, SparseLeaf):
         rank = leaf.shape.ndims
         return [(int64, [None, rank]), (leaf.dtype, [None]), (int64, [rank])]
@@ -368,7 +391,7 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
             found.extend([part.flat_values, *part.nested_row_splits])
             return RaggedLeaf(part.dtype, part.shape, part.ragged_rank, part.row_splits.dtype)
         if part is None:
-            raise ValueError(f"{what}: None values are not supported.")
+            return NoneLeaf()
         tensor = convert_to_tensor(part)
         found.append(tensor)
         return Leaf(tensor.dtype, tensor.shape)
@@ -392,6 +415,8 @@ def shown(spec: Any, tensors: list[Tensor]) -> Any:
     def one(leaf: Any) -> Any:
         if isinstance(leaf, Nested):
             return DatasetBase.seen()(next(left), leaf.spec)
+        if isinstance(leaf, NoneLeaf):
+            return None
         if isinstance(leaf, SparseLeaf):
             return SparseTensor(next(left), next(left), next(left))
         made: Any = next(left)
@@ -417,6 +442,8 @@ def split(leaf: Any, value: Any) -> list[Any]:
     if isinstance(leaf, SparseLeaf):
         values = value.values.to_object() if isinstance(value.values, Ragged) else value.values
         return [value.indices, values, value.dense_shape]
+    if isinstance(leaf, NoneLeaf):
+        return []
     if isinstance(leaf, RaggedLeaf):
         return _flat_and_splits(leaf, value)
     # A symbol of a trace isn't asked for more than that.
@@ -434,6 +461,8 @@ def joined(spec: Any, values: list[Any]) -> Any:
             for splits in reversed([next(left) for _ in range(leaf.ragged_rank)]):
                 rows = Ragged(rows, splits)
             return rows
+        if isinstance(leaf, NoneLeaf):
+            return None
         if not isinstance(leaf, SparseLeaf):
             return next(left)
         indices, values, shape = next(left), next(left), next(left)

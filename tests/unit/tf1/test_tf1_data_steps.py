@@ -298,6 +298,19 @@ def test_loops_in_functions_of_datasets():
     assert taken(halved) == [1, 3]
 
 
+def test_components_may_be_none():
+    # As in TensorFlow, they are no tensors, so that an element with one can't be fetched as a whole.
+    dataset = Range(4).map(lambda x: (x, None))
+    assert dataset.output_classes == (tf.Tensor, type(None))
+    assert repr(dataset.element_spec[1]) == "NoneTensorSpec()"
+    assert taken(dataset.batch(3).map(lambda x, _: x)) == [[0, 1, 2], [3]]
+    assert taken(dataset.concatenate(dataset).filter(lambda x, _: x > 2).map(lambda x, _: x)) == [3, 3]
+    rows = tf.data.Dataset.from_tensors(([5, 6], None)).unbatch()
+    assert taken(rows.map(lambda x, nothing: x if nothing is None else -x)) == [5, 6]
+    with pytest.raises(ValueError, match="no tensors"):
+        tf.data.Dataset.from_tensors(None)
+
+
 def test_every_negative_count_is_minus_one():
     assert taken(Range(2).repeat(-2).take(5)) == [0, 1, 0, 1, 0]
     assert taken(Range(3).take(-5)) == [0, 1, 2]
