@@ -23,6 +23,7 @@ help:
 	@echo 'make test-all  run the tests that `make test` leaves out: make thorough, then make doors'
 	@echo 'make thorough  run the long ones;  make doors runs those that need PyTorch, JAX, CuPy, numba, pyarrow or Jupyter'
 	@echo 'make peers     compare with TensorFlow itself, and keep the result'
+	@echo 'make conformance  run TensorFlow'"'"'s own tests against queuecore: QUEUECORE_PEER_TESTS names their folder'
 	@echo 'make demo      train on a stream of digits, then measure a 600 MB stream'
 	@echo 'make bench     run the benchmarks; results go to benchmarks/results'
 	@echo 'make gpu-test  run the tests that need a GPU;  make gpu-bench runs the benchmarks of the device plane'
@@ -92,7 +93,7 @@ build: $(STAMP)-build
 
 # ---- jobs -----------------------------------------------------------------------------------------------------------
 
-.PHONY: test test-all thorough doors peers demo bench
+.PHONY: test test-all thorough doors peers conformance demo bench
 # Plain pytest, never `python -m pytest`: that puts this directory on sys.path. Each test runs in one of these jobs: what
 # they leave to another one isn't looked at, rather than skipped.
 # One process more than processors, because many tests wait.
@@ -116,6 +117,12 @@ IN_DOORS = $(subst $(BIN)/,$(DOORS)/bin/,$(PYTEST)) -m 'doors and not gpu' $(PYT
 
 peers: build $(STAMP)-peers
 	QUEUECORE_TENSORFLOW_PYTHON=$(CURDIR)/$(PEERS)/bin/python .ci/peers $(PYTEST) -m peers $$(grep -rli asks_tensorflow tests/unit)
+
+# The tests are in the folder that QUEUECORE_PEER_TESTS names, or in TensorFlow's package, where `make peers` has installed it.
+# CONFORMANCE names parts of the paths of modules; the table is written of all of them alone.
+conformance: build
+	PYTHONPATH=tests QUEUECORE_TENSORFLOW_PYTHON=$(CURDIR)/$(PEERS)/bin/python \
+	  $(PY) -P -m conformance.run --page docs/conformance.md $(CONFORMANCE)
 
 demo: build $(STAMP)-demo
 	$(BIN)/queuecore demo $(DEMO_ARGS)

@@ -224,8 +224,14 @@ class Concatenate(Node):
     name = "concatenate"
 
     def count(self, needed: int | None) -> Count:
-        first = self.inputs[0].count(needed)
-        if needed is not None and first >= needed:
+        # Each input is asked once: this is done for every dataset in a long row of them.
+        try:
+            first = self.inputs[0].count(needed)
+        except Unknown:
+            if needed is None and self.inputs[1].known_count() == math.inf:
+                return math.inf
+            raise
+        if first == math.inf or (needed is not None and first >= needed):
             return first
         return first + self.inputs[1].count(None if needed is None else needed - int(first))
 

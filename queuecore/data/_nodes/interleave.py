@@ -30,7 +30,7 @@ from queuecore.data._nodes.orders import Turns
 from queuecore.data._nodes.run import Opened, Run, Seeded, open_chain, rows_of
 from queuecore.data._plan.chain import Chain, Chained, chain_of
 from queuecore.data._plan.made import Layout, NativeComponent, native_of
-from queuecore.data._plan.steps import Batch, Skip, Take, Unknown
+from queuecore.data._plan.steps import Batch, Count, Skip, Take, Unknown
 from queuecore.data._rows.chunks import Chunk, Failed, Objects, Rows
 from queuecore.data._rows.columns import compacted, joined, typed
 from queuecore.data.options import Options
@@ -89,7 +89,9 @@ class Interleave(Node):
     def label(self) -> str:
         return f"{self.method}({name_of(self.function)}, {self.cycle}, {self.block})"
 
-    def count(self, needed: int | None) -> int:
+    def count(self, needed: int | None) -> Count:
+        if needed is None and self.inputs[0].known_count() == math.inf:
+            return math.inf
         raise Unknown
 
     @lazy

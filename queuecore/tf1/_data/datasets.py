@@ -7,7 +7,7 @@ tensors' present values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -23,6 +23,7 @@ from queuecore.tf1._data.nests import (
     DatasetBase,
     Leaf,
     Nested,
+    NoneLeaf,
     RaggedLeaf,
     SparseLeaf,
     classes,
@@ -530,15 +531,21 @@ class Dataset(DatasetBase):
 
     def repeat(self, count: Any = None, name: str | None = None) -> Dataset:
         """Go over the elements several times; `None` or -1: endlessly."""
-        return self._step("RepeatDataset", self._spec, lambda _, ds, n: ds.repeat(int(n)), [count_tensor(count)], name)
+        return self._step(
+            "RepeatDataset", self._spec, lambda _, ds, n: ds.repeat(max(int(n), -1)), [count_tensor(count)], name
+        )
 
     def take(self, count: Any, name: str | None = None) -> Dataset:
         """Keep the first elements; -1: all."""
-        return self._step("TakeDataset", self._spec, lambda _, ds, n: ds.take(int(n)), [count_tensor(count)], name)
+        return self._step(
+            "TakeDataset", self._spec, lambda _, ds, n: ds.take(max(int(n), -1)), [count_tensor(count)], name
+        )
 
     def skip(self, count: Any, name: str | None = None) -> Dataset:
         """Leave out the first elements; -1: all."""
-        return self._step("SkipDataset", self._spec, lambda _, ds, n: ds.skip(int(n)), [count_tensor(count)], name)
+        return self._step(
+            "SkipDataset", self._spec, lambda _, ds, n: ds.skip(max(int(n), -1)), [count_tensor(count)], name
+        )
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
         """Keep one element of each `num_shards`."""
@@ -631,8 +638,23 @@ class Dataset(DatasetBase):
         return self._step("PaddedBatchDataset", spec, kernel, given, name)
 
     def unbatch(self, name: str | None = None) -> Dataset:
-        """Take elements apart, along their first dimension."""
+        """Take elements apart, along their first dimension.
+
+        Raises
+        ------
+        ValueError
+            If its sizes are known, and differ.
+        """
         self._rows("unbatch")
+        rows = TensorShape([None])
+        for leaf in leaves(self._spec):
+            if leaf.shape.sides is not None:
+                if not rows.is_compatible_with(leaf.shape[:1]):
+                    raise ValueError(
+                        "`unbatch()` is only supported for datasets of elements whose components have a matching "
+                        f"leading dimension. Encountered both {rows[0]} and {leaf.shape[0]}."
+                    )
+                rows = rows.merge_with(leaf.shape[:1])
         return self._step("UnbatchDataset", mapped(unbatched, self._spec), lambda _, ds: ds.unbatch(), (), name)
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
@@ -1098,10 +1120,7 @@ class Dataset(DatasetBase):
             If the function doesn't return a pair, or the state's structure or types change.
         """
         spec, state = tensors_of(initial_state, "initial_state")
-        found = Function(self.graph, scan_func, [spec, self._spec], "scan_func")
-        if not isinstance(found.spec, tuple) or len(found.spec) != 2:
-            raise TypeError("The scan function must return a pair comprising the new state and the output value.")
-        check_state(spec, found.spec[0])
+        spec, found = _settled(self, scan_func, spec, "scan_func", _state_of_scan)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
             initial = joined(spec, [_numpy(one) for one in values[: len(state)]])
@@ -1197,25 +1216,21 @@ class Dataset(DatasetBase):
             If the state's structure or types change.
         """
         spec, state = tensors_of(initial_state, "initial_state")
-        found = Function(self.graph, reduce_func, [spec, self._spec], "reduce_func")
-        check_state(spec, found.spec)
-        before, after = leaves(spec), leaves(found.spec)
-        # The state keeps only those facts of a shape that the function doesn't change.
-        general_shapes = [a.shape.most_general_with(b.shape) for a, b in zip(before, after, strict=True)]
+        spec, found = _settled(self, reduce_func, spec, "reduce_func", lambda function: function.spec)
+        before = leaves(spec)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
-            initial = plain(spec, [_numpy(one) for one in values[: len(state)]])
+            initial = joined(spec, [_numpy(one) for one in values[: len(state)]])
             made = ds.reduce(initial, found.bound(run, values[len(state) :]))
             results = [
                 value for leaf, part in zip(before, parts(spec, made), strict=True) for value in split(leaf, part)
             ]
             return results[0] if len(results) == 1 else results
 
-        outputs = [(leaf.dtype, shape) for leaf, shape in zip(before, general_shapes, strict=True)]
         op = self.graph.create_op(
-            "ReduceDataset", [self._variant, *state, *found.captured], outputs, kernel, name, blocking=True
+            "ReduceDataset", [self._variant, *state, *found.captured], outputs_of(spec), kernel, name, blocking=True
         )
-        return packed(spec, op.outputs)
+        return shown(spec, op.outputs)
 
     def get_single_element(self, name: str | None = None) -> Any:
         """Return the element of a dataset that has only one, as tensors."""
@@ -1276,14 +1291,18 @@ def general_spec(first: Any, second: Any, what: str) -> Any:
         If they have other structures, or other types.
     """
     found, other = leaves(first), leaves(second)
-    if not same_structure(first, second) or any(
-        type(a) is not type(b) or (not isinstance(a, Nested) and replace(a, shape=b.shape) != b)
-        for a, b in zip(found, other, strict=True)
-    ):
+    if not same_structure(first, second) or any(not _of_one_type(a, b) for a, b in zip(found, other, strict=True)):
         raise TypeError(f"{what}: Incompatible dataset elements: {first!r} vs. {second!r}")
-    made = [a if isinstance(a, Nested) else replace(a, shape=a.shape.most_general_with(b.shape))
+    made = [a if isinstance(a, (Nested, NoneLeaf)) else replace(a, shape=a.shape.most_general_with(b.shape))
             for a, b in zip(found, other, strict=True)]  # fmt: skip
     return packed(first, made)
+
+
+def _of_one_type(one: Any, other: Any) -> bool:
+    # Whether two parts are of one kind and type: all else may differ.
+    if type(one) is not type(other):
+        return False
+    return isinstance(one, (Nested, NoneLeaf)) or bool(replace(one, shape=other.shape) == other)
 
 
 def _alike(datasets: Sequence[Dataset], what: str) -> Any:
@@ -1321,12 +1340,35 @@ def scalar_of(found: Function, what: str) -> Function:
 def check_state(spec: Any, after: Any) -> None:
     """Raise `TypeError` unless a state keeps its structure and its types."""
     if not same_structure(spec, after) or any(
-        not isinstance(a, Leaf) or not isinstance(b, Leaf) or a.dtype != b.dtype
-        for a, b in zip(leaves(spec), leaves(after), strict=True)
+        isinstance(a, Nested) or not _of_one_type(a, b) for a, b in zip(leaves(spec), leaves(after), strict=True)
     ):
         raise TypeError(
             f"The element types for the new state must match the initial state. Expected {spec} but got {after}."
         )
+
+
+def _settled(
+    dataset: Dataset, function: Callable[..., Any], spec: Any, what: str, state_of: Callable[[Function], Any]
+) -> tuple[Any, Function]:
+    # The specification of a state, with those facts of a shape alone that the function doesn't change, and the function
+    # called with it: again, if it changed any.
+    while True:
+        found = Function(dataset.graph, function, [spec, dataset._spec], what)
+        after = state_of(found)
+        check_state(spec, after)
+        kept = general_spec(spec, after, what)
+        if kept == spec:
+            return spec, found
+        spec = kept
+
+
+def _state_of_scan(found: Function) -> Any:
+    if not isinstance(found.spec, tuple) or len(found.spec) != 2:
+        raise TypeError(
+            "`scan_func` should return a pair consisting of new state and the output value. Instead its return value "
+            f"is {found.result!r}"
+        )
+    return found.spec[0]
 
 
 def captured_of(functions: Sequence[Function]) -> list[Tensor]:
@@ -1383,24 +1425,43 @@ def padding_of(dataset: Dataset, padded_shapes: Any, padding_values: Any) -> tup
     if padding_values is not None:
         told = [padding_values] * len(found)
         if isinstance(padding_values, (tuple, list, dict)):
-            told = matched(dataset._spec, padding_values, "padding_values")
+            told = matched(dataset._spec, _with_defaults(dataset._spec, padding_values), "padding_values")
         values = [None if one is None else _constant(one, leaf.dtype) for one, leaf in zip(told, found, strict=True)]
     return made, plain(dataset._spec, [one.sides for one in made]), plain(dataset._spec, values)
 
 
-def _padded(told: Any, shape: TensorShape) -> TensorShape:
-    if isinstance(told, Tensor):
-        told = constant_value(told)
-        if told is None:
-            raise ValueError("padded_shapes must be known before the graph runs")
+def _with_defaults(spec: Any, values: Any) -> Any:
+    # Padding values, where `None` in the place of a structure stands for the defaults of all its parts.
+    if values is None:
+        return mapped(lambda _: None, spec)
+    if isinstance(spec, Mapping) and isinstance(values, Mapping):
+        return {key: _with_defaults(spec[key], one) if key in spec else one for key, one in values.items()}
+    if isinstance(spec, tuple) and isinstance(values, (tuple, list)) and len(spec) == len(values):
+        return tuple(map(_with_defaults, spec, values))
+    return values
+
+
+def _padded_sides(told: Any) -> TensorShape:
+    sides = [told] if isinstance(told, (int, np.integer)) else list(told)
+    wanted = f"Padded shape {told!r} must be a 1-D tensor of tf.int64 values"
+    if any(isinstance(one, (list, tuple, np.ndarray)) for one in sides):
+        raise ValueError(f"{wanted}, but its shape was {np.shape(told)}.")
+    if any(isinstance(one, (float, np.floating)) for one in sides):
+        raise TypeError(f"{wanted}, but its element type was {as_value(told).dtype.name}.")
     try:
-        if isinstance(told, TensorShape):
-            made = told
-        else:
-            sides = [told] if isinstance(told, (int, np.integer)) else list(told)
-            made = TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
+        return TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
     except TypeError as error:
         raise ValueError(f"{told!r} is no shape: {error}") from None
+
+
+def _padded(told: Any, shape: TensorShape) -> TensorShape:
+    if isinstance(told, Tensor):
+        rank = None if told.shape.ndims != 1 else told.shape[0].value
+        told = constant_value(told)
+        if told is None and (rank is None or shape.sides is None or rank == len(shape.sides)):
+            raise ValueError("padded_shapes must be known before the graph runs")
+        told = [None] * (rank or 0) if told is None else told
+    made = told if isinstance(told, TensorShape) else _padded_sides(told)
     if made.sides is None or (shape.sides is not None and len(made.sides) != len(shape.sides)):
         raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "
                          f"{shape}.")  # fmt: skip

@@ -103,8 +103,11 @@ class Function:
             self.result = tuple(result) if isinstance(result, list) else result
             self.spec, results = tensors_of(self.result, what)
         own = {op: index for index, op in enumerate(made)}
-        # Operations with effects run in the order of their creation, even if nothing reads them.
-        active = [op for op in made if not op.pure and "dataset" not in op.attributes and op.type != "Arg"]
+        # Operations with effects run in the order of their creation, even if nothing reads them. What stands for an
+        # argument, or for a value of a loop, is none.
+        active = [
+            op for op in made if not op.pure and "dataset" not in op.attributes and op.type not in ("Arg", "Enter")
+        ]
         wanted = [*results, *active]
         self.captured = _outside(wanted, own)
         plan = planned(wanted, [*arguments, *self.captured])

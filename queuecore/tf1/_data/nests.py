@@ -12,14 +12,15 @@ from queuecore.errors import InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
 from queuecore.tf1._graph.graph import Graph, Tensor, convert_to_tensor
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, int64, name_of, string, variant
-from queuecore.tf1._ops.ragged import RaggedTensor
-from queuecore.tf1._ops.sparse import SparseTensor
+from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue
+from queuecore.tf1._ops.sparse import SparseTensor, SparseTensorValue
 
 __all__ = [
     "VARIANT",
     "DatasetBase",
     "Leaf",
     "Nested",
+    "NoneLeaf",
     "RaggedLeaf",
     "SparseLeaf",
     "classes",
@@ -164,12 +165,26 @@ class RaggedLeaf:
         )
 
 
+@dataclass(frozen=True)
+class NoneLeaf:
+    """The specification of a part of an element that is `None`: it has no tensors."""
+
+    shape: ClassVar[TensorShape] = TensorShape(None)
+
+    def __repr__(self) -> str:
+        """Return its name."""
+        return "NoneTensorSpec()"
+
+
 def leaf_of(dtype: Any, shape: Any) -> Leaf:
     """Return what is known of a tensor."""
     return Leaf(as_dtype(dtype), as_shape(shape))
 
 
-# Structures: mappings, whose parts are sorted by key, and tuples, with names or without. All else is a part.
+# Structures: mappings, whose parts are sorted by key, and tuples, with names or without. All else is a part, also the
+# tuples that are values of sparse and ragged tensors.
+
+_VALUES = (SparseTensorValue, RaggedTensorValue)
 
 
 def leaves(structure: Any) -> list[Any]:
@@ -183,7 +198,7 @@ def _walk(structure: Any, take: Callable[[Any], None]) -> None:
     if isinstance(structure, Mapping):
         for key in sorted(structure):
             _walk(structure[key], take)
-    elif isinstance(structure, tuple):
+    elif isinstance(structure, tuple) and not isinstance(structure, _VALUES):
         for one in structure:
             _walk(one, take)
     else:
@@ -194,7 +209,7 @@ def mapped(function: Callable[[Any], Any], structure: Any) -> Any:
     """Return a structure with each part replaced by what a function makes of it."""
     if isinstance(structure, Mapping):
         return _same_mapping(structure, {key: mapped(function, structure[key]) for key in sorted(structure)})
-    if isinstance(structure, tuple):
+    if isinstance(structure, tuple) and not isinstance(structure, _VALUES):
         return _same_tuple(structure, [mapped(function, one) for one in structure])
     return function(structure)
 
@@ -286,17 +301,22 @@ def same_structure(one: Any, other: Any) -> bool:
 
 def types(spec: Any) -> Any:
     """Return the dtypes in a specification; of a dataset, itself."""
-    return mapped(lambda leaf: leaf if isinstance(leaf, Nested) else leaf.dtype, spec)
+    return mapped(lambda leaf: leaf if isinstance(leaf, (Nested, NoneLeaf)) else leaf.dtype, spec)
 
 
 def shapes(spec: Any) -> Any:
     """Return the shapes in a specification."""
-    return mapped(lambda leaf: TensorShape([]) if isinstance(leaf, Nested) else leaf.shape, spec)
+
+    def one(leaf: Any) -> Any:
+        return TensorShape([]) if isinstance(leaf, Nested) else leaf if isinstance(leaf, NoneLeaf) else leaf.shape
+
+    return mapped(one, spec)
 
 
 def classes(spec: Any) -> Any:
-    """Return what the parts of an element are: `Tensor`, `SparseTensor`, `RaggedTensor` or `Dataset`."""
-    kinds = {Leaf: Tensor, SparseLeaf: SparseTensor, RaggedLeaf: RaggedTensor, Nested: DatasetBase.seen()}
+    """Return what the parts of an element are: `Tensor`, `SparseTensor`, `RaggedTensor`, `Dataset`, or none of them."""
+    kinds: dict[type, type] = {Leaf: Tensor, SparseLeaf: SparseTensor, RaggedLeaf: RaggedTensor}
+    kinds |= {Nested: DatasetBase.seen(), NoneLeaf: type(None)}
     return mapped(lambda leaf: kinds[type(leaf)], spec)
 
 
@@ -304,12 +324,16 @@ def stacked(leaf: Any, size: int | None) -> Any:
     """Return what is known of a batch of a part."""
     if isinstance(leaf, Nested):
         raise TypeError("datasets can't be batched: flat_map a window to batches of its elements")
+    if isinstance(leaf, NoneLeaf):
+        return leaf
     made = replace(leaf, shape=TensorShape([size]).concatenate(leaf.shape))
     return replace(made, ragged_rank=leaf.ragged_rank + 1) if isinstance(leaf, RaggedLeaf) else made
 
 
 def unbatched(leaf: Any) -> Any:
     """Return what is known of a row of a part."""
+    if isinstance(leaf, NoneLeaf):
+        return leaf
     shape = leaf.shape[1:] if leaf.shape.sides is not None else leaf.shape
     if not isinstance(leaf, RaggedLeaf):
         return replace(leaf, shape=shape)
@@ -328,6 +352,8 @@ def outputs_of(spec: Any) -> list[tuple[DType, Any]]:
 def _outputs(leaf: Any) -> list[tuple[DType, Any]]:
     if isinstance(leaf, Nested):
         return [(VARIANT, ())]
+    if isinstance(leaf, NoneLeaf):
+        return []
     if isinstance(leaf, SparseLeaf):
         rank = leaf.shape.ndims
         return [(int64, [None, rank]), (leaf.dtype, [None]), (int64, [rank])]
@@ -351,6 +377,10 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
     found: list[Tensor] = []
 
     def one(part: Any) -> Any:
+        if isinstance(part, SparseTensorValue):
+            part = SparseTensor(*part)
+        elif isinstance(part, RaggedTensorValue):
+            part = _ragged_of(part)
         if isinstance(part, DatasetBase):
             found.append(part._variant)
             return Nested(part._spec)
@@ -361,7 +391,7 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
             found.extend([part.flat_values, *part.nested_row_splits])
             return RaggedLeaf(part.dtype, part.shape, part.ragged_rank, part.row_splits.dtype)
         if part is None:
-            raise ValueError(f"{what}: None values are not supported.")
+            return NoneLeaf()
         tensor = convert_to_tensor(part)
         found.append(tensor)
         return Leaf(tensor.dtype, tensor.shape)
@@ -372,6 +402,12 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
     return spec, found
 
 
+def _ragged_of(value: RaggedTensorValue) -> RaggedTensor:
+    inner = value.values
+    values = _ragged_of(inner) if isinstance(inner, RaggedTensorValue) else convert_to_tensor(inner)
+    return RaggedTensor(values, convert_to_tensor(value.row_splits))
+
+
 def shown(spec: Any, tensors: list[Tensor]) -> Any:
     """Return tensors, as many as `outputs_of` says, as an element."""
     left = iter(tensors)
@@ -379,6 +415,8 @@ def shown(spec: Any, tensors: list[Tensor]) -> Any:
     def one(leaf: Any) -> Any:
         if isinstance(leaf, Nested):
             return DatasetBase.seen()(next(left), leaf.spec)
+        if isinstance(leaf, NoneLeaf):
+            return None
         if isinstance(leaf, SparseLeaf):
             return SparseTensor(next(left), next(left), next(left))
         made: Any = next(left)
@@ -404,6 +442,8 @@ def split(leaf: Any, value: Any) -> list[Any]:
     if isinstance(leaf, SparseLeaf):
         values = value.values.to_object() if isinstance(value.values, Ragged) else value.values
         return [value.indices, values, value.dense_shape]
+    if isinstance(leaf, NoneLeaf):
+        return []
     if isinstance(leaf, RaggedLeaf):
         return _flat_and_splits(leaf, value)
     # A symbol of a trace isn't asked for more than that.
@@ -421,6 +461,8 @@ def joined(spec: Any, values: list[Any]) -> Any:
             for splits in reversed([next(left) for _ in range(leaf.ragged_rank)]):
                 rows = Ragged(rows, splits)
             return rows
+        if isinstance(leaf, NoneLeaf):
+            return None
         if not isinstance(leaf, SparseLeaf):
             return next(left)
         indices, values, shape = next(left), next(left), next(left)

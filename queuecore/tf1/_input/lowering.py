@@ -40,6 +40,8 @@ def lowered(op: Any) -> Lowered | str:
     """Return an enqueue operation as a native program, or the reason why not: the operation that forbids it."""
     if isinstance(op, Tensor):
         op = op.op
+    if not isinstance(op, Operation):
+        return f"{op!r} is no operation"
     if "lowered" not in op.attributes:
         op.attributes["lowered"] = _lowered(op)
     found: Lowered | str = op.attributes["lowered"]

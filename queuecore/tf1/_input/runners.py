@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from queuecore._checks.warnings import warn
 from queuecore._core.atoms.times import WorkTimes
@@ -170,7 +171,7 @@ class QueueRunner:
         for op in self._ops:
             found = lowered(op)
             ops.append(found.program(sess) if isinstance(found, Lowered) else _call(sess, op))
-            ops[-1].__name__ = op.name
+            ops[-1].__name__ = getattr(op, "name", str(op))
         close, cancel = _call(sess, self._close_op), _call(sess, self._cancel_op)
         return _Core(self.name, sess, self._queue.of(sess), ops, close, cancel, self._closed_types)
 
@@ -196,8 +197,15 @@ class QueueRunner:
         return QueueRunner(queue_runner_def=queue_runner_def, import_scope=import_scope)
 
 
+def _fail(error: Exception) -> NoReturn:
+    raise error
+
+
 def _call(sess: Session, op: Any) -> Callable[[], Any]:
-    run = sess.make_callable(op)
+    try:
+        run = sess.make_callable(op)
+    except (TypeError, ValueError) as error:
+        run = functools.partial(_fail, error)  # where the thread reports it
 
     def call() -> Any:
         try:

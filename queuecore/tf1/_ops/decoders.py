@@ -12,6 +12,7 @@ import numpy as np
 
 from queuecore import ops
 from queuecore._ops.csv import csv_columns
+from queuecore.errors import InvalidArgumentError
 from queuecore.ops import (
     FixedLenFeature,
     FixedLenSequenceFeature,
@@ -180,10 +181,12 @@ def decode_csv(
             raise ValueError("select_cols is not strictly increasing.")
     given = _strings(records, "decode_csv")
     defaults = [_default(one) for one in record_defaults]
+    for rank in map(np.ndim, defaults):
+        if rank > 1:
+            raise InvalidArgumentError(f"decode_csv: Shape must be at most rank 1 but is rank {rank}")
     with retold(
         ("must be one value, or an empty list; its shape is .\\d+,.$",
          "Shape of a default must be a length-0 or length-1 vector, or a scalar"),
-        ("must be one value, or an empty list; its shape is .*", "Shape must be at most rank 1"),
         ("must be a float32, float64, int32, int64 or bytes, not (.*)",
          r"Value passed to parameter 'record_defaults' has DataType \1 not in list of allowed values: float32, "
          "float64, int32, int64, string"),

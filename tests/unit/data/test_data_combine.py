@@ -134,6 +134,9 @@ def test_concatenate(numbers, lines):
     check(lambda: numbers.take(0).concatenate(numbers.take(5)), BYTES[:5], values)
     assert lines.concatenate(lines).cardinality() == -2
     assert numbers.repeat().concatenate(numbers).cardinality() == -1
+    # Endless, whatever is unknown of the other one.
+    assert lines.concatenate(numbers.repeat()).cardinality() == -1
+    assert numbers.repeat().concatenate(lines).cardinality() == -1
 
 
 @pytest.mark.thorough

@@ -241,6 +241,7 @@ def test_what_is_known_of_them():
     ds = Dataset.range(3).flat_map(lambda n: Dataset.from_tensor_slices({"a": [1.5]}))
     assert ds.element_spec == {"a": qc.data.ArraySpec((), np.dtype(np.float64))}
     assert ds.cardinality() == -2
+    assert Dataset.range(2).repeat().flat_map(Dataset.range).cardinality() == -1
     assert run(Dataset.range(0).flat_map(lambda n: 1 / 0)) == []
 
 

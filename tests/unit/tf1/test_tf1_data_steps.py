@@ -231,10 +231,107 @@ def test_scans():
     )
     assert pairs.output_types == (tf.int32, tf.string)
     assert taken(pairs) == [(1, b"a"), (2, b"ab"), (3, b"abc")]
-    with pytest.raises(TypeError, match="must return a pair"):
+    with pytest.raises(TypeError, match="should return a pair"):
         Range(3).scan(np.int64(0), lambda state, x: state + x)
     with pytest.raises(TypeError, match="new state must match"):
         Range(3).scan(0.0, lambda state, x: (x, x))
+
+
+def test_a_state_may_change_its_shape():
+    # TensorFlow's scan forgets of the state's shape what the function changes, and calls the function again.
+    def longer(state, x):
+        return (tf.concat([state[0], state[0]], 0), tf.expand_dims(state[1], 0)), (state, x)
+
+    dataset = Range(3).scan(([0], 1), longer)
+    (row, number), x = dataset.output_shapes
+    assert row.as_list() == [None] and number.ndims is None and x.as_list() == []
+    assert [first for first, _ in taken(dataset)] == [([0], 1), ([0, 0], [1]), ([0, 0, 0, 0], [[1]])]
+    total = Range(3).reduce(tf.constant([0], tf.int64), lambda state, x: tf.concat([state, [x]], 0))
+    assert total.shape.as_list() == [None]
+    with tf.Session() as sess:
+        assert sess.run(total).tolist() == [0, 0, 1, 2]
+
+
+def sparse(number):
+    return tf.SparseTensorValue(indices=[[0, 0]], values=[number], dense_shape=[1, 1])
+
+
+def test_values_of_sparse_tensors_are_sparse_tensors():
+    # Where TensorFlow takes tensors, it takes the values of sparse and ragged ones as such.
+    dataset = tf.data.Dataset.from_tensors(sparse(5)).repeat(2)
+    assert dataset.output_classes is tf.SparseTensor
+    first, _ = taken(dataset)
+    assert first == ([[0, 0]], [5], [1, 1])
+    rows = tf.SparseTensorValue([[0, 0], [1, 1]], [7, 8], [2, 2])
+    assert taken(Slices(rows)) == [([[0]], [7], [2]), ([[1]], [8], [2])]
+    assert taken(tf.data.Dataset.from_tensors(rows).unbatch()) == [([[0]], [7], [2]), ([[1]], [8], [2])]
+    mapped = Range(2).map(lambda x: (tf.SparseTensorValue([[0]], x * [1], [1]), x))
+    assert mapped.output_classes == (tf.SparseTensor, tf.Tensor)
+    windows = mapped.map(lambda one, _: one).window(2).flat_map(lambda window: window.batch(2))
+    assert taken(windows) == [([[0, 0], [1, 0]], [0, 1], [2, 1])]
+    with pytest.raises(TypeError, match="not supported"):
+        dataset.padded_batch(2)
+
+
+def test_values_of_ragged_tensors_are_ragged_tensors():
+    rows = tf.ragged.constant_value([[[0]], [[1], [2, 3]]])
+    dataset = tf.data.Dataset.from_tensors(rows)
+    assert dataset.output_classes is tf.RaggedTensor
+    assert taken(dataset.unbatch()) == [[[0]], [[1], [2, 3]]]
+    with pytest.raises(TypeError, match="not supported"):
+        dataset.padded_batch(2)
+
+
+def test_a_state_may_be_sparse():
+    counted = Range(3).scan(sparse(10), lambda state, x: (sparse(state.values[0] + 1), state.values[0]))
+    assert taken(counted) == [10, 11, 12]
+    last = Range(1, 4).map(sparse).reduce(sparse(0)._replace(values=np.array([0])), lambda _, one: one)
+    with tf.Session() as sess:
+        assert listed(sess.run(last)) == ([[0, 0]], [3], [1, 1])
+
+
+def test_loops_in_functions_of_datasets():
+    rows = Slices([[1, 2, 3], [4, 5, 6]])
+    assert taken(rows.map(lambda row: tf.map_fn(lambda x: x * x, row))) == [[1, 4, 9], [16, 25, 36]]
+    assert taken(rows.filter(lambda row: tf.reduce_sum(tf.map_fn(lambda x: x * x, row)) < 20)) == [[1, 2, 3]]
+    halved = Slices([8, 12]).map(lambda x: tf.while_loop(lambda n: n % 2 < 1, lambda n: n // 2, [x]))
+    assert taken(halved) == [1, 3]
+
+
+def test_components_may_be_none():
+    # As in TensorFlow, they are no tensors, so that an element with one can't be fetched as a whole.
+    dataset = Range(4).map(lambda x: (x, None))
+    assert dataset.output_classes == (tf.Tensor, type(None))
+    assert repr(dataset.element_spec[1]) == "NoneTensorSpec()"
+    assert taken(dataset.batch(3).map(lambda x, _: x)) == [[0, 1, 2], [3]]
+    assert taken(dataset.concatenate(dataset).filter(lambda x, _: x > 2).map(lambda x, _: x)) == [3, 3]
+    rows = tf.data.Dataset.from_tensors(([5, 6], None)).unbatch()
+    assert taken(rows.map(lambda x, nothing: x if nothing is None else -x)) == [5, 6]
+    with pytest.raises(ValueError, match="no tensors"):
+        tf.data.Dataset.from_tensors(None)
+
+
+def test_every_negative_count_is_minus_one():
+    assert taken(Range(2).repeat(-2).take(5)) == [0, 1, 0, 1, 0]
+    assert taken(Range(3).take(-5)) == [0, 1, 2]
+    assert taken(Range(3).skip(-5)) == []
+
+
+def test_unbatch_compares_the_sizes_that_are_known():
+    with pytest.raises(ValueError, match="matching leading dimension"):
+        tf.data.Dataset.from_tensors((np.arange(7), np.arange(8))).unbatch()
+
+
+def test_padding_values_of_a_structure_may_be_left_out():
+    dataset = Slices([1, 2]).map(lambda x: (tf.fill([x], x), {"a": tf.fill([x], "x")}))
+    padded = dataset.padded_batch(2, ([None], {"a": [None]}), (-1, None))
+    assert taken(padded) == [([[1, -1], [2, 2]], {"a": [[b"x", b""], [b"x", b"x"]]})]
+    with pytest.raises(ValueError, match=r"1-D tensor of tf.int64 values, but its shape was \(2, 2\)"):
+        Range(3).padded_batch(2, [[1, 1], [1, 1]])
+    with pytest.raises(TypeError, match="1-D tensor of tf.int64 values, but its element type was float32"):
+        Range(3).padded_batch(2, tf.constant([1.5]))
+    with pytest.raises(ValueError, match=r"The padded shape \(\?, \?\) is not compatible"):
+        Range(3).padded_batch(2, tf.placeholder(tf.int64, [2]))
 
 
 def test_unique_elements():

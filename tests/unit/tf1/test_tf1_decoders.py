@@ -426,3 +426,8 @@ def test_defaults_that_are_tensors():
         fed = tf.FixedLenFeature([], tf.float32, default_value=tf.placeholder(tf.float32, []))
         with pytest.raises(ValueError, match="a default must be known before the graph runs"):
             tf.parse_single_example(b"", {"c": fed})
+
+
+def test_decode_csv_says_the_rank_of_a_default():
+    with pytest.raises(ValueError, match="Shape must be at most rank 1 but is rank 2"):
+        tf.decode_csv(["1"], [[[0]]])

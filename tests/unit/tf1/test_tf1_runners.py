@@ -275,3 +275,12 @@ def test_many_threads_of_one_session_count_together(sess):
     for one in threads:
         one.join()
     assert sess.run(total) == 800
+
+
+def test_what_is_no_operation_fails_in_its_thread(sess, uncaught):
+    queue = tf.FIFOQueue(3, tf.float32)
+    runner = tf.train.QueueRunner(queue, [queue.enqueue(1.0), "no such"])
+    threads = runner.create_threads(sess, start=True)
+    for thread in threads:
+        thread.join()
+    assert "not in the graph" in str(runner.exceptions_raised[0])

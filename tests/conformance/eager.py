@@ -1,0 +1,257 @@
+"""TensorFlow's functions on values, for tests in eager mode: NumPy's, and `queuecore.data`.
+
+Only what functions that tests give to datasets are made of; traced, they are native where NumPy's functions are.
+"""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+
+import queuecore as qc
+import queuecore.data as data
+import queuecore.tf1 as tf
+from queuecore.errors import InvalidArgumentError
+
+# dtypes: NumPy's, where tests compare them with those of datasets
+
+_DTYPES = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
+
+
+class DType:
+    """A type of TensorFlow's that is equal to a NumPy dtype."""
+
+    def __init__(self, name: str, dtype: Any) -> None:
+        self.name, self.as_numpy_dtype, self._dtype = name, np.dtype(dtype).type, np.dtype(dtype)
+
+    def __eq__(self, other: object) -> bool:
+        other = getattr(other, "_dtype", other)
+        try:
+            return np.dtype(other) == self._dtype or (self._dtype.kind == "S" and np.dtype(other).kind in "SO")
+        except TypeError:
+            return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._dtype)
+
+    @property
+    def dtype(self) -> Any:  # for np.dtype(...)
+        return self._dtype
+
+    def __repr__(self) -> str:
+        return f"tf.{self.name}"
+
+
+def dtype_of(given: Any) -> Any:
+    """Return NumPy's dtype of one of TensorFlow's."""
+    return given if given is None else np.dtype(getattr(given, "_dtype", given))
+
+
+def _array(value: Any, dtype: Any = None) -> Any:
+    # What TensorFlow makes of a value of Python's: 32 bits, and bytes.
+    if isinstance(value, (np.ndarray, np.generic)) or not isinstance(
+        value, (builtins.bool, int, float, str, bytes, list, tuple)
+    ):
+        return value if dtype is None else value.astype(dtype_of(dtype))
+    made = np.asarray(value, dtype_of(dtype) if dtype is not None and dtype_of(dtype).kind != "S" else None)
+    if made.dtype.kind == "U":
+        return np.char.encode(made)
+    if dtype is None and made.dtype in (np.int64, np.float64):
+        small = made.astype({"i": np.int32, "f": np.float32}[made.dtype.kind])
+        made = made if made.dtype.kind == "i" and (small != made).any() else small
+    return made
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: Any = None) -> Any:
+    """Return a value as an array."""
+    made = _array(value, dtype)
+    if shape is None:
+        return made
+    return np.broadcast_to(made, shape).copy() if np.size(made) == 1 else np.reshape(made, shape)
+
+
+def cast(x: Any, dtype: Any, name: Any = None) -> Any:
+    """Return a value in another type."""
+    return (x if hasattr(x, "astype") else _array(x)).astype(dtype_of(dtype))
+
+
+def _shape(value: Any) -> Any:
+    return tuple(int(one) for one in value) if isinstance(value, (list, tuple, np.ndarray)) else (int(value),)
+
+
+def fill(dims: Any, value: Any, name: Any = None) -> Any:
+    """Return an array full of one value."""
+    return np.full(_shape(dims), _array(value))
+
+
+def span(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: Any = None) -> Any:
+    """Return a range of numbers."""
+    start, limit = (0, start) if limit is None else (start, limit)
+    given = [one for one in (start, limit, delta) if isinstance(one, (np.ndarray, np.generic))]
+    found = dtype_of(dtype) or (given[0].dtype if given else np.dtype(np.int32))
+    return np.arange(start, limit, delta, dtype=found)
+
+
+def check_numerics(tensor: Any, message: str, name: Any = None) -> Any:
+    """Return a value that is finite."""
+    if not np.isfinite(np.asarray(tensor)).all():
+        kind = "NaN" if np.isnan(np.asarray(tensor)).any() else "Inf"
+        raise InvalidArgumentError(f"{message} : Tensor had {kind} values")
+    return tensor
+
+
+def as_string(input: Any, name: Any = None) -> Any:  # noqa: A002
+    """Return numbers as text."""
+    return np.char.encode(np.asarray(input).astype(str))[()]
+
+
+def py_func(func: Any, inp: Any, Tout: Any, stateful: Any = True, name: Any = None) -> Any:  # noqa: N803
+    """Return what a function of Python's makes of arrays."""
+    made = func(*[np.asarray(one) for one in inp])
+    if isinstance(Tout, (list, tuple)):
+        parts = made if isinstance(made, (list, tuple)) else [made]
+        return [np.asarray(one, dtype_of(kind)) for one, kind in zip(parts, Tout, strict=True)]
+    return np.asarray(made, dtype_of(Tout))
+
+
+def cond(pred: Any, true_fn: Any = None, false_fn: Any = None, **named: Any) -> Any:
+    """Return what one of two functions returns."""
+    return true_fn() if pred else false_fn()
+
+
+def assert_that(compare: Any) -> Any:
+    """Return an assertion: an error unless a comparison holds."""
+
+    def check(x: Any, y: Any, data: Any = None, message: Any = None, name: Any = None) -> None:
+        if not np.all(compare(np.asarray(x), np.asarray(y))):
+            raise InvalidArgumentError(f"assertion failed: [{message or ''}] [{x}] [{y}]")
+
+    return check
+
+
+def get_shapes(dataset: Any) -> Any:
+    """Return the shapes of a dataset's components, as TensorFlow's."""
+    return _shapes(dataset.output_shapes)
+
+
+def _shapes(given: Any) -> Any:
+    if isinstance(given, dict):
+        return {key: _shapes(one) for key, one in given.items()}
+    if given is None or (isinstance(given, tuple) and all(one is None or isinstance(one, int) for one in given)):
+        return tf.TensorShape(given)
+    made = [_shapes(one) for one in given]
+    return type(given)(*made) if hasattr(given, "_fields") else tuple(made)
+
+
+def sparse(indices: Any, values: Any, dense_shape: Any) -> Any:
+    """Return a sparse array."""
+    return qc.Sparse(np.asarray(indices, np.int64).reshape(-1, len(dense_shape)), _array(values), _shape(dense_shape))
+
+
+def map_fn(fn: Any, elems: Any, dtype: Any = None, **named: Any) -> Any:
+    """Return an array of what a function makes of each row."""
+    made = np.stack([np.asarray(fn(one)) for one in elems])
+    return made if dtype is None else made.astype(dtype_of(dtype))
+
+
+def _reduction(function: Any) -> Any:
+    return lambda x, axis=None, keepdims=False, name=None: function(x, axis=axis, keepdims=keepdims)
+
+
+def _two(function: Any) -> Any:
+    return lambda x, y, name=None: function(x, y)
+
+
+def _one(function: Any) -> Any:
+    return lambda x, name=None: function(x)
+
+
+_UNARY = {
+    "square": np.square, "abs": np.abs, "negative": np.negative, "sqrt": np.sqrt, "exp": np.exp, "log": np.log,
+    "logical_not": np.logical_not, "floor": np.floor, "is_nan": np.isnan, "identity": np.asarray,
+    "zeros_like": np.zeros_like, "ones_like": np.ones_like, "transpose": np.transpose,
+}  # fmt: skip
+_BINARY = {
+    "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide, "floordiv": np.floor_divide,
+    "mod": np.mod, "floormod": np.mod, "equal": np.equal, "not_equal": np.not_equal, "less": np.less,
+    "less_equal": np.less_equal, "greater": np.greater, "greater_equal": np.greater_equal, "maximum": np.maximum,
+    "minimum": np.minimum, "logical_and": np.logical_and, "logical_or": np.logical_or, "pow": np.power,
+    "matmul": np.matmul,
+}  # fmt: skip
+_REDUCTIONS = {
+    "reduce_sum": np.sum, "reduce_mean": np.mean, "reduce_max": np.max, "reduce_min": np.min, "reduce_prod": np.prod,
+    "reduce_all": np.all, "reduce_any": np.any,
+}  # fmt: skip
+
+NAMES: dict[str, Any] = {
+    **{name: DType(name, name) for name in _DTYPES.split()},
+    "half": DType("float16", "f2"),
+    "double": DType("float64", "f8"),
+    "bool": DType("bool", "?"),
+    "string": DType("string", "S"),
+    **{name: _one(function) for name, function in _UNARY.items()},
+    **{name: _two(function) for name, function in _BINARY.items()},
+    **{name: _reduction(function) for name, function in _REDUCTIONS.items()},
+    "constant": constant,
+    "convert_to_tensor": constant,
+    "cast": cast,
+    "to_int32": lambda x: cast(x, np.int32),
+    "to_int64": lambda x: cast(x, np.int64),
+    "to_float": lambda x: cast(x, np.float32),
+    "fill": fill,
+    "range": span,
+    "zeros": lambda shape, dtype=np.float32, name=None: np.zeros(_shape(shape), dtype_of(dtype)),
+    "ones": lambda shape, dtype=np.float32, name=None: np.ones(_shape(shape), dtype_of(dtype)),
+    "shape": lambda x, name=None, out_type=np.int32: np.asarray(np.shape(x), dtype_of(out_type)),
+    "size": lambda x, name=None: np.int32(np.size(x)),
+    "rank": lambda x, name=None: np.int32(np.ndim(x)),
+    "expand_dims": lambda x, axis=0, name=None: np.expand_dims(x, axis),
+    "squeeze": lambda x, axis=None, name=None: np.squeeze(x, axis),
+    "reshape": lambda x, shape, name=None: np.reshape(x, _shape(shape)),
+    "concat": lambda values, axis, name=None: np.concatenate([_array(one) for one in values], axis),
+    "stack": lambda values, axis=0, name=None: np.stack([_array(one) for one in values], axis),
+    "tile": lambda x, multiples, name=None: np.tile(_array(x), _shape(multiples)),
+    "gather": lambda params, indices, **named: np.take(_array(params), indices, 0),
+    "check_numerics": check_numerics,
+    "as_string": as_string,
+    "py_func": py_func,
+    "numpy_function": py_func,
+    "eager_py_func": lambda func, inp, Tout, name=None: py_func(func, inp, Tout),
+    "cond": cond,
+    "no_op": lambda name=None: None,
+    "assert_equal": assert_that(np.equal),
+    "assert_less": assert_that(np.less),
+    "assert_greater": assert_that(np.greater),
+    "map_fn": map_fn,
+    "SparseTensor": sparse,
+    "SparseTensorValue": sparse,
+    "RaggedTensorValue": lambda values, row_splits: qc.Ragged(_array(values), np.asarray(row_splits, np.int64)),
+    "constant_value": lambda rows, **named: qc.Ragged.from_list(rows),
+    "TensorShape": lambda dims: dims if dims is None else tuple(dims),
+    "Dataset": data.Dataset,
+    "DatasetV1": data.Dataset,
+    "DatasetV2": data.Dataset,
+    **{
+        f"{name}{version}": getattr(data, name)
+        for name in ("TextLineDataset", "TFRecordDataset", "FixedLengthRecordDataset")
+        for version in ("", "V1", "V2")
+    },
+    "Options": data.Options,
+    "AUTOTUNE": data.AUTOTUNE,
+    "UNKNOWN": data.UNKNOWN_CARDINALITY,
+    "INFINITE": data.INFINITE_CARDINALITY,
+    "get_legacy_output_shapes": get_shapes,
+    "get_legacy_output_types": lambda dataset: dataset.output_types,
+    "get_legacy_output_classes": lambda dataset: dataset.output_classes,
+    "get_structure": lambda dataset: dataset.element_spec,
+    "TensorSpec": lambda shape=None, dtype=np.float32, name=None: data.ArraySpec(shape, dtype_of(dtype)),
+    "Optional": data.Optional,
+}  # fmt: skip
+# Functions of tf.data.experimental
+NAMES |= {
+    name: getattr(data.experimental, name)
+    for name in dir(data.experimental)
+    if not name.startswith("_") and callable(getattr(data.experimental, name)) and name not in NAMES
+}
