@@ -229,7 +229,9 @@ def test_types_of_arrow():
     for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary(2)):
         column = pa.array([b"ab", b"cd", b"ef"]).cast(pa.string() if "view" in str(kind) else kind).cast(kind)
         assert list(Dataset.from_tensor_slices(column[1:])) == [b"cd", b"ef"]
-    for refused in (pa.array([1], pa.timestamp("s")), pa.array([1], pa.decimal128(3)), pa.array([[[1]]])):
+    nested = pa.array([[[1]], [[2, 3], []], []])
+    assert [one.to_list() for one in Dataset.from_tensor_slices(nested)] == nested.to_pylist()
+    for refused in (pa.array([1], pa.timestamp("s")), pa.array([1], pa.decimal128(3))):
         with pytest.raises((DtypeError, InvalidArgumentError), match=r"tensors\['c'\]"):
             Dataset.from_tensor_slices({"c": refused})
     with pytest.raises(InvalidArgumentError, match=r"tensors\['t'\]\['k'\] has 1 missing value,.*drop_null"):
