@@ -6,6 +6,8 @@ and no call of the system fails: so each place can be saved, and the threads' nu
 
 import json
 import random
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -31,6 +33,12 @@ def _in_python(x):
 
 def _spoilt(x):
     if int(x) % 5 == 2:
+        raise ValueError(int(x))
+    return int(x)
+
+
+def _rarely_spoilt(x):
+    if int(x) % 997 == 2:
         raise ValueError(int(x))
     return int(x)
 
@@ -72,55 +80,71 @@ def sources(tmp_path_factory):
     }
 
 
-def _shuffled(rng, ds):
-    return ds.shuffle(rng.choice([1, 2, 3, 7, 1000]), rng.randrange(5), rng.random() < 0.5)
+class Steps(NamedTuple):
+    """Sizes of shuffles, numbers for take and skip, a function with errors, and the number up to which others zip."""
+
+    sizes: tuple[int, ...]
+    takes: tuple[int, ...]
+    skips: tuple[int, ...]
+    spoilt: Callable[[Any], int]
+    most: int
+
+    def shuffled(self, rng, ds):
+        return ds.shuffle(rng.choice(self.sizes), rng.randrange(5), rng.random() < 0.5)
+
+    def of_numbers(self):
+        """Return steps over elements that are numbers; true: they make batches."""
+        zipped = Dataset.range(200, self.most)
+        return [
+            (lambda rng, ds: ds.map(lambda x: x + 1), False),
+            (lambda rng, ds: ds.map(_in_python), False),
+            (lambda rng, ds: ds.map(_in_python, 2), False),
+            (lambda rng, ds: ds.map(self.spoilt), False),
+            (self.shuffled, False),
+            (self.shuffled, False),
+            (lambda rng, ds: ds.repeat(2), False),
+            (lambda rng, ds: ds.take(rng.choice(self.takes)), False),
+            (lambda rng, ds: ds.skip(rng.choice(self.skips)), False),
+            (lambda rng, ds: ds.filter(_odd), False),
+            (lambda rng, ds: ds.filter(lambda x: x % 3 > 0), False),
+            (lambda rng, ds: ds.shard(2, rng.randrange(2)), False),
+            (lambda rng, ds: Dataset.zip((ds, zipped)).map(lambda x, y: x + 0 * y), False),
+            (lambda rng, ds: Dataset.zip((ds, zipped)).map(lambda x, y: int(x)), False),
+            (lambda rng, ds: ds.concatenate(Dataset.range(3)), False),
+            (lambda rng, ds: ds.batch(rng.choice([2, 3, 4])).unbatch(), False),
+            (lambda rng, ds: ds.batch(rng.choice([2, 3, 4]), drop_remainder=True).unbatch(), False),
+            (lambda rng, ds: ds.batch(rng.choice([1, 2, 3, 4]), drop_remainder=rng.random() < 0.5), True),
+            (lambda rng, ds: ds.batch(rng.choice([2, 3, 4]), drop_remainder=rng.random() < 0.5), True),
+            (lambda rng, ds: ds.padded_batch(3, padded_shapes=(), drop_remainder=rng.random() < 0.5), True),
+        ]
+
+    def of_batches(self):
+        """Return steps over batches."""
+        return [
+            lambda rng, ds: ds.map(lambda x: x * 2),
+            lambda rng, ds: ds.map(lambda x: np.array([int(one) for one in np.ravel(x)])),
+            self.shuffled,
+            lambda rng, ds: ds.repeat(2),
+            lambda rng, ds: ds.take(3),
+            lambda rng, ds: ds.skip(1),
+            lambda rng, ds: ds.batch(2, drop_remainder=rng.random() < 0.5),
+        ]
+
+    def pipeline(self, rng, source):
+        """Return a random pipeline over a source."""
+        ds, batches = source(), False
+        steps, later = self.of_numbers(), self.of_batches()
+        for _ in range(rng.choice([1, 2, 2, 3, 4])):
+            if batches:
+                ds = rng.choice(later)(rng, ds)
+            else:
+                step, batches = rng.choice(steps)
+                ds = step(rng, ds)
+        return ds
 
 
-# Of elements that are numbers; True: what comes out are batches.
-STEPS = [
-    (lambda rng, ds: ds.map(lambda x: x + 1), False),
-    (lambda rng, ds: ds.map(_in_python), False),
-    (lambda rng, ds: ds.map(_in_python, 2), False),
-    (lambda rng, ds: ds.map(_spoilt), False),
-    (_shuffled, False),
-    (_shuffled, False),
-    (lambda rng, ds: ds.repeat(2), False),
-    (lambda rng, ds: ds.take(rng.choice([1, 3, 9, 25])), False),
-    (lambda rng, ds: ds.skip(rng.choice([1, 2, 5])), False),
-    (lambda rng, ds: ds.filter(_odd), False),
-    (lambda rng, ds: ds.filter(lambda x: x % 3 > 0), False),
-    (lambda rng, ds: ds.shard(2, rng.randrange(2)), False),
-    (lambda rng, ds: Dataset.zip((ds, Dataset.range(200, 240))).map(lambda x, y: x + 0 * y), False),
-    (lambda rng, ds: Dataset.zip((ds, Dataset.range(200, 240))).map(lambda x, y: int(x)), False),
-    (lambda rng, ds: ds.concatenate(Dataset.range(3)), False),
-    (lambda rng, ds: ds.batch(rng.choice([2, 3, 4])).unbatch(), False),
-    (lambda rng, ds: ds.batch(rng.choice([2, 3, 4]), drop_remainder=True).unbatch(), False),
-    (lambda rng, ds: ds.batch(rng.choice([1, 2, 3, 4]), drop_remainder=rng.random() < 0.5), True),
-    (lambda rng, ds: ds.batch(rng.choice([2, 3, 4]), drop_remainder=rng.random() < 0.5), True),
-    (lambda rng, ds: ds.padded_batch(3, padded_shapes=(), drop_remainder=rng.random() < 0.5), True),
-]
-# Of batches.
-LATER = [
-    lambda rng, ds: ds.map(lambda x: x * 2),
-    lambda rng, ds: ds.map(lambda x: np.array([int(one) for one in np.ravel(x)])),
-    _shuffled,
-    lambda rng, ds: ds.repeat(2),
-    lambda rng, ds: ds.take(3),
-    lambda rng, ds: ds.skip(1),
-    lambda rng, ds: ds.batch(2, drop_remainder=rng.random() < 0.5),
-]
-
-
-def pipeline(rng, source):
-    """Return a random pipeline over a source."""
-    ds, batches = source(), False
-    for _ in range(rng.choice([1, 2, 2, 3, 4])):
-        if batches:
-            ds = rng.choice(LATER)(rng, ds)
-        else:
-            step, batches = rng.choice(STEPS)
-            ds = step(rng, ds)
-    return ds
+FEW = Steps((1, 2, 3, 7, 1000), (1, 3, 9, 25), (1, 2, 5), _spoilt, 240)
+LARGE = Steps((1, 7, 300, 2000, 20000), (100, 2999, 5000), (2, 500, 2600), _rarely_spoilt, 90000)
 
 
 def event(it):
@@ -133,10 +157,10 @@ def event(it):
         return type(error).__name__ + (ENDS if it.closed else "")
 
 
-def rest(it):
+def rest(it, most=MOST):
     """Return what comes until the end."""
     events = []
-    while len(events) < MOST:
+    while len(events) < most:
         one = event(it)
         if one is None:
             break
@@ -152,7 +176,7 @@ def check(sources, seed):
     def make(options):
         rng = random.Random(seed)
         source = sources[rng.choice(list(sources))]
-        return pipeline(rng, source).with_options(options)
+        return FEW.pipeline(rng, source).with_options(options)
 
     try:
         ds = make(OPTIONS[seed % len(OPTIONS)])
@@ -191,7 +215,7 @@ def damaged(tmp_path_factory):
     folder = tmp_path_factory.mktemp("damaged")
 
     def path(*bad):
-        made = folder / "-".join(map(str, bad))
+        made = folder / ("-".join(map(str, bad)) or "whole")
         if not made.exists():
             with qc.TFRecordWriter(made) as writer:
                 for k in range(MANY):
@@ -267,3 +291,59 @@ def test_places_of_many_records(damaged, between, bad, size):
             came = list(events(it))
         first = next((k for k, pair in enumerate(zip(came, whole[at:], strict=False)) if pair[0] != pair[1]), len(came))
         assert came == whole[at:], f"place {at} of {len(whole)}: other elements from {at + first} on"
+
+
+@pytest.fixture(scope="module")
+def large_sources(tmp_path_factory, damaged):
+    """Return makers of large datasets of numbers, each with bad records of another kind."""
+    folder = tmp_path_factory.mktemp("large")
+    count = 6000
+    (folder / "lines").write_text("".join(f"{'x' if k % 997 == 3 else 100 + k}\n" for k in range(count)))
+    (folder / "table").write_text("".join(f"{k},{'y' if k % 991 == 4 else k}\n" for k in range(count)))
+    (folder / "quote").write_text("".join(f"{k},{k}\n" for k in range(4011)) + '"11,11\n12,12\n')
+    whole, one, three = damaged(), damaged(3001), damaged(2500, 4000, 4003)
+    return {
+        "lines": lambda: _into_numbers(TextLineDataset(folder / "lines")),
+        "records": lambda: _into_numbers(TFRecordDataset(one)),
+        "more records": lambda: _into_numbers(TFRecordDataset(three)),
+        "records of two files": lambda: _into_numbers(TFRecordDataset([whole, one])),
+        "a missing file": lambda: _into_numbers(TFRecordDataset([whole, folder / "missing"])),
+        "table": lambda: CsvDataset(folder / "table", [np.int64, np.int64]).map(lambda a, b: a + b),
+        "table that ends in a quote": lambda: CsvDataset(folder / "quote", [np.int64, np.int64]).map(lambda a, b: a),
+        "numbers": lambda: Dataset.range(count).map(_rarely_spoilt),
+    }
+
+
+@pytest.mark.thorough
+@pytest.mark.watchdog(120)
+@pytest.mark.parametrize("part", range(15))
+def test_some_places_of_a_large_random_pipeline(large_sources, part):
+    for seed in range(25 * part, 25 * part + 25):
+
+        def make(at, seed=seed):
+            rng = random.Random(seed)
+            source = large_sources[rng.choice(list(large_sources))]
+            return LARGE.pipeline(rng, source).with_options(OPTIONS[(seed + at) % len(OPTIONS)])
+
+        try:
+            ds = make(0)
+        except QueueCoreError:  # no such pipeline can be made
+            continue
+        with iter(ds) as it:
+            whole = rest(it, 30000)
+        last = [one for one in whole[-1:] if isinstance(one, str) and one.endswith(ENDS)]
+        rng = random.Random(seed)
+        places = {rng.randrange(len(whole) + 1) for _ in range(5)}
+        places |= {at for at, one in enumerate(whole) if isinstance(one, str)} - {*range(3, len(whole) - 3)}
+        states = {}
+        with iter(make(1)) as it:
+            for at in range(max(places) + 1):
+                if at in places:
+                    states[at] = json.dumps(it.state_dict())
+                if at < len(whole):
+                    assert event(it) == whole[at]
+        for at, state in states.items():
+            with iter(make(at)) as it:
+                it.load_state_dict(json.loads(state))
+                came = rest(it, 30000 - at)
+            assert came == (whole[at:] or last), f"seed {seed}, place {at} of {len(whole)}\n{ds.plan()}"
