@@ -172,7 +172,8 @@ cdef class Course(Turns):
         # Moves the mark: all elements up to the chunk's end are delivered, so a new run begins there.
         cdef int64_t pass_, total, left_out, i
         cdef Missing* m
-        # A new run would play the shuffle without the cuts, and the shuffle would keep other records: the mark stays.
+        # A new run has the cuts from its beginning on. Behind a mark of later records a shuffle would never give the
+        # record of a cut, and would keep other records: the mark stays.
         if not self.plan.config.blocks or (self.shuffles and self.out.cut_count):
             return
         for pass_ in range(self.at.start.pass_, self.ahead.start.pass_):
