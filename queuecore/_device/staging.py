@@ -6,9 +6,9 @@ import functools
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, NoReturn, Protocol, Self
 
 import numpy as np
 
@@ -36,8 +36,8 @@ KINDS = "biufc"
 class Elements(Protocol):
     """Elements that come one by one, with a place after each: an iterator of a dataset, or what a queue gives."""
 
-    def __iter__(self) -> Iterator[Any]:
-        """Return this object."""
+    def __next__(self) -> Any:
+        """Return the next element. What it raises may stand for an element: it can be asked for more."""
         ...
 
     def _stop(self) -> None: ...
@@ -135,19 +135,21 @@ class Staging:
         self._check_open()
         if self._ended:
             raise StopIteration
-        if self._feed is None:
-            self._feed = _Feed(self._elements, self._target)
+        feed = self._feed  # which another thread that closes this iterator takes away
+        if feed is None:
+            feed = self._feed = _Feed(self._elements, self._target)
         try:
-            sent = self._feed.next()
+            sent = feed.next()
         except Exception as error:
             self._fail(error)
             raise
         if sent is None:
+            if error := feed.element_error():
+                self._leave_behind(feed, error)
             self._ended = True
             self._halt()
             raise StopIteration
-        target, feed = self._target, self._feed
-        staged = feed.staged
+        target, staged = self._target, feed.staged
         if self._last is not None:
             self._last.end()
         memory = None
@@ -175,6 +177,16 @@ class Staging:
         self._failure = error
         self._closed = True
         self._halt()
+
+    def _leave_behind(self, feed: _Feed, error: BaseException) -> NoReturn:
+        # Whether anything follows the element's error, the iterator says when it is asked for more, by a new feed.
+        feed.idle.wait()
+        self._state = self._elements.state_dict()
+        self._halt()
+        try:
+            raise error
+        finally:
+            del error, feed  # which the traceback would keep, and they it
 
     def _arrays_there(self, sent: _Sent, lease: DeviceLease, memory: Any) -> Any:
         target = self._target
@@ -255,6 +267,7 @@ class _Feed:
         self.idle = threading.Event()
         self.waiting: list[_Sent] = []
         self._errors: list[BaseException] = []
+        self._element_errors: list[BaseException] = []
         self._stop = StopEvent()
         if isinstance(elements, QueueElements) and elements.of_numbers():
             self._sent = iter(functools.partial(_laid, self.staged, elements.queue), None)
@@ -262,7 +275,7 @@ class _Feed:
         else:
             sent: queue.SimpleQueue[_Sent] = queue.SimpleQueue()
             self._sent = iter(sent.get, None)
-            work = functools.partial(_stage, elements, self.staged, sent)
+            work = functools.partial(_stage, elements, self.staged, sent, self._element_errors)
         broke = functools.partial(_broke, self.staged, self._errors, self.idle)
         start_thread("qc-stage", _fill, work, self.staged, self._errors, self.idle, broke=broke)
 
@@ -278,6 +291,10 @@ class _Feed:
         if not self.waiting and self._errors:
             raise self._errors.pop()
         return self.waiting[0] if self.waiting else None
+
+    def element_error(self) -> BaseException | None:
+        """Return what the iterator raised in place of the next element, if it did."""
+        return self._element_errors[0] if self._element_errors else None
 
 
 def _broke(staged: Staged, errors: list[BaseException], idle: threading.Event, error: BaseException) -> None:
@@ -297,9 +314,18 @@ def _fill(work: Callable[[], None], staged: Staged, errors: list[BaseException],
         del work, staged, errors  # which the error's traceback would keep, and they it
 
 
-def _stage(elements: Elements, staged: Staged, sent: queue.SimpleQueue[_Sent]) -> None:
+def _stage(
+    elements: Elements, staged: Staged, sent: queue.SimpleQueue[_Sent], element_errors: list[BaseException]
+) -> None:
     try:
-        for element in elements:
+        while True:
+            try:
+                element = next(elements)
+            except StopIteration:
+                return
+            except BaseException as error:
+                element_errors.append(error)
+                return
             arrays: list[np.ndarray[Any, Any]] = []
             parts = mapped(functools.partial(_part, arrays), element)
             state = elements.state_dict()
@@ -308,7 +334,7 @@ def _stage(elements: Elements, staged: Staged, sent: queue.SimpleQueue[_Sent]) -
                 return
             sent.put(_Sent(parts, offsets, state))
     finally:
-        del elements, staged, sent  # as in _fill
+        del elements, staged, sent, element_errors  # as in _fill
 
 
 def _laid(staged: Staged, given: Queue) -> _Sent:
@@ -343,9 +369,6 @@ class QueueElements:
     def of_numbers(self) -> bool:
         """Return whether elements can be taken out and copied without Python."""
         return all(dtype.kind in KINDS and dtype.isnative for dtype in self.queue.dtypes)
-
-    def __iter__(self) -> QueueElements:
-        return self
 
     def __next__(self) -> Any:
         wait_over()

@@ -40,6 +40,7 @@ from queuecore._device import arrays, target as targets
 from queuecore._device.arrays import CuPyArrays
 from queuecore._device.dequeued import Dequeued
 from queuecore._device.target import Asked, Target
+from queuecore._elements.nests import mapped
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options
 from queuecore.data.device import DeviceDataset, goes_as_it_lies
 from queuecore.device import record_stream
@@ -710,24 +711,57 @@ def test_the_end_is_the_end(cuda, kind):
         next(it)
 
 
-def test_an_error_comes_in_its_place(cuda, numbers):
-    def refuse(x):
-        if x[0] == numbers[20, 0]:
-            raise KeyError("no")
-        return {"x": x}
+def numbered_lines(folder):
+    path = folder / "lines"
+    path.write_text("".join(f"{'x' if k % 7 == 3 else k}\n" for k in range(40)))
+    return qc.data.TextLineDataset(str(path)).map(qc.ops.decode_csv(record_defaults=[np.int64]))
 
-    for ds in (
-        Dataset.from_tensor_slices(numbers).map(in_python(refuse)).map(in_python(lambda x: x["x"])).batch(4),
-        Dataset.from_tensor_slices(numbers).map(in_python(refuse)).map(in_python(lambda x: x["x"])),
-    ):
-        it = iter(cuda.of(ds))
-        count = 0
-        with pytest.raises(qc.errors.PipelineError, match="KeyError"):
-            for _ in it:
-                count += 1
-        assert count == (5 if ds is not None and ds.element_spec is not None and count == 5 else 20)
-        with pytest.raises(qc.errors.FailedPreconditionError):
+
+def refuse_some(x):
+    if x % 7 == 3:
+        raise KeyError("no")
+    return {"x": np.full(3, x)}
+
+
+WITH_ERRORS = {
+    "as it lies": lambda folder: numbered_lines(folder).batch(4),
+    "staged": lambda folder: (
+        Dataset.range(40).map(in_python(refuse_some)).map(in_python(lambda x: x["x"])).batch(4, drop_remainder=True)
+    ),
+    "staged, one by one": lambda folder: Dataset.range(40).map(in_python(refuse_some)),
+}
+
+
+def told(it, read):
+    """Give all that an iterator tells: elements, as bytes, and the names of errors; and the place after each."""
+    while True:
+        try:
+            got = next(it)
+        except StopIteration:
+            return
+        except qc.errors.QueueCoreError as error:
+            yield type(error).__name__, it.state_dict()
+        else:
+            yield mapped(lambda part: np.asarray(read(part)).tolist(), got), it.state_dict()
+            del got
+
+
+@pytest.mark.parametrize("name", WITH_ERRORS)
+def test_errors_and_places_are_the_host_s(cuda, tmp_path, name):
+    ds = WITH_ERRORS[name](tmp_path)
+    with iter(ds) as host:
+        wanted = [one for one, _ in told(host, np.copy)]
+    assert sum(isinstance(one, str) for one in wanted) == 6
+    with iter(cuda.of(ds)) as it:
+        got = list(told(it, lambda part: part.numpy()))
+        with pytest.raises(StopIteration):
             next(it)
+    assert [one for one, _ in got] == wanted
+    for at, (_, state) in enumerate(got):
+        for resumed, read in ((iter(ds), np.copy), (iter(cuda.of(ds)), lambda part: part.numpy())):
+            with resumed:
+                resumed.load_state_dict(state)
+                assert [one for one, _ in told(resumed, read)] == wanted[at + 1 :]
 
 
 CALLS = [
