@@ -144,8 +144,8 @@ class Staging:
             self._fail(error)
             raise
         if sent is None:
-            if error := feed.element_error():
-                self._leave_behind(feed, error)
+            if refused := feed.element_error():
+                self._leave_behind(feed, refused)
             self._ended = True
             self._halt()
             raise StopIteration
