@@ -86,9 +86,9 @@ class StageProgram:
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import numpy as np, queuecore as qc
-    >>> file = pathlib.Path(tempfile.mkdtemp(), "a.bin")
+    >>> file = pathlib.Path("a.bin")
     >>> _ = file.write_bytes(bytes(range(6)))
     >>> queue = qc.FIFOQueue(10, [np.uint8], [(3,)])
     >>> program = qc.StageProgram(qc.FixedLengthRecordReader(3), [file], qc.ops.decode_raw(out_type=np.uint8))

@@ -66,13 +66,12 @@ class TFRecordWriter(RecordFile):
 
     Examples
     --------
-    >>> import os, tempfile
+    >>> import os
     >>> from queuecore.writers import TFRecordWriter
-    >>> file = os.path.join(tempfile.mkdtemp(), "data.tfrecord")
-    >>> with TFRecordWriter(file) as writer:
+    >>> with TFRecordWriter("data.tfrecord") as writer:
     ...     writer.write(b"one")
     ...     writer.write(b"")
-    >>> os.path.getsize(file)
+    >>> os.path.getsize("data.tfrecord")
     35
     """
 
@@ -125,14 +124,12 @@ class FixedLengthRecordWriter(RecordFile):
 
     Examples
     --------
-    >>> import os, tempfile
     >>> import numpy as np
     >>> from queuecore.writers import FixedLengthRecordWriter
     >>> record = np.dtype([("label", "u1"), ("value", ">f4")])
-    >>> file = os.path.join(tempfile.mkdtemp(), "data.bin")
-    >>> with FixedLengthRecordWriter(file, record) as writer:
+    >>> with FixedLengthRecordWriter("data.bin", record) as writer:
     ...     writer.write(np.array([(1, 0.5), (2, 1.5)], [("label", "u1"), ("value", "f4")]))
-    >>> np.fromfile(file, record)["value"].tolist()
+    >>> np.fromfile("data.bin", record)["value"].tolist()
     [0.5, 1.5]
     """
 

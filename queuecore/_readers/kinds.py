@@ -86,9 +86,9 @@ class FixedLengthRecordReader(ReaderBase):
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import queuecore as qc
-    >>> file = pathlib.Path(tempfile.mkdtemp(), "a.bin")
+    >>> file = pathlib.Path("a.bin")
     >>> _ = file.write_bytes(b"abcdef")
     >>> reader = qc.FixedLengthRecordReader(3)
     >>> names = [file]
@@ -227,9 +227,9 @@ class TFRecordReader(ReaderBase):
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import queuecore as qc
-    >>> file = pathlib.Path(tempfile.mkdtemp(), "a.tfrecord")
+    >>> file = pathlib.Path("a.tfrecord")
     >>> with qc.TFRecordWriter(file) as writer:
     ...     _ = writer.write(b"one")
     >>> qc.TFRecordReader().read([file])[1]
@@ -355,13 +355,11 @@ class LMDBReader(ReaderBase):
 
     Examples
     --------
-    >>> import tempfile
     >>> import lmdb  # which writes one; the reader doesn't need it
     >>> import queuecore as qc
-    >>> folder = tempfile.mkdtemp()
-    >>> with lmdb.open(folder) as environment, environment.begin(write=True) as transaction:
+    >>> with lmdb.open("pairs") as environment, environment.begin(write=True) as transaction:
     ...     _ = transaction.put(b"key", b"value")
-    >>> qc.LMDBReader().read([folder])
+    >>> qc.LMDBReader().read(["pairs"])
     (b'key', b'value')
     """
 

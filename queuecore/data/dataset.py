@@ -127,14 +127,12 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(3)))
         >>> [int(x) for x in qc.data.FixedLengthRecordDataset(file, record="u1").repeat(2)]
         [0, 1, 2, 0, 1, 2]
-        >>> folder.cleanup()
         """
         check_name(name)
         return self._then(Repeat(check_optional_count(count, "count")))
@@ -229,17 +227,15 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(5)))
         >>> for batch in qc.data.FixedLengthRecordDataset(file, record="u1").batch(2):
         ...     print(batch)
         [0 1]
         [2 3]
         [4]
-        >>> folder.cleanup()
         """
         check_name(name)
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
@@ -305,17 +301,15 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> file = pathlib.Path("words.txt")
         >>> _ = file.write_bytes(b"to\nbe or\nnot\n")
         >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
         >>> for batch in letters.padded_batch(2, padding_values=32):
         ...     print([bytes(row) for row in batch])
         [b'to   ', b'be or']
         [b'not']
-        >>> folder.cleanup()
         """
         check_name(name)
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
@@ -347,15 +341,13 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> file = pathlib.Path("words.txt")
         >>> _ = file.write_bytes(b"to\nbe\n!\n")
         >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
         >>> next(iter(letters.dense_to_ragged_batch(3))).to_list()
         [[116, 111], [98, 101], [33]]
-        >>> folder.cleanup()
         """
         size, drop = check_int(batch_size, "batch_size", 1), check_bool(drop_remainder, "drop_remainder")
         return self._shape(*dense_to_ragged(self._chain, size, drop))
@@ -459,10 +451,9 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "words.txt"
+        >>> file = pathlib.Path("words.txt")
         >>> _ = file.write_bytes(b"to\nquestion\nbe\nor\nsuffer\nnot\n")
         >>> letters = qc.data.TextLineDataset(file).map(qc.ops.decode_raw(out_type="u1"))
         >>> for batch in letters.bucket_by_sequence_length(len, [4], [3, 2], padding_values=32):
@@ -470,7 +461,6 @@ class Dataset(Sources, Grouping, Keeping):
         [b'to', b'be', b'or']
         [b'question', b'suffer  ']
         [b'not']
-        >>> folder.cleanup()
         """
         check_name(name)
         return _of(
@@ -529,10 +519,9 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(8)))
         >>> qc.set_random_seed(1)
         >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").shuffle(4, seed=5)
@@ -541,7 +530,6 @@ class Dataset(Sources, Grouping, Keeping):
         >>> [int(x) for x in ds]
         [0, 4, 3, 5, 6, 1, 7, 2]
         >>> qc.set_random_seed(None)
-        >>> folder.cleanup()
         """
         check_name(name)
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
@@ -620,16 +608,14 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(8)))
         >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").permute(seed=5)
         >>> first, second = [int(x) for x in ds], [int(x) for x in ds]
         >>> sorted(first) == sorted(second) == list(range(8)), first == second
         (True, False)
-        >>> folder.cleanup()
         """
         reshuffle = True if reshuffle_each_iteration is None else reshuffle_each_iteration
         check_bool(reshuffle, "reshuffle_each_iteration")
@@ -701,10 +687,9 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(8)))
         >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1")
         >>> [[int(x) for x in ds.shard(3, index)] for index in range(3)]
@@ -713,7 +698,6 @@ class Dataset(Sources, Grouping, Keeping):
         [[0, 3], [1, 4], [2, 5]]
         >>> [[int(x) for x in ds.shard(3, index, uneven="pad")] for index in range(3)]
         [[0, 3, 6], [1, 4, 7], [2, 5, 0]]
-        >>> folder.cleanup()
         """
         check_name(name)
         if uneven not in UNEVEN:
@@ -858,16 +842,14 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(5)))
         >>> def in_pairs(ds):
         ...     return ds.batch(2, drop_remainder=True)
         >>> [batch.tolist() for batch in qc.data.FixedLengthRecordDataset(file, record="u1").apply(in_pairs)]
         [[0, 1], [2, 3]]
-        >>> folder.cleanup()
         """
         if not callable(transformation_func):
             raise InvalidArgumentError(f"transformation_func must be callable, not {transformation_func!r}")
@@ -964,10 +946,9 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import numpy as np, queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.txt"
+        >>> file = pathlib.Path("numbers.txt")
         >>> _ = file.write_text("1,2\n3,4\n")
         >>> ds = qc.data.TextLineDataset(file).map(qc.ops.decode_csv(record_defaults=[np.float32, np.int32]))
         >>> for batch in ds.batch(2):
@@ -978,7 +959,6 @@ class Dataset(Sources, Grouping, Keeping):
         {'x': array([0.5, 1.5], dtype=float32), 'odd': array([False, False])}
         >>> [x.tolist() for x in ds.map(lambda a, b: np.full(int(b), a))]
         [[1.0, 1.0], [3.0, 3.0, 3.0, 3.0]]
-        >>> folder.cleanup()
         """
         check_name(name)
         calls = check_threads(num_parallel_calls, "num_parallel_calls", _MOST_CALLS)
@@ -1344,16 +1324,14 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
         >>> for name in "ba":
-        ...     _ = (pathlib.Path(folder.name) / name).write_text(name)
-        >>> for path in qc.data.Dataset.list_files(folder.name + "/*", shuffle=False):
+        ...     _ = pathlib.Path(name).write_text(name)
+        >>> for path in qc.data.Dataset.list_files("*", shuffle=False):
         ...     print(pathlib.Path(path.decode()).name)
         a
         b
-        >>> folder.cleanup()
         """
         check_name(name)
         shuffled = True if shuffle is None else check_bool(shuffle, "shuffle")
@@ -1668,17 +1646,15 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import queuecore as qc, pathlib, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> import queuecore as qc, pathlib
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(4)))
-        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").cache(folder.name + "/kept")
+        >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").cache("kept")
         >>> [int(x) for x in ds]
         [0, 1, 2, 3]
         >>> file.unlink()
         >>> [int(x) for x in ds]
         [0, 1, 2, 3]
-        >>> folder.cleanup()
         """
         check_name(name)
         if on_unwritable not in ("warn", "raise"):
@@ -1742,14 +1718,12 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import queuecore as qc, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
+        >>> import queuecore as qc
         >>> ds = qc.data.Dataset.range(6).snapshot(
-        ...     folder.name, shard_func=lambda x: x % 2, reader_func=lambda shards: shards.flat_map(lambda shard: shard)
+        ...     "kept", shard_func=lambda x: x % 2, reader_func=lambda shards: shards.flat_map(lambda shard: shard)
         ... )
         >>> [int(x) for x in ds], [int(x) for x in ds]
         ([0, 1, 2, 3, 4, 5], [0, 2, 4, 1, 3, 5])
-        >>> folder.cleanup()
         """
         check_name(name)
         word = compression.upper() if isinstance(compression, str) else compression
@@ -1792,15 +1766,13 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(10)))
         >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").filter(lambda x: x % 3 == 0)
         >>> [int(x) for x in ds]
         [0, 3, 6, 9]
-        >>> folder.cleanup()
         """
         check_name(name)
         return _of(Filter.of(self._chain, predicate))
@@ -2300,10 +2272,9 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(2)))
         >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_one_shot_iterator()
         >>> try:
@@ -2314,7 +2285,6 @@ class Dataset(Sources, Grouping, Keeping):
         0
         1
         End of sequence
-        >>> folder.cleanup()
         """
         return iter(self)
 
@@ -2338,10 +2308,9 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(3)))
         >>> it = qc.data.FixedLengthRecordDataset(file, record="u1").make_initializable_iterator()
         >>> for epoch in range(2):
@@ -2349,7 +2318,6 @@ class Dataset(Sources, Grouping, Keeping):
         ...     print([int(x) for x in it])
         [0, 1, 2]
         [0, 1, 2]
-        >>> folder.cleanup()
         """
         return InitializableIterator(self, shared_name)
 
@@ -2385,14 +2353,12 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(3)))
         >>> qc.data.FixedLengthRecordDataset(file, record="u1").batch(100).get_single_element()
         array([0, 1, 2], dtype=uint8)
-        >>> folder.cleanup()
         """
         check_name(name)
         with iter(self) as elements:
@@ -2443,10 +2409,9 @@ class Dataset(Sources, Grouping, Keeping):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(5)))
         >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").batch(2)
         >>> def add(state, batch):
@@ -2455,7 +2420,6 @@ class Dataset(Sources, Grouping, Keeping):
         >>> count, total = ds.reduce((0, 0), add)
         >>> int(count), int(total)
         (5, 10)
-        >>> folder.cleanup()
 
         Without the GIL:
 

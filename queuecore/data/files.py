@@ -104,21 +104,18 @@ class FixedLengthRecordDataset(Dataset):
 
     Examples
     --------
-    >>> import pathlib, tempfile
     >>> import numpy as np
     >>> import queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
     >>> record = np.dtype([("label", "u1"), ("point", ">f4", (2,))])
     >>> rows = np.array([(0, (0.5, 1)), (1, (2, 4)), (2, (8, 16))], dtype=record)
-    >>> rows.tofile(pathlib.Path(folder.name) / "points-0.bin")
-    >>> ds = qc.data.FixedLengthRecordDataset(folder.name + "/points-*.bin", record=record).batch(2)
+    >>> rows.tofile("points-0.bin")
+    >>> ds = qc.data.FixedLengthRecordDataset("points-*.bin", record=record).batch(2)
     >>> ds.element_spec["point"]
     ArraySpec(shape=(None, 2), dtype=dtype('float32'))
     >>> for batch in ds:
     ...     print(batch["label"], batch["point"].tolist())
     [0 1] [[0.5, 1.0], [2.0, 4.0]]
     [2] [[8.0, 16.0]]
-    >>> folder.cleanup()
     """
 
     def __init__(
@@ -205,20 +202,17 @@ class NumpyDataset(Dataset):
 
     Examples
     --------
-    >>> import pathlib, tempfile
     >>> import numpy as np
     >>> import queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> np.save(pathlib.Path(folder.name) / "x-0.npy", np.arange(6, dtype=">f4").reshape(3, 2))
-    >>> np.save(pathlib.Path(folder.name) / "x-1.npy", np.asfortranarray(np.ones((2, 2), ">f4")))
-    >>> ds = qc.data.NumpyDataset(folder.name + "/x-*.npy")
+    >>> np.save("x-0.npy", np.arange(6, dtype=">f4").reshape(3, 2))
+    >>> np.save("x-1.npy", np.asfortranarray(np.ones((2, 2), ">f4")))
+    >>> ds = qc.data.NumpyDataset("x-*.npy")
     >>> ds.element_spec, len(ds)
     (ArraySpec(shape=(2,), dtype=dtype('float32')), 5)
     >>> for batch in ds.batch(4):
     ...     print(batch.tolist())
     [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0], [1.0, 1.0]]
     [[1.0, 1.0]]
-    >>> folder.cleanup()
     """
 
     def __init__(self, filenames: Filename | Iterable[Filename], num_parallel_reads: int | None = None) -> None:
@@ -267,10 +261,9 @@ class TextLineDataset(Dataset):
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name) / "words.txt"
+    >>> file = pathlib.Path("words.txt")
     >>> _ = file.write_text("to\nbe\nor\n")
     >>> list(qc.data.TextLineDataset(file))
     [b'to', b'be', b'or']
@@ -278,7 +271,6 @@ class TextLineDataset(Dataset):
     ...     print(batch)
     Ragged([b'to', b'be'], dtype=bytes)
     Ragged([b'or'], dtype=bytes)
-    >>> folder.cleanup()
     """
 
     def __init__(
@@ -347,10 +339,9 @@ class TFRecordDataset(Dataset):
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name) / "numbers.tfrecord"
+    >>> file = pathlib.Path("numbers.tfrecord")
     >>> with qc.TFRecordWriter(file) as writer:
     ...     writer.write(b"\x01\x02")
     ...     writer.write(b"\x03\x04")
@@ -358,7 +349,6 @@ class TFRecordDataset(Dataset):
     ...     print(batch)
     [[1 2]
      [3 4]]
-    >>> folder.cleanup()
     """
 
     def __init__(
@@ -414,16 +404,14 @@ class WholeFileDataset(Dataset):
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
     >>> for name in "ab":
-    ...     _ = (pathlib.Path(folder.name) / name).write_text(name * 3)
-    >>> for name, content in qc.data.WholeFileDataset(folder.name + "/*"):
+    ...     _ = pathlib.Path(name).write_text(name * 3)
+    >>> for name, content in qc.data.WholeFileDataset("*"):
     ...     print(pathlib.Path(name.decode()).name, content)
     a b'aaa'
     b b'bbb'
-    >>> folder.cleanup()
     """
 
     def __init__(
@@ -504,15 +492,13 @@ class CsvDataset(Dataset):
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import numpy as np, queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name) / "points.csv"
+    >>> file = pathlib.Path("points.csv")
     >>> _ = file.write_text("x,name\n1.5,a\n,\"b,c\"\n")
     >>> for x, name in qc.data.CsvDataset(file, [0.0, bytes], header=True).batch(2):
     ...     print(x, name)
     [1.5 0. ] Ragged([b'a', b'b,c'], dtype=bytes)
-    >>> folder.cleanup()
     """
 
     def __init__(

@@ -79,15 +79,13 @@ def shuffle_and_repeat(
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name) / "numbers.bin"
+    >>> file = pathlib.Path("numbers.bin")
     >>> _ = file.write_bytes(bytes(range(3)))
     >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").apply(qc.data.shuffle_and_repeat(1, count=2))
     >>> [int(x) for x in ds]
     [0, 1, 2, 0, 1, 2]
-    >>> folder.cleanup()
     """
     return lambda dataset: dataset.shuffle_and_repeat(buffer_size, count, seed)
 
@@ -113,17 +111,15 @@ def map_and_batch(
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import numpy as np, queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name) / "numbers.bin"
+    >>> file = pathlib.Path("numbers.bin")
     >>> _ = file.write_bytes(bytes(range(3)))
     >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1")
     >>> for batch in ds.apply(qc.data.map_and_batch(qc.ops.cast(dtype=np.float32), 2)):
     ...     print(batch)
     [0. 1.]
     [2.]
-    >>> folder.cleanup()
     """
     return lambda dataset: dataset.map_and_batch(
         map_func, batch_size, num_parallel_batches, drop_remainder, num_parallel_calls
@@ -869,14 +865,12 @@ class TFRecordWriter:
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name) / "letters.tfrecord"
+    >>> file = pathlib.Path("letters.tfrecord")
     >>> qc.data.experimental.TFRecordWriter(file).write(qc.data.Dataset.from_tensor_slices(["a", "b"]))
     >>> list(qc.data.TFRecordDataset(file))
     [b'a', b'b']
-    >>> folder.cleanup()
     """
 
     def __init__(self, filename: Filename, compression_type: str | None = None) -> None:

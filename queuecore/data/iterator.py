@@ -74,10 +74,9 @@ class Iterator(Held, IteratorBase):
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name) / "numbers.bin"
+    >>> file = pathlib.Path("numbers.bin")
     >>> _ = file.write_bytes(bytes(range(10)))
     >>> ds = qc.data.FixedLengthRecordDataset(file, record="u1").batch(4)
     >>> with iter(ds) as it:
@@ -88,7 +87,6 @@ class Iterator(Held, IteratorBase):
     ...     it.load_state_dict(state)
     ...     print(next(it))
     [4 5 6 7]
-    >>> folder.cleanup()
     """
 
     __slots__ = ("__weakref__",)
@@ -281,14 +279,12 @@ class Iterator(Held, IteratorBase):
 
         Examples
         --------
-        >>> import json, os, tempfile
+        >>> import json
         >>> from queuecore.data import Dataset
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = os.path.join(folder, "trace.json")
-        ...     with iter(Dataset.range(1000).batch(100)) as it, it.trace(path):
-        ...         batches = sum(1 for _ in it)
-        ...     with open(path) as file:
-        ...         events = json.load(file)
+        >>> with iter(Dataset.range(1000).batch(100)) as it, it.trace("trace.json"):
+        ...     batches = sum(1 for _ in it)
+        >>> with open("trace.json") as file:
+        ...     events = json.load(file)
         >>> sum(event["name"].startswith("batch ") for event in events if event["ph"] == "X")
         10
         """

@@ -120,10 +120,9 @@ class IteratorBase(Gets):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(5)))
         >>> train = qc.data.FixedLengthRecordDataset(file, record="u1").batch(3)
         >>> test = train.take(1)
@@ -139,7 +138,6 @@ class IteratorBase(Gets):
         [[0, 1, 2], [3, 4]]
         [[0, 1, 2]]
         >>> it.close()
-        >>> folder.cleanup()
         """
         return ReinitializableIterator(made_spec(output_types, output_shapes))
 
@@ -168,10 +166,9 @@ class IteratorBase(Gets):
 
         Examples
         --------
-        >>> import pathlib, tempfile
+        >>> import pathlib
         >>> import queuecore as qc
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> file = pathlib.Path(folder.name) / "numbers.bin"
+        >>> file = pathlib.Path("numbers.bin")
         >>> _ = file.write_bytes(bytes(range(5)))
         >>> numbers = qc.data.FixedLengthRecordDataset(file, record="u1")
         >>> train, test = iter(numbers), iter(numbers.skip(3))
@@ -187,7 +184,6 @@ class IteratorBase(Gets):
         2
         >>> train.close()
         >>> test.close()
-        >>> folder.cleanup()
         """
         return FeedableIterator(handle, made_spec(output_types, output_shapes))
 

@@ -55,10 +55,9 @@ class SqlDataset(Dataset):
 
     Examples
     --------
-    >>> import contextlib, pathlib, sqlite3, tempfile
+    >>> import contextlib, pathlib, sqlite3
     >>> import numpy as np, queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name) / "people.sqlite"
+    >>> file = pathlib.Path("people.sqlite")
     >>> with contextlib.closing(sqlite3.connect(file)) as db:
     ...     _ = db.execute("CREATE TABLE people (name TEXT, age INTEGER)")
     ...     _ = db.execute("INSERT INTO people VALUES ('Ada', 36), ('Alan', 41)")
@@ -68,7 +67,6 @@ class SqlDataset(Dataset):
     ...     print(name, age)
     b'Ada' 36
     b'Alan' 41
-    >>> folder.cleanup()
     """
 
     def __init__(

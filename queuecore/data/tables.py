@@ -110,16 +110,14 @@ def make_csv_dataset(
 
     Examples
     --------
-    >>> import pathlib, tempfile
+    >>> import pathlib
     >>> import queuecore as qc
-    >>> folder = tempfile.TemporaryDirectory()
-    >>> file = pathlib.Path(folder.name) / "points.csv"
+    >>> file = pathlib.Path("points.csv")
     >>> _ = file.write_text("x,name,y\n1.5,a,0\n2,b,1\n")
     >>> ds = qc.data.experimental.make_csv_dataset(file, 2, label_name="y", num_epochs=1, shuffle=False)
     >>> for features, label in ds:
     ...     print(features["x"], features["name"], label)
     [1.5 2. ] Ragged([b'a', b'b'], dtype=bytes) [0 1]
-    >>> folder.cleanup()
     """
     reads = 1 if num_parallel_reads is None else check_int(num_parallel_reads, "num_parallel_reads", AUTOTUNE)
     files = expand_patterns(file_pattern)

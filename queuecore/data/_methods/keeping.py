@@ -64,12 +64,10 @@ class Keeping(Chained):
 
         Examples
         --------
-        >>> import queuecore as qc, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> qc.data.Dataset.range(3).save(folder.name)
-        >>> [int(x) for x in qc.data.Dataset.load(folder.name)]
+        >>> import queuecore as qc
+        >>> qc.data.Dataset.range(3).save("kept")
+        >>> [int(x) for x in qc.data.Dataset.load("kept")]
         [0, 1, 2]
-        >>> folder.cleanup()
         """
         if checkpoint_args is not None:
             raise UnimplementedError("save: checkpoint_args isn't supported: files are written whole, or not at all")
@@ -117,13 +115,11 @@ class Keeping(Chained):
 
         Examples
         --------
-        >>> import queuecore as qc, tempfile
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> qc.data.Dataset.range(6).save(folder.name, shard_func=lambda x: x % 2)
-        >>> in_order = qc.data.Dataset.load(folder.name, reader_func=lambda shards: shards.flat_map(lambda x: x))
-        >>> [int(x) for x in in_order], [int(x) for x in qc.data.Dataset.load(folder.name)]
+        >>> import queuecore as qc
+        >>> qc.data.Dataset.range(6).save("kept", shard_func=lambda x: x % 2)
+        >>> in_order = qc.data.Dataset.load("kept", reader_func=lambda shards: shards.flat_map(lambda x: x))
+        >>> [int(x) for x in in_order], [int(x) for x in qc.data.Dataset.load("kept")]
         ([0, 2, 4, 1, 3, 5], [0, 1, 2, 3, 4, 5])
-        >>> folder.cleanup()
         """
         if wait:
             raise InvalidArgumentError("The `wait` argument is only supported for distributed tf.data snapshot.")

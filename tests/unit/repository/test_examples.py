@@ -36,7 +36,8 @@ def examples() -> list:
 
 
 @pytest.mark.parametrize("example", examples())
-def test_example(example, capsys):
+def test_example(example, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # examples make files there
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)
     runner.run(example, clear_globs=False)
     printed = capsys.readouterr().out
