@@ -170,18 +170,9 @@ def rest(it, most=MOST):
     return events
 
 
-def check(sources, seed):
-    """Save a random pipeline at each of its places, and go on from each."""
-
-    def make(options):
-        rng = random.Random(seed)
-        source = sources[rng.choice(list(sources))]
-        return FEW.pipeline(rng, source).with_options(options)
-
-    try:
-        ds = make(OPTIONS[seed % len(OPTIONS)])
-    except QueueCoreError:  # no such pipeline can be made
-        return
+def check(make, seed):
+    """Save a pipeline, which `make` makes with options, at each of its places, and go on from each."""
+    ds = make(OPTIONS[seed % len(OPTIONS)])
     with iter(ds) as it:
         whole = rest(it)
     # An error that ends the run comes again, from a place behind it.
@@ -206,7 +197,50 @@ def check(sources, seed):
 @pytest.mark.parametrize("part", range(40))
 def test_each_place_of_a_random_pipeline(sources, part):
     for seed in range(25 * part, 25 * part + 25):
-        check(sources, seed)
+
+        def make(options, seed=seed):
+            rng = random.Random(seed)
+            source = sources[rng.choice(list(sources))]
+            return FEW.pipeline(rng, source).with_options(options)
+
+        try:
+            make(Options())
+        except QueueCoreError:  # no such pipeline can be made
+            continue
+        check(make, seed)
+
+
+NESTED = {
+    "3 of 2": lambda ds: ds.batch(2).batch(3),
+    "2 of 3": lambda ds: ds.batch(3).batch(2),
+    "2 of 2 of 2": lambda ds: ds.batch(2).batch(2).batch(2),
+    "2 of 2 whole of 2": lambda ds: ds.batch(2).batch(2, drop_remainder=True).batch(2),
+    "2 of 3, shuffled": lambda ds: ds.shuffle(4, 1, reshuffle_each_iteration=False).batch(3).batch(2),
+}
+
+
+@pytest.mark.parametrize("nest", NESTED)
+@pytest.mark.parametrize("kind", ["lines", "records"])
+def test_batches_of_batches(tmp_path, kind, nest):
+    """What an error leaves out of a batch cut short doesn't come behind that batch, wherever the error is."""
+    decode = qc.ops.decode_csv(record_defaults=[np.int64])
+    for bad in [(k,) for k in range(9)] + [(2, 3), (3, 9), (5, 6)]:
+        path = tmp_path / "-".join(map(str, bad))
+        if kind == "lines":
+            path.write_text("".join(f"{'x' if k in bad else k}\n" for k in range(14)))
+        else:
+            with qc.TFRecordWriter(path) as writer:
+                for k in range(14):
+                    writer.write(b"%02d" % k)
+            data = bytearray(path.read_bytes())
+            for k in bad:
+                data[k * 18 + 12] ^= 1  # the first byte of the record's data
+            path.write_bytes(bytes(data))
+        source = {"lines": TextLineDataset, "records": TFRecordDataset}[kind]
+        check(
+            lambda options, source=source, path=path: NESTED[nest](source(path).map(decode)).with_options(options),
+            bad[0],
+        )
 
 
 @pytest.fixture(scope="module")

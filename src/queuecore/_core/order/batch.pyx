@@ -26,6 +26,9 @@ cdef struct Batch:
     int64_t open_rows    # of the open batch
     # Of a batch of batches: whole elements in the open batch, rows of the last whole one, rows of the open one.
     int64_t subs, sub_rows, open_sub
+    # Of a batch of batches: no batch has come behind a seam yet, where the run before gave a short batch, and left out
+    # the element that an error cut short. So the first element is left out, too, if an error cuts it short.
+    bint behind_seam
     # Of a batch that comes whole:
     bint giving          # `held` is complete
     Element held
@@ -44,6 +47,7 @@ cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
     cdef Batch* b = <Batch*>op
     cdef int64_t before = out.rows
     cdef int status
+    cdef bint cut
     if b.ended == PULL_BREAK:
         b.ended = PULL_OK
         order.breaking = False
@@ -62,7 +66,8 @@ cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
         if out.closed and b.open_sub == 0:  # a cut took all of it
             out.closed = False
         if out.closed:
-            if b.subs > 0 and b.open_sub != b.sub_rows:
+            cut = b.behind_seam and b.subs == 0 and b.open_sub < op.up.rows and (order.breaking or order.faulted)
+            if cut or (b.subs > 0 and b.open_sub != b.sub_rows):
                 out.closed = False
                 return PULL_OK if order.breaking else _unequal(order, b)
             b.sub_rows = b.open_sub
@@ -82,6 +87,7 @@ cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
     if out.closed:
         b.open_rows = 0
         b.subs = 0
+        b.behind_seam = False
         return PULL_OK
     return status
 
@@ -128,15 +134,18 @@ cdef int _hold(Order* order, Batch* b) noexcept nogil:
         b.giving = b.held.rows > 0
         b.subs = 0
         b.open_rows = 0
+        b.behind_seam = False
         if status == PULL_BREAK:
             b.open_sub = 0
             b.ended = PULL_BREAK
+            order.breaking = True
         return PULL_OK
     if (status == PULL_END or status == PULL_FAULT or status == PULL_BREAK) and b.held.rows > 0:
         if not _drop_tail(order, b, b.held.rows):
             return PULL_NO_MEMORY
     if status == PULL_BREAK:
         b.subs = b.open_rows = b.open_sub = 0
+        b.behind_seam = order.broken.seam
     return status
 
 
@@ -157,7 +166,7 @@ cdef bint _restart(Order* order, Op* op) noexcept nogil:
     cdef Batch* b = <Batch*>op
     b.ended = PULL_OK
     b.open_rows = b.subs = b.open_sub = 0
-    b.giving = False
+    b.behind_seam = b.giving = False
     element_drop(order, op, &b.held)
     return True
 

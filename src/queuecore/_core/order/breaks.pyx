@@ -65,6 +65,7 @@ cdef void _tell(Order* order, const Breaks* m, const Run* run) noexcept nogil:
     order.broken.ordinal = run.ordinal
     order.broken.good = run.good + 1
     order.broken.level = m.breaks.breaks[0].level
+    order.broken.seam = False
     if m.op.gives_ids:
         record = &order.stored.records[run.ordinal]
         order.broken.pass_ = record.pass_

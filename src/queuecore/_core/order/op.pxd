@@ -67,6 +67,7 @@ cdef struct Broken:
     int64_t pass_, ordinal, good
     int32_t level        # of a Break; LEVEL_SEAM: nobody gets it
     bint known           # with LEVEL_HANDED: the plan has it
+    bint seam            # the run before ended a batch here, whether or not it is played
     Fault fault          # the reason, if it was handed in
     Place place
 

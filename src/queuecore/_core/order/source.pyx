@@ -219,6 +219,7 @@ cdef int _break(Order* order, Source* s, RecordBlock* block) noexcept nogil:
     order.has_breaks = True
     order.broken.pass_ = order.at.pass_
     order.broken.level = LEVEL_SEAM
+    order.broken.seam = b != NULL and b.level == LEVEL_SEAM
     if not s.joined:
         s.played_at += 1
         return PULL_BREAK
