@@ -159,7 +159,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     """Measure both inputs."""
     import numpy as np
 
-    from queuecore.cli.measure import Source
+    from queuecore.cli.measure import MeasuredSource
 
     files, rounds = (3, 3) if options.quick else (20, 15)
     window = 10_000
@@ -181,7 +181,7 @@ def run(options: harness.Options) -> dict[str, Any]:
 
     with harness.scratch(options) as folder:
         names = harness.write_files(folder, files, 10_000, image.itemsize)
-        source = Source(tuple(names), (10_000 * image.itemsize,) * files, image, image.itemsize)
+        source = MeasuredSource(tuple(names), (10_000 * image.itemsize,) * files, image, image.itemsize)
         group = Group("3,073 bytes, batch 128", names, image.itemsize, 128)
         check(source.dataset().batch(128), source, 128)
         add_queuecore(group, source, "", (0.75, 1.15))
@@ -202,8 +202,8 @@ def run(options: harness.Options) -> dict[str, Any]:
     with harness.scratch(options) as folder:
         per_file = 480_000
         names = harness.write_files(folder, files, per_file, 64)
-        rows = Source(tuple(names), (per_file * 64,) * files, None, 64)
-        split = Source(tuple(names), (per_file * 64,) * files, quarters, 64)
+        rows = MeasuredSource(tuple(names), (per_file * 64,) * files, None, 64)
+        split = MeasuredSource(tuple(names), (per_file * 64,) * files, quarters, 64)
         for source in (rows, split):
             check(source.dataset().batch(4096), source, 4096)
         group = Group("64 bytes, batch 4,096", names, 64, 4096)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
-from queuecore._device.staging import Queue, QueueElements, Staging
+from queuecore._device.staging import DequeuedQueue, QueueElements, Staging
 from queuecore._device.target import Target, target_of
 
 __all__ = ["Dequeued", "device_queue"]
 
 
-def device_queue(elements: Queue, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> Dequeued:
+def device_queue(elements: DequeuedQueue, device: str, buffers: SupportsIndex, mode: str, pinned: str) -> Dequeued:
     """Return the iterator for a user's arguments."""
     target, _ = target_of(device, buffers, mode, pinned)
     return Dequeued(elements, target)
@@ -23,7 +23,7 @@ class Dequeued:
     them, with arrays as those of a `DeviceDataset`.
     """
 
-    def __init__(self, given: Queue, target: Target | None) -> None:
+    def __init__(self, given: DequeuedQueue, target: Target | None) -> None:
         elements: Any = QueueElements(given)
         self._iterator: Any = elements if target is None else Staging(elements, target, False)
 

@@ -1,9 +1,9 @@
 """Kernels: the stages after a copy to a device, as one CUDA kernel that makes all outputs of a batch in one launch.
 
-A `Tensor` is a component of which each item can be computed from the item's place alone. A stage describes its form on
-a device by a function from tensors to tensors. No stage stores its results. Threads take the items of an output in the
-order of their addresses, so all writes are coalesced, also those of a transposition. A transposition reads with a small
-stride, and the cache has most of these items already, so kernels need no tiles in shared memory.
+A `KernelTensor` is a component of which each item can be computed from the item's place alone. A stage describes its
+form on a device by a function from tensors to tensors. No stage stores its results. Threads take the items of an output
+in the order of their addresses, so all writes are coalesced, also those of a transposition. A transposition reads with
+a small stride, and the cache has most of these items already, so kernels need no tiles in shared memory.
 
 Kernels use the arithmetic of ``kernels/device.hpp``, as native steps of the host do; its text stands in front of every
 kernel. A kernel's text compiles as C++ for the host unchanged; tests run it so.
@@ -32,10 +32,10 @@ __all__ = [
     "ALIGNMENT",
     "OPTIONS",
     "THREADS",
-    "KernelColumn",
     "Compiled",
     "Kernel",
-    "Tensor",
+    "KernelColumn",
+    "KernelTensor",
     "compile_for",
     "kernel_of",
 ]
@@ -231,7 +231,7 @@ def _type(dtype: np.dtype[Any]) -> str:
 # -- what is computed --------------------------------------------------------------------------------------------------
 
 
-class Tensor:
+class KernelTensor:
     """A component on a device: the way to compute any of its items.
 
     Shapes and axes in the arguments of methods are those that a user sees, with the batch dimension in front. Each
@@ -257,7 +257,9 @@ class Tensor:
 
     __slots__ = ("alignment", "batch", "dtype", "item", "largest", "name", "nbytes", "rows", "shape")
 
-    def __init__(self, dtype: np.dtype[Any], shape: Sequence[int], item: Item, like: Tensor | None = None) -> None:
+    def __init__(
+        self, dtype: np.dtype[Any], shape: Sequence[int], item: Item, like: KernelTensor | None = None
+    ) -> None:
         self.dtype = dtype
         self.shape = tuple(shape)
         self.item = item
@@ -273,13 +275,13 @@ class Tensor:
         shape: tuple[int | None, ...] = (self.batch, *self.shape) if self.rows else self.shape
         return Component(self.dtype, shape, self.nbytes, self.name)
 
-    def named(self, name: str | None) -> Tensor:
+    def named(self, name: str | None) -> KernelTensor:
         """Return this tensor under a name."""
         made = copy.copy(self)
         made.name = name
         return made
 
-    def output(self, component: Component, rows: bool) -> Tensor:
+    def output(self, component: Component, rows: bool) -> KernelTensor:
         """Return this tensor as a stage's output, which the host describes by `component`."""
         if self.rows != rows:
             raise UnimplementedError("it makes something that isn't there for each row of a batch")
@@ -296,16 +298,16 @@ class Tensor:
 
     # -- numbers
 
-    def constant(self, array: np.ndarray[Any, Any]) -> Tensor:
+    def constant(self, array: np.ndarray[Any, Any]) -> KernelTensor:
         """Return a constant, independent of this tensor."""
         flat = array.ravel()
         if flat.size == 1:
-            return Tensor(array.dtype, array.shape, lambda body, k: _literal(flat[0]))
+            return KernelTensor(array.dtype, array.shape, lambda body, k: _literal(flat[0]))
         if flat.size > _MOST_CONSTANT:
             raise UnimplementedError(f"a constant of {flat.size} numbers")
-        return Tensor(array.dtype, array.shape, lambda body, k: f"{body.table(flat)}[{k}]")
+        return KernelTensor(array.dtype, array.shape, lambda body, k: f"{body.table(flat)}[{k}]")
 
-    def cast(self, dtype: np.dtype[Any]) -> Tensor:
+    def cast(self, dtype: np.dtype[Any]) -> KernelTensor:
         """Return this tensor in another dtype."""
         if dtype == self.dtype:
             return self
@@ -314,15 +316,17 @@ class Tensor:
         def item(body: _Body, k: str) -> str:
             return body.let(made, f"converted<{made}>({self._own(body, k)})")
 
-        return Tensor(dtype, self.shape, item, self)
+        return KernelTensor(dtype, self.shape, item, self)
 
-    def call(self, name: str, loop: Sequence[np.dtype[Any]], given: Sequence[Tensor | np.ndarray[Any, Any]]) -> Tensor:
+    def call(
+        self, name: str, loop: Sequence[np.dtype[Any]], given: Sequence[KernelTensor | np.ndarray[Any, Any]]
+    ) -> KernelTensor:
         """Return what a function of NumPy's makes of these, of which this is one; the last dtype is the result's."""
         if name == "positive":
             return self.cast(loop[0])
         if name not in _CALLS.split() or (name != "where" and len(set(loop[:-1])) > 1):
             raise UnimplementedError(f"numpy.{name} of {', '.join(map(str, loop[:-1]))}")
-        operands = [one if isinstance(one, Tensor) else self.constant(one) for one in given]
+        operands = [one if isinstance(one, KernelTensor) else self.constant(one) for one in given]
         operands = [one.cast(dtype) for one, dtype in zip(operands, loop, strict=False)]
         like = next((one for one in operands if one.rows), self)
         rank = max(len(one.shape) + one.rows for one in operands)
@@ -344,11 +348,11 @@ class Tensor:
             items = [one._own(body, place.at(body, k)) for one, place in zip(operands, places, strict=True)]
             return body.let(made, f"loops::{name}({', '.join(items)})")
 
-        tensor = Tensor(loop[-1], dims, item, like)
+        tensor = KernelTensor(loop[-1], dims, item, like)
         tensor.largest = max(tensor.largest, *(one.largest for one in operands))
         return tensor
 
-    def one_hot(self, depth: int, on: bytes, off: bytes, dtype: np.dtype[Any]) -> Tensor:
+    def one_hot(self, depth: int, on: bytes, off: bytes, dtype: np.dtype[Any]) -> KernelTensor:
         """Return a row for each item, with one value at its place and another one everywhere else."""
         made = _type(dtype)
         values = [_literal(np.frombuffer(one, dtype)[0]) for one in (on, off)]
@@ -358,11 +362,11 @@ class Tensor:
             hot = index._own(body, body.index(f"{k} / {depth}") if _items(self.shape) > 1 else "0")
             return body.let(made, f"{hot} == int64_t({k} % {depth}) ? {values[0]} : {values[1]}")
 
-        return Tensor(dtype, (*self.shape, depth), item, self)
+        return KernelTensor(dtype, (*self.shape, depth), item, self)
 
     # -- other shapes
 
-    def reshape(self, shape: Sequence[int]) -> Tensor:
+    def reshape(self, shape: Sequence[int]) -> KernelTensor:
         """Return the same items, in the same order, in another shape, which has -1 once at most."""
         sides = list(shape)
         count = _items(self.shape)
@@ -374,9 +378,9 @@ class Tensor:
         sides = [side if side >= 0 else count // known if known else 0 for side in sides]
         if math.prod(sides) != count:
             raise UnimplementedError("a shape that doesn't keep the rows of a batch")
-        return Tensor(self.dtype, sides, self._own, self)
+        return KernelTensor(self.dtype, sides, self._own, self)
 
-    def view(self, axes: Sequence[tuple[int, int]], starts: Sequence[int], shape: Sequence[int | None]) -> Tensor:
+    def view(self, axes: Sequence[tuple[int, int]], starts: Sequence[int], shape: Sequence[int | None]) -> KernelTensor:
         """Return a part of this tensor.
 
         Parameters
@@ -398,14 +402,14 @@ class Tensor:
         steps = [strides[axis - lead] * step if axis >= 0 else 0 for axis, step in axes[lead:]]
         first = sum(start * stride for start, stride in zip(starts[lead:], strides, strict=True))
         place = _Reached(dims, steps, first)
-        return Tensor(self.dtype, dims, lambda body, k: self._own(body, place.at(body, k)), self)
+        return KernelTensor(self.dtype, dims, lambda body, k: self._own(body, place.at(body, k)), self)
 
-    def transpose(self, perm: Sequence[int]) -> Tensor:
+    def transpose(self, perm: Sequence[int]) -> KernelTensor:
         """Return this tensor with its axes in another order."""
         shape = self.component().shape or ()
         return self.view([(axis, 1) for axis in perm], [0] * len(perm), [shape[axis] for axis in perm])
 
-    def slice(self, begin: Sequence[int], size: Sequence[int]) -> Tensor:
+    def slice(self, begin: Sequence[int], size: Sequence[int]) -> KernelTensor:
         """Return a part of it; a size of -1: to the end."""
         shape = self.component().shape or ()
         sides = [
@@ -418,11 +422,11 @@ class Tensor:
 
     # -- raw bytes
 
-    def fields(self, leaves: Sequence[RecordLeaf]) -> list[Tensor]:
+    def fields(self, leaves: Sequence[RecordLeaf]) -> list[KernelTensor]:
         """Return the fields that leaves of a record are cut into, from each string."""
         return [self._field(leaf) for leaf in leaves]
 
-    def _field(self, leaf: RecordLeaf) -> Tensor:
+    def _field(self, leaf: RecordLeaf) -> KernelTensor:
         made, size = _type(leaf.dtype), leaf.dtype.itemsize
         many, piece = _items(leaf.shape), leaf.piece_bytes // size
         unit = size // 2 if leaf.dtype.kind == "c" else size
@@ -443,10 +447,10 @@ class Tensor:
                 at += f" + uint64_t({j}) * {size}"
             return body.let(made, f"{load}({string} + {at})")
 
-        return Tensor(leaf.dtype, (*self.shape, *leaf.shape), item, self)
+        return KernelTensor(leaf.dtype, (*self.shape, *leaf.shape), item, self)
 
 
-def _column(column: KernelColumn, batched: bool) -> Tensor:
+def _column(column: KernelColumn, batched: bool) -> KernelTensor:
     component = column.component
     shape = component.shape
     if shape is None or None in shape[batched:] or component.ragged or (batched and not shape):
@@ -466,7 +470,7 @@ def _column(column: KernelColumn, batched: bool) -> Tensor:
         first = body.let("const uint8_t*", f"in{at} + uint64_t(row) * {stride}")
         return first if k == "0" else f"{first} + uint64_t({k}) * {length}"
 
-    raw = Tensor(BYTES, strings, item)
+    raw = KernelTensor(BYTES, strings, item)
     raw.rows, raw.batch = batched, shape[0] if batched else None
     raw.nbytes = length
     raw.alignment = math.gcd(ALIGNMENT, column.offset, stride, length if strings else 0)
@@ -585,7 +589,7 @@ def _literal(value: Any) -> str:
     return f"{kind}({bits}{'ull' if dtype.itemsize == 8 else ''})"
 
 
-def _written(tensors: Sequence[Tensor], entry: str) -> Kernel:
+def _written(tensors: Sequence[KernelTensor], entry: str) -> Kernel:
     header = Path(__file__).parents[1].joinpath("_core", "device.hpp").read_text(encoding="utf-8")
     tables: dict[tuple[str, bytes], np.ndarray[Any, Any]] = {}
     functions: list[str] = []
@@ -619,7 +623,7 @@ QC_KERNEL {entry}(const unsigned char* in, unsigned char* out, long long rows) {
     return Kernel(source, entry, outputs)
 
 
-def _function(number: int, tensor: Tensor, count: int, kind: str, tables: dict[Any, Any]) -> str:
+def _function(number: int, tensor: KernelTensor, count: int, kind: str, tables: dict[Any, Any]) -> str:
     body = _Body(tables)
     made = tensor._own(body, "k" if count > 1 else "0")
     place = "uint32_t" if tensor.largest < 1 << 31 else "uint64_t"

@@ -25,7 +25,7 @@ from queuecore.errors import (
     OutOfRangeError,
 )
 
-__all__ = ["KINDS", "Elements", "Queue", "QueueElements", "Staging"]
+__all__ = ["KINDS", "DequeuedQueue", "ElementIterator", "QueueElements", "Staging"]
 
 # Seconds of one wait for a queue's element, after which the thread checks whether anybody still wants it.
 _SLICE = 0.1
@@ -33,7 +33,7 @@ _SLICE = 0.1
 KINDS = "biufc"
 
 
-class Elements(Protocol):
+class ElementIterator(Protocol):
     """Elements that come one by one, with a place after each: an iterator of a dataset, or what a queue gives."""
 
     def __next__(self) -> Any:
@@ -59,7 +59,7 @@ class Elements(Protocol):
         ...
 
 
-class Queue(Protocol):
+class DequeuedQueue(Protocol):
     """A queue, as far as staging needs it."""
 
     _native: Any
@@ -113,7 +113,7 @@ class Staging:
 
     _feed: _Feed | None = None
 
-    def __init__(self, elements: Elements, target: Target, on_hold_raise: bool) -> None:
+    def __init__(self, elements: ElementIterator, target: Target, on_hold_raise: bool) -> None:
         self._elements = elements
         self._target = target
         self._on_hold_raise = on_hold_raise
@@ -262,7 +262,7 @@ class _Feed:
         The next element, which is on its way, until its consumer takes it.
     """
 
-    def __init__(self, elements: Elements, target: Target) -> None:
+    def __init__(self, elements: ElementIterator, target: Target) -> None:
         self.staged = Staged(target.device, target.buffers, target.prefer)
         self.idle = threading.Event()
         self.waiting: list[_Sent] = []
@@ -315,7 +315,7 @@ def _fill(work: Callable[[], None], staged: Staged, errors: list[BaseException],
 
 
 def _stage(
-    elements: Elements, staged: Staged, sent: queue.SimpleQueue[_Sent], element_errors: list[BaseException]
+    elements: ElementIterator, staged: Staged, sent: queue.SimpleQueue[_Sent], element_errors: list[BaseException]
 ) -> None:
     try:
         while True:
@@ -337,7 +337,7 @@ def _stage(
         del elements, staged, sent, element_errors  # as in _fill
 
 
-def _laid(staged: Staged, given: Queue) -> _Sent:
+def _laid(staged: Staged, given: DequeuedQueue) -> _Sent:
     # What the native feed put in.
     offsets: list[int] = []
     parts: list[_StagedPart] = []
@@ -362,7 +362,7 @@ def _part(arrays: list[np.ndarray[Any, Any]], value: Any) -> Any:
 class QueueElements:
     """The elements of a queue, as an iterator gives them."""
 
-    def __init__(self, given: Queue) -> None:
+    def __init__(self, given: DequeuedQueue) -> None:
         self.queue = given
         self._stopped = False
 

@@ -25,7 +25,7 @@ from queuecore._observe.labels import WORK
 from queuecore._observe.nvtx import range_functions
 from queuecore._runners.threads import start_thread
 
-__all__ = ["Trace", "Traced", "program_trace"]
+__all__ = ["Trace", "TracedStream", "program_trace"]
 
 # Kinds of events, behind those of `WORK` (`_core/atoms/timeline.pxd`, `_core/stream/meter.pxd`).
 _INPUT, _OUTPUT, _PART, _TAKEN, _COPY = 6, 7, 8, 9, 10
@@ -41,23 +41,23 @@ _MANY = 4096
 _Event = dict[str, Any]
 
 
-class Names(Protocol):
+class NameTable(Protocol):
     """The names of files, by their numbers."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, number: int, /) -> bytes: ...
 
 
-_Naming = Callable[[Names, int], str]
+_Naming = Callable[[NameTable, int], str]
 
 
-class Traced(Protocol):
+class TracedStream(Protocol):
     """A stream whose threads can note what they do: `queuecore.data._nodes.stream.ChainStream`."""
 
     @property
     def closed(self) -> bool: ...
     @property
-    def names(self) -> Names: ...
+    def names(self) -> NameTable: ...
     def trace(self, on: bool, ranges: tuple[int, int] = (0, 0)) -> Timeline: ...
 
 
@@ -126,7 +126,7 @@ class _Rows:
 class _Followed:
     """A stream that is drawn, and the flows that its events may lead on."""
 
-    def __init__(self, stream: Traced, number: int, rows: _Rows, name_of: _Naming) -> None:
+    def __init__(self, stream: TracedStream, number: int, rows: _Rows, name_of: _Naming) -> None:
         self.stream = weakref.ref(stream)
         self.timeline = stream.trace(True, range_functions())
         self._names = stream.names
@@ -213,7 +213,7 @@ class Trace:
         Closes the trace when it is closed, or gone.
     """
 
-    def __init__(self, path: Filename, mask: bool, of: Traced | None = None) -> None:
+    def __init__(self, path: Filename, mask: bool, of: TracedStream | None = None) -> None:
         self._mask = mask
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -238,16 +238,16 @@ class Trace:
         """True if no more is written."""
         return self._ended.is_set() or self._pid != os.getpid()
 
-    def is_of(self, stream: Traced) -> bool:
+    def is_of(self, stream: TracedStream) -> bool:
         """Return whether it is this stream's own trace, and not yet closed."""
         return not self.closed and self._of is not None and self._of() is stream
 
-    def close_for(self, stream: Traced) -> None:
+    def close_for(self, stream: TracedStream) -> None:
         """Close it if it is this stream's own."""
         if self._of is not None and self._of() is stream:
             self.close()
 
-    def follow(self, stream: Traced, stage: str, level: int) -> None:
+    def follow(self, stream: TracedStream, stage: str, level: int) -> None:
         """Draw what a stream's threads do from now on, in the rows of this stage and level."""
         with self._failing(), self._lock:
             if self.closed or any(one.stream() is stream for one in self._followed):
@@ -261,7 +261,7 @@ class Trace:
             self._followed.append(followed)
             self._file.write(followed.names)
 
-    def leave(self, stream: Traced) -> None:
+    def leave(self, stream: TracedStream) -> None:
         """Draw no more of a stream."""
         with self._failing(), self._lock:
             self._end_those([one for one in self._followed if one.stream() is stream])
@@ -301,7 +301,7 @@ class Trace:
         """Close it."""
         self.close()
 
-    def _name_of(self, names: Names, file: int) -> str:
+    def _name_of(self, names: NameTable, file: int) -> str:
         return f"file {file}" if self._mask else os.fsdecode(names[file])
 
     def _work(self) -> None:

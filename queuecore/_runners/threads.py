@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from queuecore._core.atoms.runtime import Start
+from queuecore._core.atoms.runtime import SafeStart
 from queuecore._machine import thread_limits
 from queuecore.errors import ResourceExhaustedError, UnavailableError
 
@@ -43,7 +43,7 @@ class Thread(threading.Thread):
         if self._started.is_set():  # type: ignore[attr-defined]
             super().start()  # which says so
         own = vars(self)
-        start = Start(self._bootstrap, self.run, self.broke)  # type: ignore[attr-defined]
+        start = SafeStart(self._bootstrap, self.run, self.broke)  # type: ignore[attr-defined]
         own.pop("broke", None)  # what it refers to goes with the work, not with the thread
         own.update(_started=start, _bootstrap=start.boot, run=start.run)
         try:

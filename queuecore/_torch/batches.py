@@ -11,12 +11,12 @@ from queuecore._checks.usercode import raised
 from queuecore._torch.base import Loader
 from queuecore._torch.package import torch
 from queuecore._torch.places import is_stateful
-from queuecore._torch.tensors import Elements
+from queuecore._torch.tensors import ElementTensors
 
-__all__ = ["Call", "Fetch", "How", "Result", "Stream"]
+__all__ = ["DatasetStream", "Fetch", "How", "WorkerCall", "WorkerResult"]
 
 
-class Call(NamedTuple):
+class WorkerCall(NamedTuple):
     """A batch to fetch: the indices of its samples, or one index; or the error that the sampler raised instead."""
 
     number: int
@@ -26,7 +26,7 @@ class Call(NamedTuple):
     marked: bool = False  # the dataset's state behind the batch is wanted
 
 
-class Result(NamedTuple):
+class WorkerResult(NamedTuple):
     """A batch that was fetched, or the error raised instead; and the place behind it in the data."""
 
     number: int
@@ -45,7 +45,7 @@ class How(NamedTuple):
     drop_last: bool
     collate: Any
     pin: Any
-    opened: Callable[[], Elements] | None = None  # makes an iterator over a queuecore dataset
+    opened: Callable[[], ElementTensors] | None = None  # makes an iterator over a queuecore dataset
     every: int = 1  # after so many batches the dataset's state is taken; 0: never
 
     @classmethod
@@ -94,10 +94,10 @@ class Fetch:
         """Return a copy of the dataset's state; `None` if it has none."""
         return copy.deepcopy(self._dataset.state_dict()) if is_stateful(self._dataset) else None
 
-    def result(self, call: Call) -> Result:
+    def result(self, call: WorkerCall) -> WorkerResult:
         """Return the samples at the indices of a call, collated. Errors are raised."""
         if call.error is not None:
-            return Result(call.number, None, call.error, self._worker)
+            return WorkerResult(call.number, None, call.error, self._worker)
         dataset, how = self._dataset, self._how
         with self._guard:
             if self.begin is not None:
@@ -113,10 +113,10 @@ class Fetch:
         if call.marked:
             with self._guard:
                 place = self.place()
-        return Result(call.number, made if how.pin is None else how.pin(made), None, self._worker, place)
+        return WorkerResult(call.number, made if how.pin is None else how.pin(made), None, self._worker, place)
 
 
-class Stream:
+class DatasetStream:
     """The batches of an iterable dataset, and the place in it.
 
     Parameters
@@ -155,7 +155,7 @@ class Stream:
             dataset.load_state_dict(copy.deepcopy(begin["dataset"]))
         elements: Any = iter(dataset) if opened is None else opened()
         stateful: Any = next((one for one in (elements, dataset) if is_stateful(one)), None)
-        own = opened is None and stateful is not dataset and not isinstance(elements, Elements)
+        own = opened is None and stateful is not dataset and not isinstance(elements, ElementTensors)
         self._holder = dataset if own and is_stateful(dataset) else None
         over = begin is not None and begin["over"]
         if begin is not None and not over:
@@ -177,7 +177,7 @@ class Stream:
                 if over:
                     elements = iter(dataset)
             elif over:  # the next iterator begins with the next pass
-                if isinstance(elements, Elements):
+                if isinstance(elements, ElementTensors):
                     elements.close()
                 elements = stateful = iter(dataset) if opened is None else opened()
         self._stateful, self._elements = stateful, elements
@@ -242,7 +242,7 @@ class Stream:
         made: dict[str, Any] = self._marked | {"since": self._since}
         return made
 
-    def result(self, call: Call) -> Result:
+    def result(self, call: WorkerCall) -> WorkerResult:
         """Return the next batch as a worker's result, or a result that says that there is none. Errors are raised."""
         try:
             with self._guard:
@@ -254,21 +254,21 @@ class Stream:
             self._ended = True
             # A worker that resumes here finds the end again.
             place = copy.deepcopy(self.place())
-            return Result(call.number, None, worker=self._worker, place=place, ended=True)
-        return Result(call.number, batch, worker=self._worker, place=place)
+            return WorkerResult(call.number, None, worker=self._worker, place=place, ended=True)
+        return WorkerResult(call.number, batch, worker=self._worker, place=place)
 
     @property
     def is_native(self) -> bool:
         """True if the elements are those of a queuecore dataset, which native threads make."""
-        return isinstance(self._elements, Elements)
+        return isinstance(self._elements, ElementTensors)
 
     def stats(self) -> dict[str, int]:
         """Return the counters of the iterator over a queuecore dataset."""
-        return dict(self._elements.stats()) if isinstance(self._elements, Elements) else {}
+        return dict(self._elements.stats()) if isinstance(self._elements, ElementTensors) else {}
 
     def close(self, timeout: float | None) -> None:
         """Close the iterator over a queuecore dataset."""
-        if isinstance(self._elements, Elements):
+        if isinstance(self._elements, ElementTensors):
             self._elements.close(timeout)
 
 

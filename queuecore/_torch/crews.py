@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from queuecore._torch.base import Loader
-from queuecore._torch.batches import Fetch, How, Stream
+from queuecore._torch.batches import DatasetStream, Fetch, How
 from queuecore._torch.copies import Guard, Parts
 from queuecore._torch.package import torch
 from queuecore._torch.processes import Processes
 from queuecore._torch.random import draws
 from queuecore._torch.threads import Alone, Threads
-from queuecore._torch.workers import Worker, answer_in_threads, bound_to
+from queuecore._torch.workers import LoaderWorker, answer_in_threads, bound_to
 
-__all__ = ["Plan", "crew_of", "planned"]
+__all__ = ["CrewPlan", "crew_of", "planned"]
 
 _DRAWING = [
     *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli"),
@@ -52,7 +52,7 @@ def _generator_copy(generator: Any) -> Any:
     return made
 
 
-class Plan(NamedTuple):
+class CrewPlan(NamedTuple):
     """The kind of an epoch's crew, and the facts that it needs."""
 
     how: str  # the kind of workers; "": there are none
@@ -61,16 +61,16 @@ class Plan(NamedTuple):
     alike: bool = False  # a batch is the same, whichever worker makes it
 
 
-def planned(loader: Loader) -> Plan:
+def planned(loader: Loader) -> CrewPlan:
     """Choose the kind of a loader's crew, and log it with its reason."""
     dataset, asked = loader.dataset, loader._worker_type
     if loader._kept is not None:
-        plan: Plan = loader._kept[0]
+        plan: CrewPlan = loader._kept[0]
         return plan
     if not loader.num_workers:
-        return Plan("")
+        return CrewPlan("")
     if asked == "process":
-        return Plan("process")
+        return CrewPlan("process")
     parts = Parts(dataset, (torch.utils.data.Dataset,), {torch.Generator: _generator_copy})
     collation = [] if loader._collates else Parts(loader.collate_fn).objects
     reason = draws([*parts.objects, *collation], _is_drawn)
@@ -80,7 +80,7 @@ def planned(loader: Loader) -> Plan:
             f"share: {reason}. With a generator of each sample's own, such as numpy.random.default_rng((seed, index)), "
             "they are made in threads"
         )
-        return Plan("process")
+        return CrewPlan("process")
     shared = parts.shared(loader._copy_dataset)
     loader._warn_of(shared)
     guard = Guard(shared) if shared else None
@@ -89,14 +89,14 @@ def planned(loader: Loader) -> Plan:
             f"{loader.num_workers} workers in the loop's own thread, one call at a time, each with its states of the "
             f"generators of random numbers that all threads share: {reason}"
         )
-        return Plan("alone", parts, guard)
+        return CrewPlan("alone", parts, guard)
     loader._say(f"{loader.num_workers} worker threads")
     alike = loader.worker_init_fn is None and not parts.is_changing
     alike = alike and not draws([*parts.objects, *collation], _tells_workers_apart)
-    return Plan("thread", parts, guard, alike)
+    return CrewPlan("thread", parts, guard, alike)
 
 
-def crew_of(loader: Loader, plan: Plan, seed: int, first: int, places: Sequence[Any], indexed: bool = False) -> Any:
+def crew_of(loader: Loader, plan: CrewPlan, seed: int, first: int, places: Sequence[Any], indexed: bool = False) -> Any:
     """Return the crew of an epoch, with the workers that stayed from the last one, or new ones.
 
     `places`: the place at which each worker begins, or `None`; for an `indexed` dataset, the dataset's state.
@@ -115,9 +115,9 @@ def crew_of(loader: Loader, plan: Plan, seed: int, first: int, places: Sequence[
         assert plan.parts is not None
         how = loader._copy_dataset
         copies = [plan.parts.copy(how) if isinstance(how, str) else loader.dataset for _ in range(loader.num_workers)]
-        workers = [Worker(number, loader, seed, one) for number, one in enumerate(copies)]
+        workers = [LoaderWorker(number, loader, seed, one) for number, one in enumerate(copies)]
     batches = How.of(loader)
-    kind: Any = Fetch if indexed else Stream
+    kind: Any = Fetch if indexed else DatasetStream
     jobs: list[Any] = []
     for number, worker in enumerate(workers):
         own = worker.info.dataset

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, SupportsIndex
 
 from queuecore._torch.package import torch
-from queuecore._torch.tensors import Elements
+from queuecore._torch.tensors import ElementTensors
 from queuecore.data._plan.chain import chain_of
 from queuecore.data.dataset import Dataset
 from queuecore.errors import DtypeError, FailedPreconditionError, InvalidArgumentError
@@ -69,7 +69,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         self.dataset = dataset
         self._epoch: int | None = None
         self._worker_seed: int | None = None  # of the worker for which the passes were set last
-        self._elements: Elements | None = None
+        self._elements: ElementTensors | None = None
         self._begun = True  # False: `_elements` was made for its state, and is the next iterator
         self._state: tuple[int, Mapping[str, Any]] | None = None  # id of the process that loaded it, and the state
 
@@ -125,7 +125,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
                 count_from(dataset, drawn if self._epoch is None else self._epoch)
         elements = self._elements
         if self._begun or elements is None or info is not None:
-            elements = Elements(iter(dataset))
+            elements = ElementTensors(iter(dataset))
         self._begun = True
         if self._state is not None:
             process, state = self._state
@@ -155,7 +155,7 @@ class IterableDataset(torch.utils.data.IterableDataset[Any]):
         if self._state is not None:
             return dict(self._state[1])
         if self._elements is None:
-            self._elements = Elements(iter(self.dataset))
+            self._elements = ElementTensors(iter(self.dataset))
             self._begun = False
         state: dict[str, Any] = self._elements.state_dict()
         return state

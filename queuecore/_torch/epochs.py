@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from queuecore._checks.usercode import raised
 from queuecore._torch.base import Left, Loader, let_go
-from queuecore._torch.batches import Call, Fetch, How, Result, Stream
+from queuecore._torch.batches import DatasetStream, Fetch, How, WorkerCall, WorkerResult
 from queuecore._torch.crews import crew_of, planned
 from queuecore._torch.package import torch
 from queuecore._torch.places import (
@@ -217,14 +217,14 @@ class Mapped(Epoch):
         while self._room > 0 and not self._ended:
             try:
                 number, index = next(self._numbered)
-                call = Call(number, index)
+                call = WorkerCall(number, index)
             except StopIteration:
                 self._ended = True
                 self._crew.end()
                 return
             except Exception as error:
                 self._caught.append(error)
-                call = Call(self._last + 1, None, error)
+                call = WorkerCall(self._last + 1, None, error)
             self._last = call.number
             self._room -= 1
             if self._at_work:
@@ -283,7 +283,7 @@ class Mapped(Epoch):
         )
 
 
-def _delivered(result: Result) -> Any:
+def _delivered(result: WorkerResult) -> Any:
     """Return the batch of a result, or raise its error."""
     error = result.error
     if error is None:
@@ -316,7 +316,7 @@ class Streamed(Epoch):
         draw(loader.generator)
         self._timeout = loader.timeout
         self._arranged = arranged(loader)
-        self._stream = Stream(How.of(loader), loader.dataset, state)
+        self._stream = DatasetStream(How.of(loader), loader.dataset, state)
         self._stream.open()
 
     @property
@@ -388,7 +388,7 @@ class StreamedBeside(Epoch):
         for _ in self._active:
             worker, self._next = self._next, (self._next + 1) % len(self._active)
             if self._active[worker]:
-                self._crew.put(Call(0, None, None, worker))
+                self._crew.put(WorkerCall(0, None, None, worker))
                 return
         self._crew.end()
 

@@ -26,7 +26,7 @@ from queuecore._torch.places import (
     seeded,
     size_of,
 )
-from queuecore._torch.tensors import DeviceElements, Elements
+from queuecore._torch.tensors import DeviceElements, ElementTensors
 from queuecore.data._nodes.permute import permuted
 from queuecore.data._plan.chain import INFINITE_CARDINALITY, chain_of, dataset_of
 from queuecore.data._plan.steps import Permute, Shuffle, ShuffleSeeds
@@ -417,7 +417,7 @@ def _told(dataset: Any) -> bool:
 
 def _native(
     loader: Loader, dataset: Any, prefetch_factor: int | None, device: str | None, buffers: int
-) -> Callable[[], Elements]:
+) -> Callable[[], ElementTensors]:
     """Return a function that opens a queuecore dataset with the loader's arguments: native threads do all the work."""
     native = loader._collates
     if native and loader.batch_size is not None:
@@ -434,9 +434,9 @@ def _native(
     if device is None and loader.pin_memory and native and torch.cuda.is_available():
         device = "cuda"
     if device is None:
-        return functools.partial(_opened, Elements, made)
+        return functools.partial(_opened, ElementTensors, made)
     return functools.partial(_opened, DeviceElements, made.prefetch_to_device(device, buffers=buffers))
 
 
-def _opened(kind: type[Elements], dataset: Any) -> Elements:
+def _opened(kind: type[ElementTensors], dataset: Any) -> ElementTensors:
     return kind(iter(dataset))

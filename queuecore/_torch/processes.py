@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from queuecore._torch.base import Loader
-from queuecore._torch.batches import Call, Fetch, How, Result, Stream
+from queuecore._torch.batches import DatasetStream, Fetch, How, WorkerCall, WorkerResult
 from queuecore._torch.package import torch
 from queuecore._torch.workers import info_of
 from queuecore.errors import FailedPreconditionError
@@ -35,17 +35,17 @@ class _Indexed:
         self._how, self._places = how, places
         self._job: Fetch | None = None
 
-    def __getitem__(self, call: Call) -> Result:
+    def __getitem__(self, call: WorkerCall) -> WorkerResult:
         failure, self.failure = self.failure, None
         number = torch.utils.data.get_worker_info().id
         if failure is not None:
-            return Result(call.number, None, failure, number)
+            return WorkerResult(call.number, None, failure, number)
         if self._job is None:
             self._job = Fetch(self._how, self.dataset, self._places[number], None, number)
         try:
             return self._job.result(call)
         except Exception:
-            return Result(call.number, None, _error_here(), number)
+            return WorkerResult(call.number, None, _error_here(), number)
 
 
 class _Iterated(torch.utils.data.IterableDataset[Any]):
@@ -56,16 +56,18 @@ class _Iterated(torch.utils.data.IterableDataset[Any]):
         self.failure: Any = None
         self._how, self._places = how, places
 
-    def __iter__(self) -> Iterator[Result]:
+    def __iter__(self) -> Iterator[WorkerResult]:
         number = torch.utils.data.get_worker_info().id
-        job = Stream(self._how, self.dataset, self._places[number], None, number)
+        job = DatasetStream(self._how, self.dataset, self._places[number], None, number)
         self._places = [None] * len(self._places)  # only the first pass begins at a place
         while True:
             failure, self.failure = self.failure, None
             try:
-                result = Result(0, None, failure, number) if failure is not None else job.result(Call(0, None))
+                result = (
+                    WorkerResult(0, None, failure, number) if failure is not None else job.result(WorkerCall(0, None))
+                )
             except Exception:
-                result = Result(0, None, _error_here(), number)
+                result = WorkerResult(0, None, _error_here(), number)
             yield result
             if result.ended:
                 return
@@ -92,17 +94,17 @@ class _Calls:
     """An iterator over calls for worker processes; calls may be appended after it was empty."""
 
     def __init__(self) -> None:
-        self._calls: collections.deque[Call] = collections.deque()
+        self._calls: collections.deque[WorkerCall] = collections.deque()
 
-    def __iter__(self) -> Iterator[Call]:
+    def __iter__(self) -> Iterator[WorkerCall]:
         return self
 
-    def __next__(self) -> Call:
+    def __next__(self) -> WorkerCall:
         if not self._calls:
             raise StopIteration
         return self._calls.popleft()
 
-    def append(self, call: Call) -> None:
+    def append(self, call: WorkerCall) -> None:
         self._calls.append(call)
 
 
@@ -188,7 +190,7 @@ class Processes:
         self._iterator.epoch = weakref.ref(self)
         self._begun = True
 
-    def put(self, call: Call) -> None:
+    def put(self, call: WorkerCall) -> None:
         if not self._asks:
             return
         if call.error is not None:  # errors stay in this process
@@ -206,11 +208,11 @@ class Processes:
     def end(self) -> None:
         """Do nothing: processes need no notice of the end of calls."""
 
-    def get(self) -> Result:
+    def get(self) -> WorkerResult:
         if self._iterator.epoch() is not self:
             raise FailedPreconditionError("a newer iterator of this DataLoader has taken the workers that stay")
         number, *rest = next(self._iterator)
-        made = Result(number, *rest)
+        made = WorkerResult(number, *rest)
         return made._replace(error=self._failed.pop(number)) if made.error is True else made
 
     def close(self, timeout: float | None) -> None:

@@ -13,7 +13,7 @@ from queuecore._torch.package import torch
 from queuecore.errors import DtypeError
 from queuecore.ragged import Ragged, Sparse
 
-__all__ = ["DeviceElements", "Elements", "RaggedTensors", "tensors"]
+__all__ = ["DeviceElements", "ElementTensors", "RaggedTensors", "tensors"]
 
 # Dtypes of the package ml_dtypes that have the same names in PyTorch: their arrays are passed as raw bytes.
 _NAMED = ("bfloat16", "float8_")
@@ -144,7 +144,7 @@ def _tensor(array: np.ndarray[Any, Any]) -> Any:
         return torch.from_numpy(array.copy(order="C"))
 
 
-class Elements(Above):
+class ElementTensors(Above):
     """The elements of an iterator, as tensors.
 
     Parameters
@@ -165,7 +165,7 @@ class Elements(Above):
         return getattr(self._iterator, name)
 
 
-class DeviceElements(Elements):
+class DeviceElements(ElementTensors):
     """Elements on a device, handed over in PyTorch's current stream, which need not be CuPy's current one."""
 
     def __next__(self) -> Any:

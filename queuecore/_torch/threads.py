@@ -13,10 +13,10 @@ from typing import Any
 
 from queuecore._core.stream.scope import Scope
 from queuecore._runners.threads import start_thread
-from queuecore._torch.batches import Call, Result, Stream
-from queuecore._torch.workers import Worker, answer_in_threads
+from queuecore._torch.batches import DatasetStream, WorkerCall, WorkerResult
+from queuecore._torch.workers import LoaderWorker, answer_in_threads
 from queuecore.data._nodes.node import ObjectNode
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain, dataset_of
 from queuecore.data._plan.steps import Count, Unknown
 from queuecore.data._rows.chunks import One, Piece
@@ -38,10 +38,10 @@ class Alone:
         Empty: the loader has no workers.
     """
 
-    def __init__(self, jobs: list[Any], workers: Sequence[Worker] = ()) -> None:
+    def __init__(self, jobs: list[Any], workers: Sequence[LoaderWorker] = ()) -> None:
         self._jobs, self.workers = jobs, workers
         self.team = Team(0, False, False)
-        self._calls: collections.deque[Call] = collections.deque()
+        self._calls: collections.deque[WorkerCall] = collections.deque()
 
     def start(self) -> None:
         """Do nothing: `get` does all the work."""
@@ -51,18 +51,18 @@ class Alone:
         """The number of calls that have no result yet."""
         return len(self._calls)
 
-    def put(self, call: Call) -> None:
+    def put(self, call: WorkerCall) -> None:
         self._calls.append(call)
 
     def end(self) -> None:
         """Do nothing: without threads, nobody waits for more calls."""
 
-    def get(self) -> Result:
+    def get(self) -> WorkerResult:
         if not self._calls:
             raise StopIteration
         call = self._calls[0]
         try:
-            result: Result
+            result: WorkerResult
             if not self.workers:
                 result = self._jobs[0].result(call)
             else:
@@ -73,7 +73,7 @@ class Alone:
                         raise error
                     result = self._jobs[call.worker].result(call)
         except Exception as failed:  # not Ctrl-C, after which this batch is made again
-            result = Result(call.number, None, failed, call.worker)
+            result = WorkerResult(call.number, None, failed, call.worker)
         self._calls.popleft()
         return result
 
@@ -95,8 +95,8 @@ class Team:
 
     def __init__(self, workers: int, own: bool, ordered: bool) -> None:
         lanes = workers if own and ordered else 1
-        self.calls: list[SimpleQueue[Call | None]] = [SimpleQueue() for _ in range(workers if own else 1)]
-        self.done: list[SimpleQueue[Result | None]] = [SimpleQueue() for _ in range(lanes)]
+        self.calls: list[SimpleQueue[WorkerCall | None]] = [SimpleQueue() for _ in range(workers if own else 1)]
+        self.done: list[SimpleQueue[WorkerResult | None]] = [SimpleQueue() for _ in range(lanes)]
         self._sorts = ordered and not own
         # The number of the call, or of the queue in `done`, whose result comes next.
         self.order: SimpleQueue[int | None] = SimpleQueue()
@@ -107,7 +107,7 @@ class Team:
         self._scope = Scope(True)
         self._stopped = False
 
-    def start(self, worker: Worker, job: Any, begins: bool) -> None:
+    def start(self, worker: LoaderWorker, job: Any, begins: bool) -> None:
         """Start a thread for a worker."""
         worker.come()
         try:
@@ -134,9 +134,9 @@ class Team:
             for calls in self.calls:
                 calls.put(None)
 
-    def results(self) -> Generator[Result]:
+    def results(self) -> Generator[WorkerResult]:
         """Yield the threads' results."""
-        early: dict[int, Result] = {}
+        early: dict[int, WorkerResult] = {}
         try:
             while (due := self.order.get()) is not None:
                 if self._sorts:
@@ -154,7 +154,7 @@ class Team:
         finally:
             self.stop()
 
-    def _work(self, worker: Worker, job: Any, begins: bool) -> None:
+    def _work(self, worker: LoaderWorker, job: Any, begins: bool) -> None:
         """Run a worker. If it `begins`, its first functions are called with its random states, one worker at a time."""
         before = self._scope.enter()
         number = worker.info.id
@@ -172,9 +172,9 @@ class Team:
                             raise error
                         result = job.result(call)
                     except BaseException as failed:
-                        result = Result(call.number, None, failed, number)
+                        result = WorkerResult(call.number, None, failed, number)
                         with contextlib.suppress(Exception):  # raised by an exception that takes no note
-                            at = "" if isinstance(job, Stream) else f", at {call.index!r:.200}"
+                            at = "" if isinstance(job, DatasetStream) else f", at {call.index!r:.200}"
                             failed.add_note(f"In a thread of a DataLoader{at}")
                     error = None
                     done.put(result)
@@ -203,10 +203,10 @@ class Threads:
     """
 
     def __init__(
-        self, jobs: list[Any], workers: list[Worker], own: bool, ordered: bool, timeout: float, begins: bool
+        self, jobs: list[Any], workers: list[LoaderWorker], own: bool, ordered: bool, timeout: float, begins: bool
     ) -> None:
         self._jobs, self.workers, self._timeout, self._begins = jobs, workers, timeout, begins
-        self.team = Team(len(workers), own or isinstance(jobs[0], Stream), ordered)
+        self.team = Team(len(workers), own or isinstance(jobs[0], DatasetStream), ordered)
         self._iterator: Any = None
 
     def start(self) -> None:
@@ -224,16 +224,16 @@ class Threads:
             self.team.stop()
             raise
 
-    def put(self, call: Call) -> None:
+    def put(self, call: WorkerCall) -> None:
         self.team.calls[call.worker % len(self.team.calls)].put(call)
         self.team.order.put(call.number if self.team._sorts else call.worker % len(self.team.done))
 
     def end(self) -> None:
         self.team.order.put(None)
 
-    def get(self) -> Result:
+    def get(self) -> WorkerResult:
         try:
-            result: Result = next(self._iterator)
+            result: WorkerResult = next(self._iterator)
         except StallError as error:
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds") from error
         return result
@@ -255,6 +255,6 @@ class _Fetched(ObjectNode):
     def count(self, needed: int | None) -> Count:
         raise Unknown
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         with contextlib.closing(self.team.results()) as results:
             yield from map(One, results)

@@ -18,7 +18,7 @@ from queuecore._torch.base import Loader
 from queuecore._torch.package import torch
 from queuecore._torch.random import States
 
-__all__ = ["Worker", "answer_in_threads", "bound_to", "info_of"]
+__all__ = ["LoaderWorker", "answer_in_threads", "bound_to", "info_of"]
 
 _here = threading.local()
 _swap = threading.RLock()  # held by the thread that has a worker's random states swapped in
@@ -69,7 +69,7 @@ def _seed_worker(base: int, number: int) -> None:
     np.random.seed(torch.utils.data._utils.worker._generate_state(base, number))
 
 
-class Worker:
+class LoaderWorker:
     """A worker that is no process, with its copy of the dataset and its random states.
 
     Parameters

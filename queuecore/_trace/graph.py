@@ -15,18 +15,18 @@ from queuecore._ops.chain import Links, Reshape
 from queuecore._ops.stage import Stage
 from queuecore.errors import UnimplementedError
 
-__all__ = ["Dims", "Graph", "TraceNode", "Side", "Unknown", "Value", "computed", "shape_of"]
+__all__ = ["Dims", "Side", "TraceGraph", "TraceNode", "UnknownValue", "Value", "computed", "shape_of"]
 
 LONGEST_PERIOD = 1 << 14  # items of a constant that are written out beforehand
 
 
-class Unknown:
+class UnknownValue:
     """The length of a dimension that only the data knows: two are the same length if they are the same object."""
 
     __slots__ = ()
 
 
-Side = int | Unknown
+Side = int | UnknownValue
 Dims = tuple[Side, ...]
 
 
@@ -104,7 +104,7 @@ class TraceNode:
         return [one for one in self.given if isinstance(one, Value)]
 
 
-class Graph:
+class TraceGraph:
     """The nodes, in the order in which they were made, which is also an order in which they can run."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Graph:
         """Return a component of the element, with the dimensions `outer` in front."""
         dims: Dims | None = None
         if component.shape is not None:
-            dims = (*outer, *(Unknown() if side is None else side for side in component.shape))
+            dims = (*outer, *(UnknownValue() if side is None else side for side in component.shape))
         value = Value(self._node("input", (), number), component.dtype, dims)
         value.nbytes = component.nbytes
         value.ragged = component.ragged and not outer
@@ -142,7 +142,7 @@ class Graph:
         for component in step.outputs:
             dims = None
             if component.shape is not None:
-                dims = tuple(Unknown() if side is None else side for side in component.shape)
+                dims = tuple(UnknownValue() if side is None else side for side in component.shape)
             made = Value(node, component.dtype, dims)
             made.nbytes = component.nbytes
             made.ragged = component.ragged
@@ -153,7 +153,7 @@ class Graph:
         step = Links(Reshape(shape)).bind((value.component(),))
         made = step.outputs[0]
         assert made.shape is not None
-        dims = tuple(Unknown() if side is None else side for side in made.shape)
+        dims = tuple(UnknownValue() if side is None else side for side in made.shape)
         return Value(self._node("reshape", (value,), step), value.dtype, dims)
 
     def cast(self, value: Value, dtype: np.dtype[Any], numpys: bool) -> Value:
@@ -303,7 +303,7 @@ def _broadcast(given: Sequence[Dims | None]) -> Dims:
     return tuple(made)
 
 
-def reachable(graph: Graph, values: Sequence[Value]) -> list[TraceNode]:
+def reachable(graph: TraceGraph, values: Sequence[Value]) -> list[TraceNode]:
     seen = {value.node.number for value in values}
     for node in reversed(graph.nodes):
         if node.number in seen:
@@ -311,7 +311,7 @@ def reachable(graph: Graph, values: Sequence[Value]) -> list[TraceNode]:
     return [node for node in graph.nodes if node.number in seen]
 
 
-def computed(graph: Graph, values: Sequence[Value], tensors: Sequence[Any]) -> list[Any]:
+def computed(graph: TraceGraph, values: Sequence[Value], tensors: Sequence[Any]) -> list[Any]:
     """Compute values on a device, from the tensors of `queuecore._device.kernels` for all inputs.
 
     Raises

@@ -11,13 +11,13 @@ from queuecore._core.steps.expressions import MOST_REGISTERS, MOST_STEPS, ExprSt
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import Component
 from queuecore._ops.chain import NUMBERS, code_of
-from queuecore._trace.graph import LONGEST_PERIOD, Graph, TraceNode, Unknown, Value, reachable
+from queuecore._trace.graph import LONGEST_PERIOD, TraceGraph, TraceNode, UnknownValue, Value, reachable
 
 __all__ = ["lowered"]
 
 
 def lowered(
-    graph: Graph, components: Sequence[Component], values: Sequence[Value], names: Sequence[str | None]
+    graph: TraceGraph, components: Sequence[Component], values: Sequence[Value], names: Sequence[str | None]
 ) -> Step:
     """Return the step that makes these values.
 
@@ -118,7 +118,7 @@ class _Expression:
         self._leaves: list[tuple[Any, ...]] = []
         self._leaf_items: list[int] = []
         self._read: dict[int, int] = {}
-        self._sources: dict[Unknown, tuple[int, int]] = {}
+        self._sources: dict[UnknownValue, tuple[int, int]] = {}
         # Temporaries are numbered from -2 downwards until the number of leaves is known.
         self._temporaries: list[int] = []
         self._program: list[list[Any]] = []

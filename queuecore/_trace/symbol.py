@@ -28,7 +28,7 @@ from queuecore._elements.dtypes import as_dtype
 from queuecore._ops.chain import Cast, Links, Reshape, Scale, Transpose, merged
 from queuecore._ops.stage import Stage
 from queuecore._ops.texts import SplitStage, comparison
-from queuecore._trace.graph import Dims, Graph, Side, Value
+from queuecore._trace.graph import Dims, Side, TraceGraph, Value
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 
 __all__ = ["Symbol", "Untraced"]
@@ -96,8 +96,8 @@ class Tracer:
     def __init__(self, lead: int, function: Any) -> None:
         self.lead = lead
         self.place = _defined(function)
-        self.graph = Graph()
-        self.rows = Graph()
+        self.graph = TraceGraph()
+        self.rows = TraceGraph()
         self.active = True
         self.failure: Untraced | None = None
 
@@ -609,7 +609,7 @@ class Symbol:
                     value.dims = (*batch, *value.dims[tracer.lead :])
         return [Symbol(tracer, value, None if rows is None else rows[i]) for i, value in enumerate(values)]
 
-    def _bound(self, graph: Graph, stage: Stage, value: Value) -> list[Value]:
+    def _bound(self, graph: TraceGraph, stage: Stage, value: Value) -> list[Value]:
         step: Step = stage.bind((value.component(),))
         if isinstance(step, PythonStep):
             self._stop(step.why)

@@ -13,7 +13,7 @@ from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._elements.dtypes import is_bfloat16
 from queuecore._elements.nests import apart, structure_of
 from queuecore._ops.stage import Stage
-from queuecore._trace.graph import Side, Unknown, Value, computed, shape_of
+from queuecore._trace.graph import Side, UnknownValue, Value, computed, shape_of
 from queuecore._trace.lower import lowered
 from queuecore._trace.purity import Watch
 from queuecore._trace.symbol import (
@@ -94,7 +94,7 @@ def trace(
     lead = len(batch)
     tracer = Tracer(lead, function)
     traced = None
-    outer: list[Side] = [Unknown() if side is None else side for side in batch]
+    outer: list[Side] = [UnknownValue() if side is None else side for side in batch]
     symbols = []
     for index, component in enumerate(components):
         value = tracer.graph.input(index, component, tuple(outer))

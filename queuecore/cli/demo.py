@@ -19,7 +19,7 @@ import numpy as np
 
 from queuecore import data
 from queuecore.cli.measure import (
-    Source,
+    MeasuredSource,
     available_memory,
     compare,
     cores,
@@ -287,7 +287,7 @@ def demo_stream(folder: str, megabytes: int = 600, batch: int = 128, window: int
         Passes of each contender, over a part of the files each; medians are printed.
     """
     names, sizes = write_cifar_files(folder, megabytes * 10**6)
-    source = Source(tuple(names), tuple(sizes), CIFAR_RECORD, CIFAR_RECORD.itemsize)
+    source = MeasuredSource(tuple(names), tuple(sizes), CIFAR_RECORD, CIFAR_RECORD.itemsize)
     size = source.record_bytes
     queuecore_pass(source.dataset().batch(batch), size)  # warms the page cache
     parts = source.parts(PART_BYTES)

@@ -21,7 +21,7 @@ from queuecore import __version__
 if TYPE_CHECKING:
     import numpy as np
 
-    from queuecore.cli.measure import Source
+    from queuecore.cli.measure import MeasuredSource
 
 __all__ = ["main"]
 
@@ -236,8 +236,8 @@ def _expand(patterns: Sequence[str]) -> list[str]:
     return names
 
 
-def _source(args: argparse.Namespace) -> Source:
-    from queuecore.cli.measure import Source
+def _source(args: argparse.Namespace) -> MeasuredSource:
+    from queuecore.cli.measure import MeasuredSource
 
     names = _expand(args.pattern)
     sizes = []
@@ -252,7 +252,9 @@ def _source(args: argparse.Namespace) -> Source:
             raise _InputError(f"{name}: permission denied; make it readable for this user")
         sizes.append(status.st_size)
     size = args.dtype.itemsize if args.dtype is not None else args.record_bytes
-    source = Source(tuple(names), tuple(sizes), args.dtype, size, args.header_bytes, args.footer_bytes, args.tail)
+    source = MeasuredSource(
+        tuple(names), tuple(sizes), args.dtype, size, args.header_bytes, args.footer_bytes, args.tail
+    )
     if not source.record_count:
         what = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
         raise _InputError(

@@ -24,8 +24,8 @@ from queuecore.cli.progress import Progress, counted
 
 __all__ = [
     "Comparison",
+    "MeasuredSource",
     "Pass",
-    "Source",
     "available_memory",
     "compare",
     "cores",
@@ -47,7 +47,7 @@ _SWING = 1.3
 
 
 @dataclass(frozen=True)
-class Source:
+class MeasuredSource:
     """Files of fixed-length records and how to cut them.
 
     Attributes
@@ -93,7 +93,7 @@ class Source:
         """The dtype for :func:`numpy.frombuffer`."""
         return self.record if self.record is not None else np.dtype(("u1", (self.record_bytes,)))
 
-    def first(self, records: int) -> Source:
+    def first(self, records: int) -> MeasuredSource:
         """Return the shortest prefix of the files that holds `records` records."""
         count = 0
         for index, size in enumerate(self.sizes):
@@ -102,9 +102,9 @@ class Source:
                 return replace(self, paths=self.paths[: index + 1], sizes=self.sizes[: index + 1])
         return self
 
-    def parts(self, nbytes: int) -> list[Source]:
+    def parts(self, nbytes: int) -> list[MeasuredSource]:
         """Return the files in groups of so many bytes or less, or of one file; at the end there may be fewer bytes."""
-        made: list[Source] = []
+        made: list[MeasuredSource] = []
         first = 0
         for last in range(1, len(self.sizes) + 1):
             if last == len(self.sizes) or sum(self.sizes[first : last + 1]) > nbytes:
@@ -218,7 +218,7 @@ def _read_range(fd: int, buffer: memoryview, start: int, stop: int) -> None:
         start += got
 
 
-def floor_pass(source: Source, batch: int) -> Pass:
+def floor_pass(source: MeasuredSource, batch: int) -> Pass:
     """Read every byte of the files with ``preadv`` into one reused buffer.
 
     Parameters
@@ -249,7 +249,7 @@ def _split(rows: np.ndarray, dtype: np.dtype[Any]) -> Any:
     return {name: _split(rows[name], dtype[name].base) for name in dtype.names}
 
 
-def plain_batches(source: Source, batch: int) -> Iterator[Any]:
+def plain_batches(source: MeasuredSource, batch: int) -> Iterator[Any]:
     """Yield batches as a plain Python loop makes them: ``open``, ``read``, ``np.frombuffer``, one copy per field.
 
     Parameters
@@ -281,7 +281,7 @@ def plain_batches(source: Source, batch: int) -> Iterator[Any]:
         yield _split(np.frombuffer(rest, dtype, whole), field_type)
 
 
-def _plain_shuffled(source: Source, batch: int, window: int, seed: int) -> Iterator[Any]:
+def _plain_shuffled(source: MeasuredSource, batch: int, window: int, seed: int) -> Iterator[Any]:
     # As a short script does it: block by block. That mixes less, and works less, than a sliding window.
     generator = np.random.default_rng(seed)
     for block in plain_batches(source, window):
@@ -294,7 +294,7 @@ def _take(block: Any, order: np.ndarray) -> Any:
     return {name: _take(field, order) for name, field in block.items()} if isinstance(block, dict) else block[order]
 
 
-def plain_pass(source: Source, batch: int, shuffle: int = 0, seed: int = 0) -> Pass:
+def plain_pass(source: MeasuredSource, batch: int, shuffle: int = 0, seed: int = 0) -> Pass:
     """Time :func:`plain_batches` over all files, shuffled in blocks of `shuffle` records if that is not 0."""
     rows = 0
     clock = _Clock()
@@ -317,7 +317,7 @@ def queuecore_pass(dataset: Any, record_bytes: int, progress: Progress | None = 
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     """The outcome of one contender.
 
     Attributes
@@ -350,12 +350,12 @@ class Comparison:
         If other programs were at work: what that was, for people.
     """
 
-    rows: list[Row]
+    rows: list[ReportRow]
     note: str | None
 
 
 def compare(
-    contenders: Sequence[tuple[str, Callable[[Source], Pass]]], parts: Sequence[Source], rounds: int
+    contenders: Sequence[tuple[str, Callable[[MeasuredSource], Pass]]], parts: Sequence[MeasuredSource], rounds: int
 ) -> Comparison:
     """Run contenders in turns and return their median passes.
 
@@ -385,7 +385,7 @@ def compare(
         ratios = [one.bytes_per_s / floor.bytes_per_s for one, floor in zip(mine, passes[0], strict=True)]
         median = sorted(mine, key=lambda one: one.bytes_per_s)[len(mine) // 2]
         cpu = statistics.median(one.cpu_us_per_record for one in mine)
-        rows.append(Row(name, median, statistics.median(ratios), cpu))
+        rows.append(ReportRow(name, median, statistics.median(ratios), cpu))
     return Comparison(rows, note)
 
 
@@ -442,7 +442,7 @@ def others_note(
     )
 
 
-def print_table(rows: Sequence[Row]) -> None:
+def print_table(rows: Sequence[ReportRow]) -> None:
     """Print the rows of :func:`compare` on standard output."""
     width = max(len(row.name) for row in rows)
     print(f"  {'':{width}}  {'records/s':>12}  {'GB/s':>7}  {'of the floor':>12}  {'CPU us/record':>13}")
@@ -452,7 +452,7 @@ def print_table(rows: Sequence[Row]) -> None:
 
 
 def stream_and_compare(
-    source: Source,
+    source: MeasuredSource,
     batch: int,
     *,
     shuffle: int = 0,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from queuecore._core.io.sources import FileList
-from queuecore._core.io.tfrecord import MAX_RECORD_BYTES, FileBytes, Scan
+from queuecore._core.io.tfrecord import MAX_RECORD_BYTES, FileBytes, RecordScan
 from queuecore._elements.record import compile_bytes
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.errors import QueueCoreError, TruncatedRecordError, os_error
@@ -45,7 +45,7 @@ class TFRecordCheck:
         """Yield each fault of one file, and what became of the rest of it."""
         places: list[tuple[int, int]] | None = [] if self.index else None
         with contextlib.closing(FileBytes(path, self.encoding)) as file:
-            scan = Scan(file, path, file.size, self.max_record_bytes, index=places)
+            scan = RecordScan(file, path, file.size, self.max_record_bytes, index=places)
             try:
                 while (fault := scan.next_fault()) is not None:
                     error, resumed = fault

@@ -39,16 +39,17 @@ from queuecore.data._nodes.rebatch import Rebatch, rows_of_batches
 from queuecore.data._nodes.reduce import reduced
 from queuecore.data._nodes.scan import Scan
 from queuecore.data._nodes.snapshot import Snapshot
-from queuecore.data._nodes.unique import Unique
-from queuecore.data._nodes.windows import Window, stacked
+from queuecore.data._nodes.unique import UniqueNode
+from queuecore.data._nodes.windows import WindowNode, stacked
 from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Source, register
 from queuecore.data._plan.explain import lines_of, shown, written
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.shards import UNEVEN, resolve_shard
 from queuecore.data._plan.specs import shape_of, type_of
 from queuecore.data._plan.steps import (
-    Batch,
+    BatchStep,
     Permute,
+    PlannedStep,
     Prefetch,
     Repeat,
     ShapedBatch,
@@ -56,7 +57,6 @@ from queuecore.data._plan.steps import (
     Shuffle,
     ShuffleSeeds,
     Skip,
-    Step,
     Take,
 )
 from queuecore.data._rows.chunks import Rows
@@ -247,7 +247,7 @@ class Dataset(Sources, Grouping, Keeping):
         rows = math.prod(batch.batch_size for batch in chain.batches) * size
         if rows > _MOST_ROWS:
             raise InvalidArgumentError(f"a batch of {rows} records is more than the most possible, {_MOST_ROWS}")
-        return self._then(Batch(size, drop))
+        return self._then(BatchStep(size, drop))
 
     def padded_batch(
         self,
@@ -1073,7 +1073,7 @@ class Dataset(Sources, Grouping, Keeping):
         [1, 37, 2]
         """
         check_name(name)
-        return _of(Unique.of(self._chain))
+        return _of(UniqueNode.of(self._chain))
 
     def scan(
         self, initial_state: Any, scan_func: Callable[[Any, Any], tuple[Any, Any]], name: str | None = None
@@ -1581,7 +1581,7 @@ class Dataset(Sources, Grouping, Keeping):
         check_name(name)
         length = check_int(size, "size", 1, _MOST_ROWS)
         return _of(
-            Window(
+            WindowNode(
                 (self._chain,),
                 length,
                 length if shift is None else check_int(shift, "shift", 1, _MOST_ROWS),
@@ -2457,7 +2457,7 @@ class Dataset(Sources, Grouping, Keeping):
         """
         return written(lines_of(self._chain))
 
-    def _then(self, *steps: Step) -> Dataset:
+    def _then(self, *steps: PlannedStep) -> Dataset:
         return Dataset._of(self._chain.then(*steps))
 
     def _shape(self, node: Node | None, step: ShapedBatch) -> Dataset:

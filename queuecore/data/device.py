@@ -26,7 +26,7 @@ from queuecore.data._nodes.map import mapped_chain
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.explain import lines_of, written
 from queuecore.data._plan.fixed import FixedLengthSource
-from queuecore.data._plan.steps import Map, Prefetch, ShapedBatch, Step
+from queuecore.data._plan.steps import Map, PlannedStep, Prefetch, ShapedBatch
 from queuecore.data.iterator import Iterator
 from queuecore.data.iterators import IteratorBase
 from queuecore.data.options import Options
@@ -202,7 +202,7 @@ def _parted(whole: Chain, target: Target | None) -> _Parts:
     return _Parts(whole, None, kept)
 
 
-def _lets_by(step: Step) -> bool:
+def _lets_by(step: PlannedStep) -> bool:
     """Return whether this step allows a map before it to run behind the copy."""
     # Steps other than maps only decide which elements come, and when; but padding depends on the shapes that it gets.
     return step.on_device if isinstance(step, Map) else not isinstance(step, ShapedBatch)

@@ -198,9 +198,9 @@ def _unknown_sides(ds):
 
 def _torch(ds):
     pytest.importorskip("torch", reason="PyTorch is not installed: make doors")
-    from queuecore._torch.tensors import Elements
+    from queuecore._torch.tensors import ElementTensors
 
-    return Elements(iter(ds))
+    return ElementTensors(iter(ds))
 
 
 WAYS = {

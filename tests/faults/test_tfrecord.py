@@ -7,7 +7,7 @@ import pytest
 from helpers.formats.tfrecords import FRAME, HEADER, KNOWN, checksum, header, places, read, stream
 
 from queuecore import errors
-from queuecore._core.io.tfrecord import Scan
+from queuecore._core.io.tfrecord import RecordScan
 
 parsers = pytest.importorskip("queuecore._core.testing.parsers")
 
@@ -104,7 +104,7 @@ def test_no_memory_for_bytes_that_do_not_come(length, known):
     data = header(length) + bytes(100_000)
     tracemalloc.start()
     try:
-        scan = Scan(Bytes(data), b"x", len(data) if known else -1, block_bytes=4096)
+        scan = RecordScan(Bytes(data), b"x", len(data) if known else -1, block_bytes=4096)
         error, resumed = scan.next_fault()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -203,6 +203,6 @@ def test_mutations(seed):
         indices = [index for _, index, _ in got]
         assert indices == sorted(set(indices))
         assert not {offset for _, offset, _ in faults} & {offset for offset, _, _ in got}
-        scan = Scan(Bytes(data), b"x", len(data) if known else -1, block_bytes=block)
+        scan = RecordScan(Bytes(data), b"x", len(data) if known else -1, block_bytes=block)
         found = [(type(e).__name__, e.offset, e.record) for e, _ in iter(scan.next_fault, None)]
         assert (found, scan.records) == (faults, len(got))

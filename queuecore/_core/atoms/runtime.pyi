@@ -5,7 +5,7 @@ def slice_over() -> float: ...
 def wait_over() -> None: ...
 
 @final
-class Start:
+class SafeStart:
     def __new__(
         cls,
         bootstrap: Callable[[], object],

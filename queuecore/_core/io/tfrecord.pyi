@@ -20,7 +20,7 @@ class FileBytes:
     def close(self) -> None: ...
 
 @final
-class Scan:
+class RecordScan:
     def __init__(
         self,
         source: _Source,

@@ -2,11 +2,11 @@ from typing import Any
 
 from typing_extensions import disjoint_base
 
+from queuecore._core.stream.gate import CallGate
 from queuecore._core.stream.marks import Saved
-from queuecore._core.stream.turns import Turns
 
 @disjoint_base
-class Course(Turns):
+class Course(CallGate):
     def check_place(self) -> None: ...
     def expect_ends(self, ends: list[list[int]]) -> None: ...
     def position(self) -> tuple[Saved, Any]: ...

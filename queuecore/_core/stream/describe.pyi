@@ -41,7 +41,7 @@ class Frames:
     encoding: int
     header: int
     cycle: int
-    turn: int
+    lane_records: int
     piece_bytes: int
     headroom: int
     records: Records
@@ -129,7 +129,7 @@ class Description:
     ) -> None: ...
 
 @final
-class Component: ...
+class RowComponent: ...
 
 @final
 class Keeper: ...

@@ -17,7 +17,7 @@ from queuecore._elements.component import Component
 from queuecore._elements.dtypes import as_dtype, kind_of
 from queuecore._elements.nests import plain
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count
 from queuecore.data._rows.chunks import Objects, Rows
@@ -77,7 +77,7 @@ class Slices(Node):
     def layout(self) -> Layout:
         return self.given
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Rows]:
         del run, pass_
         if start < self.rows.n:
             yield self.rows.part(start, self.rows.n)
@@ -120,7 +120,7 @@ class Items(Node):
     def spec(self) -> Any:
         return self.of
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Objects]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Objects]:
         del run, pass_
         for at in range(start, len(self.items), _CHUNK):
             yield Objects(list(map(readonly, self.items[at : at + _CHUNK])))
@@ -179,7 +179,7 @@ class Numbers(Node):
     def layout(self) -> Layout:
         return Layout((Component(self.dtype, ()),))
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Rows]:
         del run, pass_
         for at in range(start, len(self.numbers), _CHUNK):
             yield self.chosen(np.arange(at, min(at + _CHUNK, len(self.numbers)), dtype=np.int64))
@@ -234,7 +234,7 @@ class Counter(Node):
     def layout(self) -> Layout:
         return Layout((Component(self.dtype, ()),))
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Rows]:
         del run, pass_
         for at in itertools.count(start, _CHUNK):
             index = np.arange(at, at + _CHUNK, dtype=np.int64)

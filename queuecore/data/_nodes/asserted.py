@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count
 from queuecore.data._rows.chunks import Failed, One, Piece
@@ -56,7 +56,7 @@ class AssertCardinality(Node):
     def uses_up(self) -> bool:
         return self.layout().components is None
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         number = start
         rows = self.layout().components is not None
         made = (run.rows if rows else run.elements)(0, pass_, start, None, True)

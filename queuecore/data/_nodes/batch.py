@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from queuecore.data._nodes.node import ObjectNode
-from queuecore.data._nodes.run import Run
-from queuecore.data._plan.steps import Batch, Count, Map, Repeat
+from queuecore.data._nodes.run import NodeRun
+from queuecore.data._plan.steps import BatchStep, Count, Map, Repeat
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.values import batched_spec, stacked
 from queuecore.errors import InvalidArgumentError, ResumeMismatchError
@@ -42,16 +42,16 @@ class ObjectBatch(ObjectNode):
 
     def count(self, needed: int | None) -> Count:
         chain = self.inputs[0]
-        batch = Batch(self.size, self.drop_remainder)
+        batch = BatchStep(self.size, self.drop_remainder)
         return batch.count(needed, lambda below: chain.count(below))
 
     def spec(self) -> Any:
         return batched_spec(self.inputs[0].element_spec, self.size if self.drop_remainder else None)
 
-    def knows_errors(self, run: Run, pass_: int) -> bool:
+    def knows_errors(self, run: NodeRun, pass_: int) -> bool:
         return run.cuts.knows(pass_)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         group: list[Any] = []
         number = start
         end = None
@@ -87,7 +87,7 @@ class ObjectBatch(ObjectNode):
         if not isinstance(end, StopIteration):
             raise end
 
-    def _pass_over(self, run: Run, pass_: int, elements: Iterable[Any]) -> None:
+    def _pass_over(self, run: NodeRun, pass_: int, elements: Iterable[Any]) -> None:
         errors = run.cuts.errors(pass_)
         below = self.inputs[0]
         if all(isinstance(step, Map | Repeat) for step in below.steps):
@@ -101,7 +101,7 @@ class ObjectBatch(ObjectNode):
                     record=number,
                 )
 
-    def _batch(self, run: Run, group: list[Any], number: int) -> Piece:
+    def _batch(self, run: NodeRun, group: list[Any], number: int) -> Piece:
         if self.drop_remainder and len(group) < self.size:
             return Failed(
                 ResumeMismatchError(

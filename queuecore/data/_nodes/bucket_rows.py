@@ -11,7 +11,7 @@ import numpy as np
 
 from queuecore._core.stream.describe import DENSE, FIXED, RAGGED, STRING, STRINGS
 from queuecore._elements.nests import structure_of
-from queuecore.data._nodes.padded import Array, Joiner, Pad, Stack, fill_value
+from queuecore.data._nodes.padded import Array, Joiner, RowPad, Stack, fill_value
 from queuecore.data._plan.made import NativeComponent
 from queuecore.data._rows.chunks import Column, Objects
 from queuecore.data._rows.columns import typed
@@ -113,7 +113,7 @@ def _stacked(part: ShelfPart, join: Any) -> Any:
         return part.values if isinstance(join, Stack) else _padded(part.values, join)
     dims, n = part.dims, len(part.dims)
     longest = dims.max(0).tolist()
-    if isinstance(join, Pad):
+    if isinstance(join, RowPad):
         shape = [most if side < 0 else side for side, most in zip(join.sides or (), longest, strict=True)]
     else:
         shape = longest
@@ -128,7 +128,7 @@ def _stacked(part: ShelfPart, join: Any) -> Any:
     return made
 
 
-def _padded(values: Array, pad: Pad) -> Array:
+def _padded(values: Array, pad: RowPad) -> Array:
     if values.shape[1:] == pad.sides:
         return values
     shape = [side if most < 0 else most for most, side in zip(pad.sides or (), values.shape[1:], strict=True)]

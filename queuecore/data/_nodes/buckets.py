@@ -23,7 +23,7 @@ from queuecore.data._nodes.padded import (
     Array,
     Fit,
     Joiner,
-    Pad,
+    RowPad,
     Shapes,
     Sides,
     Stack,
@@ -31,7 +31,7 @@ from queuecore.data._nodes.padded import (
     plain_template,
     shapes_of,
 )
-from queuecore.data._nodes.run import Run, rows_of
+from queuecore.data._nodes.run import NodeRun, rows_of
 from queuecore.data._nodes.whole import WholeCall
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout, NativeComponent
@@ -206,7 +206,7 @@ class Buckets(Node):
     def spec(self) -> Any:
         return self.shapes.specs((None,))
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk | Failed]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk | Failed]:
         if self.sorted is None:
             yield from self._one_by_one(run, pass_, start)
             return
@@ -231,7 +231,7 @@ class Buckets(Node):
             yield from rest
         yield Failed(error)
 
-    def _rows(self, run: Run, chunks: Generator[Any], shelves: Shelves, start: int) -> Generator[Chunk | Failed]:
+    def _rows(self, run: NodeRun, chunks: Generator[Any], shelves: Shelves, start: int) -> Generator[Chunk | Failed]:
         assert self.sorted is not None
         number = 0
         while True:
@@ -271,7 +271,7 @@ class Buckets(Node):
             del chunk, columns, own, element  # they keep memory that the next one may want
 
     def _indices(
-        self, run: Run, element: Callable[[int], Any], columns: list[Column], n: int, number: int
+        self, run: NodeRun, element: Callable[[int], Any], columns: list[Column], n: int, number: int
     ) -> tuple[Sequence[int] | Array, Array, dict[int, BaseException]]:
         """Return the lengths of rows, their buckets, and the errors of some rows, up to an error that ends it all."""
         assert self.sorted is not None
@@ -314,7 +314,7 @@ class Buckets(Node):
             return error
         raise AssertionError
 
-    def _one_by_one(self, run: Run, pass_: int, start: int) -> Generator[Chunk | Failed]:
+    def _one_by_one(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk | Failed]:
         # Which batch has which number shows only when all lengths before it are known: they are asked for again.
         waiting: list[list[list[Array]]] = [[] for _ in self.each]
         made = 0
@@ -345,7 +345,7 @@ class Buckets(Node):
                         yield Objects([self.each[index].join([members], True)])
         yield from self._rest(waiting, made, start)
 
-    def _next(self, run: Run, source: Any, told: bool) -> tuple[int, list[Array]] | Failed | None:
+    def _next(self, run: NodeRun, source: Any, told: bool) -> tuple[int, list[Array]] | Failed | None:
         # The next element and its bucket; `told`: elements that are left out are not yet reported.
         for number, element in source:
             if isinstance(element, Failed):
@@ -425,7 +425,9 @@ def buckets(
             continue
         most = starts[index] - 1 if closed and index < len(starts) else -1
         sides: list[Sides] = [tuple(most if side < 0 else side for side in one) for one in shapes.known]
-        pads = [Pad(number, one, value) for number, (one, value) in enumerate(zip(sides, shapes.values, strict=True))]
+        pads = [
+            RowPad(number, one, value) for number, (one, value) in enumerate(zip(sides, shapes.values, strict=True))
+        ]
         each.append(Bucket(size, Fit(shapes.template, sides), Joiner(shapes.template, pads)))
     given = [None] if plain else [closed, *shapes.words]
     rows = Sorted.of(chain, function)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from queuecore._core.atoms.own import own
-from queuecore.data._nodes.cache_files import Files, FileWriter, Index, Lock, Paths, in_structure
+from queuecore.data._nodes.cache_files import CacheFileWriter, Files, Index, Lock, Paths, in_structure
 from queuecore.data._nodes.cache_store import (
     MOST_OBJECTS,
     Key,
@@ -18,7 +18,7 @@ from queuecore.data._nodes.cache_store import (
     pieces_from,
 )
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Pairs, Run
+from queuecore.data._nodes.run import NodeRun, Pairs
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Repeat, Take
@@ -67,11 +67,11 @@ class Cache(Node):
     def begins(self, pairs: Pairs, bases: list[int]) -> None:
         self.store.begins(Key(pairs, bases))
 
-    def key(self, run: Run) -> Key:
+    def key(self, run: NodeRun) -> Key:
         """Return the seeds and passes that decide the order of the kept pass."""
         return Key(*run.seeds())
 
-    def kept(self, run: Run, key: Key, pass_: int, start: int) -> Generator[Chunk] | None:
+    def kept(self, run: NodeRun, key: Key, pass_: int, start: int) -> Generator[Chunk] | None:
         """Yield the kept elements from number `start` on; return `None` if nothing is kept."""
         del pass_
         found = self.store.find(self.inputs[0], key, run.skips is not None)
@@ -80,16 +80,16 @@ class Cache(Node):
         made: Generator[Chunk] = found.chunks(start, self.layout())
         return in_structure(made, self.spec(), found.path) if isinstance(found, Index) and found.bare else made
 
-    def writes(self, run: Run) -> bool:
+    def writes(self, run: NodeRun) -> bool:
         """Return whether a run may write."""
         del run
         return True
 
-    def writer(self, store: Files, paths: Paths, key: Key, lock: Lock) -> FileWriter:
+    def writer(self, store: Files, paths: Paths, key: Key, lock: Lock) -> CacheFileWriter:
         """Return a writer of files."""
-        return FileWriter(store, self.inputs[0], paths, key, lock)
+        return CacheFileWriter(store, self.inputs[0], paths, key, lock)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk | Failed]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk | Failed]:
         # Every pass is the first one of the input: that is kept, and that is what another process would make again.
         key = self.key(run)
         kept = self.kept(run, key, pass_, start)
@@ -104,7 +104,7 @@ class Cache(Node):
         with run.writing.begun() if on_disk else contextlib.nullcontext(whole) as writes:
             yield from self._kept_and_made(run, start, key, writes)
 
-    def _kept_and_made(self, run: Run, start: int, key: Key, writes: bool) -> Generator[Chunk | Failed]:
+    def _kept_and_made(self, run: NodeRun, start: int, key: Key, writes: bool) -> Generator[Chunk | Failed]:
         writer = self.store.write(self.inputs[0], key, run, self.writer) if writes and not run.stopped else None
         skipped = run.skips.counts() if run.skips is not None else None
         try:
@@ -143,7 +143,7 @@ class Cache(Node):
                 writer.abandon()
                 self.store.release()
 
-    def _made(self, run: Run, start: int) -> Generator[Chunk | Failed]:
+    def _made(self, run: NodeRun, start: int) -> Generator[Chunk | Failed]:
         if self.layout().components is not None:
             yield from run.rows(0, 0, start, None, True)
             return

@@ -36,7 +36,7 @@ from queuecore.data._rows.container import MOST_EXPANDED, Packer, framed, read_p
 from queuecore.data._rows.found import check_columns
 from queuecore.errors import AbortedError, DataLossError, FailedPreconditionError, InvalidArgumentError
 
-__all__ = ["FileWriter", "Files", "Index", "Lock", "Paths", "in_structure"]
+__all__ = ["CacheFileWriter", "Files", "Index", "Lock", "Paths", "in_structure"]
 
 _VERSION = 1
 _MAGIC = b"queuecore cache\n"
@@ -147,7 +147,7 @@ class Files(Store):
                 return index
         return None
 
-    def _writer(self, chain: Chain, key: Key, make: Callable[..., Any]) -> FileWriter | None:
+    def _writer(self, chain: Chain, key: Key, make: Callable[..., Any]) -> CacheFileWriter | None:
         paths = self.paths(chain)
         if not self.snapshot and os.path.exists(paths.listing):  # of another order
             return None
@@ -160,7 +160,7 @@ class Files(Store):
         if owner is None:
             try:
                 if self._valid(chain) is None:  # nobody has completed it since
-                    made: FileWriter = make(self, paths, key, lock)
+                    made: CacheFileWriter = make(self, paths, key, lock)
                     return made
             except BaseException:
                 lock.give()
@@ -334,7 +334,7 @@ def _chunk_of(value: Any, n: int, layout: Layout) -> Chunk:
     raise ValueError(f"it doesn't hold {n} elements of this dataset")
 
 
-class FileWriter:
+class CacheFileWriter:
     """Writes a pass to files."""
 
     error: BaseException | None = None
@@ -473,7 +473,7 @@ def _of_classes(spec: Any, element: Any) -> bool:
 
 
 def in_structure(chunks: Generator[Chunk], spec: Any, path: str) -> Generator[Chunk]:
-    """Yield chunks of elements in the classes of a specification that `FileWriter` wrote without them."""
+    """Yield chunks of elements in the classes of a specification that `CacheFileWriter` wrote without them."""
     with contextlib.closing(chunks):
         for chunk in chunks:
             if isinstance(chunk, Objects):

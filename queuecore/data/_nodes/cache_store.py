@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from queuecore._checks.warnings import warn
-from queuecore.data._nodes.run import Pairs, Run
+from queuecore.data._nodes.run import NodeRun, Pairs
 from queuecore.data._plan.chain import Chain
 from queuecore.data._rows.chunks import Column
 from queuecore.errors import ResourceExhaustedError, os_error_class
@@ -58,7 +58,7 @@ class Store:
 
     def __init__(self, required: bool = False) -> None:
         self.required = required
-        self._writers: dict[int, tuple[object, Run]] = {}
+        self._writers: dict[int, tuple[object, NodeRun]] = {}
         self._first: Key | None = None
         self._off = False
 
@@ -82,7 +82,7 @@ class Store:
         """Return how many elements are kept; `None` if no complete pass is kept."""
         raise NotImplementedError
 
-    def write(self, chain: Chain, key: Key, run: Run, make: Callable[..., Any]) -> Any:
+    def write(self, chain: Chain, key: Key, run: NodeRun, make: Callable[..., Any]) -> Any:
         """Return a writer; `None` if this pass isn't kept. `make` makes a writer of files; see `Cache.writer`."""
         mine = object(), run
         patience = time.monotonic() + _GIVING_UP
@@ -109,7 +109,7 @@ class Store:
         """Let another run write."""
         self._writers.pop(os.getpid(), None)
 
-    def failed(self, error: BaseException, run: Run) -> None:
+    def failed(self, error: BaseException, run: NodeRun) -> None:
         """Keep nothing more, because there is no room; raise if something must be kept.
 
         An error of a run that was stopped says nothing: its user may have removed the folder.

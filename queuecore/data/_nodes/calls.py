@@ -18,7 +18,7 @@ from queuecore.data._rows.values import converted
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 from queuecore.ragged import Ragged
 
-__all__ = ["Call", "StageCall", "parted"]
+__all__ = ["FunctionCall", "StageCall", "parted"]
 
 
 def parted(made: Any) -> Any:
@@ -26,7 +26,7 @@ def parted(made: Any) -> Any:
     return tuple(made) if type(made) is list else made
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     """A function that makes a new element of an element.
 
     Attributes

@@ -20,7 +20,7 @@ from queuecore.data._nodes.arrays import Numbers, Slices
 from queuecore.data._nodes.combine import alike, general_spec
 from queuecore.data._nodes.inputs import Waiting, components_of, laid_out
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run, rest
+from queuecore.data._nodes.run import NodeRun, rest
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Repeat, Unknown
@@ -49,7 +49,7 @@ class Seeds(Node):
     def layout(self) -> Layout:
         return Layout(None)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         del run, pass_, start
         yield from ()
 
@@ -95,7 +95,7 @@ class Choose(Node):
     def spec(self) -> Any:
         return general_spec(self.inputs[: self.number], self.name)
 
-    def choices(self, run: Run, pass_: int, start: int) -> Generator[Array]:
+    def choices(self, run: NodeRun, pass_: int, start: int) -> Generator[Array]:
         """Yield the numbers of the chosen datasets, from the `start`-th on."""
         chain = self.inputs[self.number]
         dtype = components_of(chain.layout)[0].dtype
@@ -118,7 +118,7 @@ class Choose(Node):
                 column: Any = rows.columns[0]
                 yield typed(column[rows.first : rows.first + rows.n], dtype, ())
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         layout = self.layout()
         skipped = np.zeros(self.number, np.int64)
         if self.stop:
@@ -138,7 +138,7 @@ class Choose(Node):
                 parts.append(Waiting(stack.enter_context(contextlib.closing(given))))
             yield from rest(self._chosen(run, pass_, int(skipped.sum()), parts), start)
 
-    def _checked(self, run: Run, pass_: int, start: int) -> Generator[Array]:
+    def _checked(self, run: NodeRun, pass_: int, start: int) -> Generator[Array]:
         with contextlib.closing(self.choices(run, pass_, start)) as parts:
             for part in parts:
                 bad = np.flatnonzero((part < 0) | (part >= self.number))
@@ -152,7 +152,7 @@ class Choose(Node):
                 yield part.astype(np.int64)
                 start += len(part)
 
-    def _chosen(self, run: Run, pass_: int, start: int, parts: list[Waiting]) -> Generator[Chunk | Failed]:
+    def _chosen(self, run: NodeRun, pass_: int, start: int, parts: list[Waiting]) -> Generator[Chunk | Failed]:
         ended = np.zeros(self.number, bool)
         with contextlib.closing(self._checked(run, pass_, start)) as choices:
             for wanted in choices:
@@ -214,7 +214,7 @@ class Sample(Choose):
     def _limits(self) -> tuple[Chain, ...]:
         return self.inputs[: self.number + (self.weights is None)]
 
-    def choices(self, run: Run, pass_: int, start: int) -> Generator[Array]:
+    def choices(self, run: NodeRun, pass_: int, start: int) -> Generator[Array]:
         (low, high), iteration = run.seed_of(len(self.inputs) - 1, pass_)
         if not self.rerandomize:
             iteration = 0

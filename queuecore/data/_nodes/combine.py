@@ -18,10 +18,10 @@ from queuecore._elements.record import ArraySpec
 from queuecore._io.bad_data import Quarantine, Told
 from queuecore.data._nodes.inputs import Waiting, components_of, laid_out
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run, leave_out, rest, rows_of
+from queuecore.data._nodes.run import NodeRun, leave_out, rest, rows_of
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout, native_of
-from queuecore.data._plan.steps import Batch, Count, Map, Permute, Prefetch, Repeat, Shuffle, Unknown
+from queuecore.data._plan.steps import BatchStep, Count, Map, Permute, Prefetch, Repeat, Shuffle, Unknown
 from queuecore.data._rows.chunks import Column, Failed, One, Piece, Rows
 from queuecore.data._rows.columns import agreed, side_by_side, sliced, span
 from queuecore.data._rows.slices import number_of_rows, row_of
@@ -67,7 +67,7 @@ class Zip(Node):
     def uses_up(self) -> bool:
         return self.layout().components is None
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         made = self._rows if self.layout().components is not None else self._elements
         if run.skips is None:
             yield from made(run, pass_, start, None)
@@ -84,7 +84,7 @@ class Zip(Node):
                 else:
                     start -= piece.n
 
-    def _rows(self, run: Run, pass_: int, start: int, skips: Quarantine | None) -> Generator[Piece]:
+    def _rows(self, run: NodeRun, pass_: int, start: int, skips: Quarantine | None) -> Generator[Piece]:
         with contextlib.ExitStack() as stack:
             parts = [
                 Waiting(stack.enter_context(contextlib.closing(run.rows(index, pass_, start, skips, True))))
@@ -108,7 +108,7 @@ class Zip(Node):
                 n = min(part.left for part in parts)
                 yield Rows(n, [column for part in parts for column in sliced(*part.take(n))])
 
-    def _elements(self, run: Run, pass_: int, start: int, skips: Quarantine | None) -> Generator[Piece]:
+    def _elements(self, run: NodeRun, pass_: int, start: int, skips: Quarantine | None) -> Generator[Piece]:
         with contextlib.ExitStack() as stack:
             parts = [
                 stack.enter_context(contextlib.closing(run.elements(index, pass_, start, skips, True)))
@@ -153,7 +153,7 @@ class Enumerate(Node):
     def uses_up(self) -> bool:
         return True
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # An element that can't be made has a number too.
         number = self.first + start
         if self.layout().components is None:
@@ -245,7 +245,7 @@ class Concatenate(Node):
     def uses_up(self) -> bool:
         return True
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         layout = self.layout()
         before = math.inf if not start else None if run.skips is not None else self.inputs[0].known_count()
         if before is None or start < before:
@@ -279,9 +279,9 @@ class Unbatch(Node):
         chain = self.inputs[0]
         if self._batched:
             steps = chain.steps
-            at = next(index for index, step in enumerate(steps) if isinstance(step, Batch))
+            at = next(index for index, step in enumerate(steps) if isinstance(step, BatchStep))
             batch = steps[at]
-            if isinstance(batch, Batch) and all(isinstance(step, Map | Prefetch) for step in steps[at + 1 :]):
+            if isinstance(batch, BatchStep) and all(isinstance(step, Map | Prefetch) for step in steps[at + 1 :]):
                 if not batch.drop_remainder:
                     return chain.count(needed, at)
                 total = chain.count(None if needed is None else -(-needed // batch.batch_size) * batch.batch_size, at)
@@ -312,7 +312,7 @@ class Unbatch(Node):
     def spec(self) -> Any:
         return _spec_of_rows(self.inputs[0].element_spec)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         layout = self.layout()
         chain = self.inputs[0]
         if layout.components is None:
@@ -328,16 +328,16 @@ class Unbatch(Node):
             chunks = self._rows(run, pass_, whole)
         yield from rest(chunks, start)
 
-    def _records(self, run: Run, pass_: int, start: int) -> tuple[Generator[Any], int]:
+    def _records(self, run: NodeRun, pass_: int, start: int) -> tuple[Generator[Any], int]:
         # Batches lie as the records that they are made of.
         steps = self.inputs[0].steps
-        at, batch = next((index, step) for index, step in enumerate(steps) if isinstance(step, Batch))
+        at, batch = next((index, step) for index, step in enumerate(steps) if isinstance(step, BatchStep))
         whole = 0
         if batch.drop_remainder or not any(isinstance(step, Repeat | Shuffle | Permute) for step in steps[at + 1 :]):
             whole = start // batch.batch_size  # none before these is short
         return rows_of(run.open(0, pass_, whole), True), start - whole * batch.batch_size
 
-    def _rows(self, run: Run, pass_: int, start: int) -> Generator[Any]:
+    def _rows(self, run: NodeRun, pass_: int, start: int) -> Generator[Any]:
         components = components_of(self.inputs[0].layout)
         element = start
         with contextlib.closing(run.rows(0, pass_, start, None, True)) as chunks:
@@ -370,7 +370,7 @@ class Unbatch(Node):
                     at = bad + 1
                 element += rows.n
 
-    def _elements(self, run: Run, pass_: int) -> Generator[Piece]:
+    def _elements(self, run: NodeRun, pass_: int) -> Generator[Piece]:
         with contextlib.closing(run.elements(0, pass_, 0, None, True)) as elements:
             for number, element in enumerate(elements):
                 if isinstance(element, Failed):
@@ -396,7 +396,7 @@ def _unequal(lengths: list[int], element: int) -> InvalidArgumentError:
 
 
 def _levels(chain: Chain) -> int:
-    return sum(isinstance(step, Batch) for step in chain.steps)
+    return sum(isinstance(step, BatchStep) for step in chain.steps)
 
 
 def _of_objects(chain: Chain) -> bool:

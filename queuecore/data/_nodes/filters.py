@@ -29,7 +29,7 @@ from queuecore.data._nodes.calls import StageCall
 from queuecore.data._nodes.map import check_function, check_keys
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.padded import plain_template
-from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._nodes.run import NodeRun, leave_out
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout, NativeComponent
 from queuecore.data._plan.steps import Count, Map, Unknown
@@ -155,7 +155,7 @@ def _kept(stage: Stage, components: tuple[Component, ...]) -> Step:
     return KeepStep(components, stage.bind(components))
 
 
-def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[tuple[Piece, Any]]:
+def masked(run: NodeRun, index: int, predicate: Predicate, pass_: int) -> Generator[tuple[Piece, Any]]:
     """Yield the elements of an input, and which of them a predicate keeps.
 
     Parameters
@@ -201,7 +201,7 @@ def masked(run: Run, index: int, predicate: Predicate, pass_: int) -> Generator[
 
 
 def _masked_rows(
-    run: Run, chain: Chain, chunks: Iterable[Rows | Failed], predicate: Predicate, pass_: int
+    run: NodeRun, chain: Chain, chunks: Iterable[Rows | Failed], predicate: Predicate, pass_: int
 ) -> Generator[tuple[Piece, Any]]:
     made = chain.made
     number = 0
@@ -323,7 +323,7 @@ class Filter(Node):
     def uses_up(self) -> bool:
         return self.given.components is None
 
-    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+    def hand_in(self, run: NodeRun, feed: Feed, pass_: int, start: int) -> bool:
         if self.predicate.native is None or self.given.components is None or feed.errors_before(pass_):
             return super().hand_in(run, feed, pass_, start)
         # Without the GIL. From the first one on, as in `chunks`.
@@ -331,7 +331,7 @@ class Filter(Node):
         with run.open(0, pass_, 0, self.inputs[0].chunk_rows(run.budget)) as child:
             return choose(feed, pass_, cast(Stream, child), mask, start)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # From the first element on: only the predicate knows how many come before an element.
         left = start
         with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:
@@ -355,10 +355,10 @@ class TakeWhile(Filter):
 
     name = "take_while"
 
-    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+    def hand_in(self, run: NodeRun, feed: Feed, pass_: int, start: int) -> bool:
         return Node.hand_in(self, run, feed, pass_, start)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         left = start
         with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:
             for chunk, mask in chunks:

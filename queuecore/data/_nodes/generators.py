@@ -16,7 +16,7 @@ from queuecore._elements.dtypes import as_dtype
 from queuecore._elements.nests import apart, plain
 from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore.data._nodes.node import ObjectNode
-from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._nodes.run import NodeRun, leave_out
 from queuecore.data._plan.chain import Chained
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.specs import check_element, fits
@@ -199,7 +199,7 @@ class Generated(ObjectNode):
     def spec(self) -> Any:
         return self._first_spec if self.signature is None else self.signature
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # From the first one on: a generator can't begin in the middle.
         left = start
         number = 0

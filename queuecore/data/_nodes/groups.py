@@ -23,7 +23,7 @@ from queuecore.data._nodes.inputs import objects_of
 from queuecore.data._nodes.interleave import at_hand, check_alike
 from queuecore.data._nodes.node import Node, ObjectNode
 from queuecore.data._nodes.padded import plain_template
-from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._nodes.run import NodeRun, leave_out
 from queuecore.data._nodes.whole import WholeCall
 from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
@@ -185,7 +185,7 @@ class GroupByWindow(Node):
     def spec(self) -> Any:
         return None if self.first is None else self.first.element_spec
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         left = start
         with contextlib.closing(self._made(run, pass_, lambda: left > 0)) as pieces:
             for piece in pieces:
@@ -194,7 +194,7 @@ class GroupByWindow(Node):
                 if passed < piece.n:
                     yield piece.part(passed, piece.n) if passed else piece
 
-    def _made(self, run: Run, pass_: int, again: Callable[[], bool]) -> Generator[Piece]:
+    def _made(self, run: NodeRun, pass_: int, again: Callable[[], bool]) -> Generator[Piece]:
         groups: dict[int, _Group] = {}
         number = 0
         with contextlib.closing(self._elements(run, pass_)) as elements:
@@ -226,7 +226,7 @@ class GroupByWindow(Node):
                 continue
             yield from self._elements_of(run, chain, pass_ * _MANY + number % _MANY)
 
-    def _elements(self, run: Run, pass_: int) -> Generator[Failed | tuple[Any, Callable[[_Group], None]]]:
+    def _elements(self, run: NodeRun, pass_: int) -> Generator[Failed | tuple[Any, Callable[[_Group], None]]]:
         """Yield each element, and what puts it into its group."""
         chain = run.input(0)
         if chain.layout.components is None:
@@ -277,7 +277,7 @@ class GroupByWindow(Node):
             )
         return chain_of(made)
 
-    def _elements_of(self, run: Run, chain: Chain, number: int) -> Generator[Any]:
+    def _elements_of(self, run: NodeRun, chain: Chain, number: int) -> Generator[Any]:
         first = self.first
         if first is not None:
             check_alike(first, chain, self.name, number % _MANY)
@@ -322,7 +322,7 @@ class GroupByReducer(ObjectNode):
     def count(self, needed: int | None) -> int:
         raise Unknown
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         left = start
         states: dict[int, Any] = {}
         number = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 from queuecore._io.bad_data import Quarantine
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Unknown
 from queuecore.data._rows.chunks import Failed, One, Piece
@@ -60,7 +60,7 @@ class Ignore(Node):
     def spec(self) -> Any:
         return self.inputs[0].element_spec
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # From the first element on: which are left out shows only when they are made.
         skips = _Ignored(self.log_warning)
         objects = self.layout().components is None

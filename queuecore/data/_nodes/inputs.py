@@ -8,7 +8,7 @@ from typing import Any
 
 from queuecore._elements.component import Component
 from queuecore._io.bad_data import Quarantine
-from queuecore.data._nodes.run import Opened, Run
+from queuecore.data._nodes.run import NodeRun, Opened
 from queuecore.data._plan.made import Layout
 from queuecore.data._rows.chunks import Chunk, Failed, Objects, Rows
 from queuecore.data._rows.columns import converted
@@ -106,7 +106,13 @@ def components_of(layout: Layout) -> tuple[Component, ...]:
 
 
 def laid_out(
-    run: Run, index: int, pass_: int, start: int, layout: Layout, skips: Quarantine | None = None, errors: bool = False
+    run: NodeRun,
+    index: int,
+    pass_: int,
+    start: int,
+    layout: Layout,
+    skips: Quarantine | None = None,
+    errors: bool = False,
 ) -> Generator[Any]:
     """Yield the elements of an input, from number `start` on, as rows of a layout that its own fits; or as objects."""
     if layout.components is None:

@@ -26,11 +26,11 @@ from queuecore.data._nodes.combine import general_spec
 from queuecore.data._nodes.inputs import MOST_OBJECTS, objects_of
 from queuecore.data._nodes.interleave_files import shapes_of_components
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.orders import Turns
-from queuecore.data._nodes.run import Opened, Run, Seeded, open_chain, rows_of
+from queuecore.data._nodes.orders import TurnTape
+from queuecore.data._nodes.run import NodeRun, Opened, Seeded, open_chain, rows_of
 from queuecore.data._plan.chain import Chain, Chained, chain_of
 from queuecore.data._plan.made import Layout, NativeComponent, native_of
-from queuecore.data._plan.steps import Batch, Count, Skip, Take, Unknown
+from queuecore.data._plan.steps import BatchStep, Count, Skip, Take, Unknown
 from queuecore.data._rows.chunks import Chunk, Failed, Objects, Rows
 from queuecore.data._rows.columns import compacted, joined, typed
 from queuecore.data.options import Options
@@ -150,12 +150,12 @@ class Interleave(Node):
             )
         return chain_of(made)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk | Failed]:
-        turns = _Turns(self, run, pass_, start)
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk | Failed]:
+        rotation = _Rotation(self, run, pass_, start)
         try:
-            yield from turns.chunks()
+            yield from rotation.chunks()
         finally:
-            turns.close()
+            rotation.close()
 
 
 class _Child:
@@ -167,7 +167,7 @@ class _Child:
         Elements that were read and not yet given; while elements are only counted, all elements that there are.
     """
 
-    def __init__(self, run: Run, chain: Chain, number: int, layout: Layout, threads: int | None) -> None:
+    def __init__(self, run: NodeRun, chain: Chain, number: int, layout: Layout, threads: int | None) -> None:
         self.number = number % _MANY
         self.left = 0
         self.ended = False
@@ -310,7 +310,7 @@ def check_alike(first: Chain, chain: Chain, what: str, number: int) -> None:
         )
 
 
-def at_hand(chain: Chain, run: Run, start: int, rows: bool) -> Generator[Chunk] | None:
+def at_hand(chain: Chain, run: NodeRun, start: int, rows: bool) -> Generator[Chunk] | None:
     """Yield elements that are in memory, for which a stream would cost more; `None` if they are not in memory.
 
     As rows, or as objects.
@@ -320,7 +320,7 @@ def at_hand(chain: Chain, run: Run, start: int, rows: bool) -> Generator[Chunk] 
         return source.chunks(run, 0, start)
     if rows or not isinstance(source, Slices) or source.rows.n > _FEW_ROWS:
         return None
-    if len(steps) != 1 or not isinstance(steps[0], Batch):
+    if len(steps) != 1 or not isinstance(steps[0], BatchStep):
         return None
     kinds = [native_of(one, 0) for one in source.given.components or ()]
     if source.given.structure is not None or not all(kind in (FIXED, STRING) for kind, _, _ in kinds):
@@ -328,7 +328,7 @@ def at_hand(chain: Chain, run: Run, start: int, rows: bool) -> Generator[Chunk] 
     return _batches(source, steps[0], kinds, start)
 
 
-def _batches(source: Slices, batch: Batch, kinds: list[NativeComponent], start: int) -> Generator[Objects]:
+def _batches(source: Slices, batch: BatchStep, kinds: list[NativeComponent], start: int) -> Generator[Objects]:
     """Yield batches of rows in memory, as a stream would."""
     rows, size = source.rows, batch.batch_size
     columns = compacted(rows.columns, rows.first, rows.n, rows.rows)
@@ -347,7 +347,7 @@ def _batches(source: Slices, batch: Batch, kinds: list[NativeComponent], start: 
         yield Objects([structure_of(source.given.template, parts)])
 
 
-class _Turns:
+class _Rotation:
     """The turns of one pass.
 
     Attributes
@@ -356,13 +356,13 @@ class _Turns:
         Number of elements before the first one wanted; these are only counted.
     """
 
-    def __init__(self, node: Interleave, run: Run, pass_: int, start: int) -> None:
+    def __init__(self, node: Interleave, run: NodeRun, pass_: int, start: int) -> None:
         self.drop = start
         self._node = node
         self._run = run
         self._pass = pass_
         # Where turns are noted; `None` if they follow the fixed order.
-        self._tape: Turns | None = run.tape(pass_, Turns)
+        self._tape: TurnTape | None = run.tape(pass_, TurnTape)
         if self._tape is not None:
             self.drop = 0
             if run.orders is not None:
@@ -519,7 +519,7 @@ class _Turns:
                     raise
                 if isinstance(found_next, _InPlace):  # no turn is taken by it
                     yield from self._flush()
-                    self._note(found_next.number, Turns.NONE)
+                    self._note(found_next.number, TurnTape.NONE)
                     if found_next.failed is not None:
                         yield from self._in_place(found_next.failed)
                     continue
@@ -534,7 +534,7 @@ class _Turns:
                     child.close()
                     slots[at] = None
                     self._open -= 1
-                    self._note(child.number, Turns.END)
+                    self._note(child.number, TurnTape.END)
                     at, given = (at + 1) % node.cycle, 0
                     continue
                 even = True
@@ -573,7 +573,7 @@ class _Turns:
         if child.failed is not None:
             failed, child.failed = child.failed, None
             yield from self._flush()
-            self._note(child.number, Turns.ERROR)
+            self._note(child.number, TurnTape.ERROR)
             yield from self._in_place(failed)
             return None
         if not child.left:
@@ -612,11 +612,11 @@ class _Turns:
                         yield piece.part(passed, piece.n)
             children[number] = child
         for number, n in tape.turns():
-            if n in (Turns.END, Turns.NONE):
+            if n in (TurnTape.END, TurnTape.NONE):
                 ended.add(number)
             if number not in children:
                 children[number] = self._begun(number)
-            for piece in self._of(children[number], 1 if n == Turns.ERROR or n == Turns.NONE else n):
+            for piece in self._of(children[number], 1 if n == TurnTape.ERROR or n == TurnTape.NONE else n):
                 yield piece
         going = [one for number, one in sorted(children.items()) if number not in ended and isinstance(one, _Child)]
         going = [one for one in going if not one.ended and (one.number >= tape.next or one.number in tape.open)]

@@ -18,7 +18,7 @@ from queuecore.data._nodes.arrays import Slices
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.pad_shards import Padded
 from queuecore.data._nodes.permute import Permuted, numbers_at
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.blocks import BlockSource, blocks_of_fixed
 from queuecore.data._plan.chain import Chain, Chained, chain_of
 from queuecore.data._plan.fixed import FixedLengthSource
@@ -73,7 +73,7 @@ class Named(Node):
         made = self.source.made([])
         return Layout(made.given, made.template, made.structure)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows | Failed]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Rows | Failed]:
         with contextlib.closing(run.elements(0, pass_)) as elements:  # whose errors are those of the list
             names = [local_name(bytes(name)) for name in elements]
         if not names:

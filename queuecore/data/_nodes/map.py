@@ -11,7 +11,7 @@ from queuecore._ops.functions import is_native
 from queuecore._ops.stage import Stage
 from queuecore._trace.symbol import Untraced
 from queuecore._trace.trace import trace
-from queuecore.data._nodes.calls import Call, StageCall, parted
+from queuecore.data._nodes.calls import FunctionCall, StageCall, parted
 from queuecore.data._nodes.padded import plain_template
 from queuecore.data._nodes.python_map import PythonMap
 from queuecore.data._plan.chain import Chain
@@ -35,7 +35,7 @@ def mapped_chain(
     InvalidArgumentError
         If the function isn't callable, or a stage can't work on its input.
     """
-    call: Call | StageCall
+    call: FunctionCall | StageCall
     if isinstance(function, Stage):
         why = _why_not(chain) or (_WHOLE if not function.rowwise and chain.batches else "")
         if not why:
@@ -47,7 +47,7 @@ def mapped_chain(
         found = _traced(chain, function, on_device)
         if isinstance(found, Chain):
             return found
-        call, why = Call(function), found
+        call, why = FunctionCall(function), found
     return Chain.of(PythonMap((chain,), call, threads, ordered, why, on_device))
 
 

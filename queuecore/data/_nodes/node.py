@@ -26,7 +26,7 @@ from queuecore._core.stream.marks import ShuffleCounter
 from queuecore._core.stream.scope import Scope
 from queuecore._ops.stage import Stage
 from queuecore._runners.threads import start_thread
-from queuecore.data._nodes.run import Drawn, Pairs, Run
+from queuecore.data._nodes.run import Drawn, NodeRun, Pairs
 from queuecore.data._plan.chain import Chain, Source
 from queuecore.data._plan.made import Layout, Made, NativeComponent, made_by, row_bytes_of
 from queuecore.data._rows.chunks import Chunk, Failed, Piece
@@ -88,7 +88,7 @@ class Node(Source):
         """True if the elements are Python objects."""
         return self.layout().components is None
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         """Make the elements of a pass, from number `start` on, with `Failed` in the place of those that can't be made.
 
         An error that is raised ends the pass. `start` counts `Failed` as elements, but none comes before it,
@@ -96,7 +96,7 @@ class Node(Source):
         """
         raise NotImplementedError
 
-    def knows_errors(self, run: Run, pass_: int) -> bool:
+    def knows_errors(self, run: NodeRun, pass_: int) -> bool:
         """Return whether `chunks` may begin anywhere in a pass, though it has errors."""
         del run, pass_
         return False
@@ -105,7 +105,7 @@ class Node(Source):
         """Return the elements of an array of their numbers, which stay the same in every pass."""
         raise NotImplementedError
 
-    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+    def hand_in(self, run: NodeRun, feed: Feed, pass_: int, start: int) -> bool:
         """Hand in the elements of a pass, from number `start` on; False if the feed wants no more of it."""
         errors = () if self.knows_errors(run, pass_) else feed.errors_before(pass_)
         number = 0 if errors else start
@@ -127,10 +127,10 @@ class Node(Source):
         """Return the specification of an element that is a Python object; `None` if it is unknown."""
         return None
 
-    def trial(self) -> Run:
+    def trial(self) -> NodeRun:
         """Return a run that only finds out what elements are."""
         # Seeds as of a first iterator, and counters of its own: this takes no pass of a shuffle from anybody.
-        run = Run(self, Options(num_threads=1), None)
+        run = NodeRun(self, Options(num_threads=1), None)
         shuffles = [shuffle for chain in self.inputs for shuffle in chain.shuffles]
         run.seed([one.seeds.pair for one in shuffles], [0] * len(shuffles))
         return run
@@ -195,7 +195,7 @@ class Node(Source):
         self.begins([one.seeds.pair for one in shuffles], bases)
         return bases
 
-    def feeder(self, run: Run) -> Any:
+    def feeder(self, run: NodeRun) -> Any:
         """Return a starter of the thread that hands in the chunks. The thread doesn't keep the iterator alive."""
 
         def start(feed: Feed, drawn: Drawn) -> None:
@@ -212,7 +212,7 @@ def _broke(feed: Feed, error: BaseException) -> None:
         feed.end(wanted[0], error)
 
 
-def _hand_in(node: Node, run: Run, feed: Feed) -> None:
+def _hand_in(node: Node, run: NodeRun, feed: Feed) -> None:
     before = run.scope.enter()
     times = run.worked.times.enter()
     try:
@@ -222,7 +222,7 @@ def _hand_in(node: Node, run: Run, feed: Feed) -> None:
         run.worked.times.leave(times)
 
 
-def _hand_in_passes(node: Node, run: Run, feed: Feed) -> None:
+def _hand_in_passes(node: Node, run: NodeRun, feed: Feed) -> None:
     after = -1
     while (wanted := feed.next_pass(after)) is not None:
         after, start = wanted

@@ -20,7 +20,7 @@ from typing import Any
 from queuecore._core.stream.feed import Feed
 from queuecore.errors import ResumeMismatchError
 
-__all__ = ["Mark", "Orders", "Tape", "Turns"]
+__all__ = ["Mark", "Orders", "Tape", "TurnTape"]
 
 # A place in a fed stream: the pass, and the number of the first element that it may need again.
 Mark = tuple[int, int]
@@ -79,7 +79,7 @@ class Tape:
         return [self.low, sorted(self.beyond), list(self.log)] if self.low or self.beyond or self.log else None
 
 
-class Turns:
+class TurnTape:
     """Turns of datasets: number of the dataset, and how many of its elements.
 
     Attributes
@@ -197,7 +197,7 @@ class Orders:
         self._lock = threading.RLock()
         self._mark: Mark = (pass_, 0)
         self._states: dict[int, Any] = {int(of): one for of, one in tapes.items()}
-        self._tapes: dict[int, Tape | Turns] = {}
+        self._tapes: dict[int, Tape | TurnTape] = {}
         self._below: dict[tuple[int, int], Orders] = {}
         for index, one in below.items():
             self._below[pass_, int(index)] = Orders(one)

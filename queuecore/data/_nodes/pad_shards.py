@@ -13,7 +13,7 @@ from queuecore._io.bad_data import Quarantine
 from queuecore.data._nodes.inputs import laid_out
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.permute import by_number, elements_at
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Map, Shard
@@ -56,7 +56,7 @@ class Padded(Node):
     def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
         return elements_at(self.inputs[0], index % max(int(self.inputs[0].count(None)), 1))
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         # Which elements are left out for their errors shows only when they are read.
         total = self.inputs[0].known_count() if run.skips is None else None
         if total is None or start < total:
@@ -84,11 +84,11 @@ class Padded(Node):
                     stage=self.name,
                 )
 
-    def _from(self, run: Run, pass_: int, start: int, skips: Quarantine | None) -> Generator[Chunk]:
+    def _from(self, run: NodeRun, pass_: int, start: int, skips: Quarantine | None) -> Generator[Chunk]:
         return laid_out(run, 0, pass_, start, self.layout(), skips)
 
 
-def _quiet(run: Run) -> Quarantine | None:
+def _quiet(run: NodeRun) -> Quarantine | None:
     # Elements that are left out were reported when they were first read.
     return None if run.skips is None else Quarantine()
 

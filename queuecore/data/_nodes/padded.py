@@ -17,21 +17,21 @@ from queuecore._elements.nests import apart, mapped, plain, structure_of
 from queuecore._elements.record import ArraySpec, DatasetSpec
 from queuecore._ops.strings import strings_of
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._nodes.run import NodeRun, leave_out
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.made import Layout, Made, NativeComponent, assembler
-from queuecore.data._plan.steps import Batch, Count, ShapedBatch
+from queuecore.data._plan.steps import BatchStep, Count, ShapedBatch
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.elements import flattened
 from queuecore.errors import DataLossError, DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse, strings
 
 __all__ = [
-    "Elements",
     "Fit",
     "Joiner",
-    "Pad",
+    "PaddedElements",
+    "RowPad",
     "Shapes",
     "Stack",
     "dense_to_ragged",
@@ -234,7 +234,7 @@ def plain_template(made: Made) -> Any:
 
 def padded(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node | None, ShapedBatch]:
     """Return a padded batch, and the node that must come before it, if there is one."""
-    if not any(isinstance(step, Batch) for step in chain.steps):
+    if not any(isinstance(step, BatchStep) for step in chain.steps):
         made = chain.made
         template = None if made.components[0][0] == OBJECT else plain_template(made)
         if template is not None:
@@ -242,7 +242,7 @@ def padded(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tup
             if step is not None:
                 bare = isinstance(chain.source, FixedLengthSource) and not chain.stages
                 through = bare and any(pad is not None for pad in step.changes["pads"])
-                return (Elements((chain,), None) if through else None), step
+                return (PaddedElements((chain,), None) if through else None), step
     return _of_objects(chain, size, drop, shapes, values)
 
 
@@ -296,7 +296,7 @@ def _is_scalar(given: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Elements(Node):
+class PaddedElements(Node):
     """The elements of another dataset as they come: as rows; or as objects that `fit` makes."""
 
     name = "elements"
@@ -319,7 +319,7 @@ class Elements(Node):
     def uses_up(self) -> bool:
         return True
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         if self.fit is None:
             yield from run.rows(0, pass_, start, None, True)
         else:
@@ -329,7 +329,7 @@ class Elements(Node):
             with contextlib.closing(run.elements(0, pass_, first, None, True)) as elements:
                 yield from self._fitting(run, enumerate(elements, first), start - first)
 
-    def _fitting(self, run: Run, elements: Iterator[tuple[int, Any]], left: int) -> Generator[Piece]:
+    def _fitting(self, run: NodeRun, elements: Iterator[tuple[int, Any]], left: int) -> Generator[Piece]:
         fit = self.fit
         assert fit is not None
         for number, element in elements:
@@ -490,7 +490,7 @@ class OpenJoiner:
             return parts[0]
         template = parts[0][0][-1]
         given = _matched(template, self.values, "padding_values", _is_scalar)
-        joins = [Pad(index, None, value) for index, value in enumerate(given)]
+        joins = [RowPad(index, None, value) for index, value in enumerate(given)]
         return Joiner(template, joins)(parts, batch)
 
 
@@ -505,7 +505,7 @@ def _same_dtype(arrays: list[Array], index: int) -> np.dtype[Any]:
 
 
 @dataclass(frozen=True)
-class Pad:
+class RowPad:
     """Pads arrays to `sides` with the user's value, and stacks them; without `sides`, to the longest of the batch."""
 
     index: int
@@ -655,17 +655,19 @@ def _of_objects(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -
     if shapes is None and chain.element_spec is None:
         return _of_anything(chain, size, drop, own(values))
     made = shapes_of(chain, shapes, values, caller="padded_batch", later=True)
-    joins = [Pad(index, side, value) for index, (side, value) in enumerate(zip(made.sides, made.values, strict=True))]
+    joins = [
+        RowPad(index, side, value) for index, (side, value) in enumerate(zip(made.sides, made.values, strict=True))
+    ]
     step = ShapedBatch(
         size, drop, ["padded_batch", *made.words], {"assemble": Joiner(made.template, joins)}, made.specs
     )
-    return Elements((chain,), Fit(made.template, made.sides)), step
+    return PaddedElements((chain,), Fit(made.template, made.sides)), step
 
 
 def _of_anything(chain: Chain, size: int, drop: bool, values: Any) -> tuple[Node, ShapedBatch]:
     fills = plain(mapped(lambda value: _hex(_untyped(value)), values))
     step = ShapedBatch(size, drop, ["padded_batch", None, fills], {"assemble": OpenJoiner(values)}, lambda dims: None)
-    return Elements((chain,), Fit(None, None, True)), step
+    return PaddedElements((chain,), Fit(None, None, True)), step
 
 
 def _untyped(value: Any) -> Any:
@@ -678,12 +680,12 @@ def _ragged_of_objects(chain: Chain, size: int, drop: bool) -> tuple[Node, Shape
     made = shapes_of(chain, None, None, False, "dense_to_ragged_batch")
     joins = [Stack(index, side[:1] == (-1,)) for index, side in enumerate(made.known)]
     step = ShapedBatch(size, drop, ["dense_to_ragged_batch"], {"assemble": Joiner(made.template, joins)}, made.specs)
-    return Elements((chain,), Fit(made.template, None)), step
+    return PaddedElements((chain,), Fit(made.template, None)), step
 
 
 def dense_to_ragged(chain: Chain, size: int, drop: bool) -> tuple[Node | None, ShapedBatch]:
     """Return a batch in which rows may differ in length, and the node that must come before it, if there is one."""
-    if any(isinstance(step, Batch) for step in chain.steps):
+    if any(isinstance(step, BatchStep) for step in chain.steps):
         return _ragged_of_objects(chain, size, drop)
     made = chain.made
     if made.components[0][0] == OBJECT:

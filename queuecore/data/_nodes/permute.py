@@ -12,11 +12,11 @@ from queuecore._core.atoms.draws import permute
 from queuecore.data._nodes.choose import Seeds
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.python_map import PythonMap
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.made import Layout
-from queuecore.data._plan.steps import Batch, Count, Map, Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take
+from queuecore.data._plan.steps import BatchStep, Count, Map, Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take
 from queuecore.data._rows.chunks import Chunk
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 
@@ -70,7 +70,7 @@ class Permuted(Node):
     def spec(self) -> Any:
         return self.inputs[0].element_spec
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         (low, high), number = run.seed_of(1, pass_)
         step = self.inputs[1].steps[0]
         # As the native core counts them.
@@ -95,7 +95,7 @@ def permuted(chain: Chain, permute: Permute) -> Chain:
         If the number of elements isn't known, or endless.
     """
     for step in chain.steps:
-        if isinstance(step, Batch | Shuffle | Permute):
+        if isinstance(step, BatchStep | Shuffle | Permute):
             name = type(step).__name__.lower()
             raise UnimplementedError(f"permute goes over records at known places: put it before the {name}")
         if isinstance(step, Repeat) and step.number < 0:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from queuecore._core.atoms.times import ThreadTimes, WorkTimes
 from queuecore._core.stream.scope import Scope
 from queuecore._runners.threads import start_thread
-from queuecore.data._nodes.calls import Call, StageCall
+from queuecore.data._nodes.calls import FunctionCall, StageCall
 from queuecore.data._nodes.orders import Mark
 from queuecore.data._nodes.run import Opened
 from queuecore.errors import UnavailableError
@@ -81,7 +81,7 @@ class Pool:
 
     def __init__(
         self,
-        function: Call | StageCall,
+        function: FunctionCall | StageCall,
         child: Opened,
         pass_: int,
         first: int,

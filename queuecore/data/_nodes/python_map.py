@@ -16,11 +16,11 @@ from typing import Any
 
 from queuecore._checks.lazy import lazy
 from queuecore._machine import cpus
-from queuecore.data._nodes.calls import Call, StageCall
+from queuecore.data._nodes.calls import FunctionCall, StageCall
 from queuecore.data._nodes.node import ObjectNode
 from queuecore.data._nodes.orders import Tape
 from queuecore.data._nodes.pool import FIRST_TUNED, MOST_THREADS, MOST_TUNED, Pool, Result
-from queuecore.data._nodes.run import Opened, Run, leave_out
+from queuecore.data._nodes.run import NodeRun, Opened, leave_out
 from queuecore.data._plan.steps import Count
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.values import has_empty, same_structure, settled, shown, spec_of, typed_spec
@@ -57,7 +57,7 @@ class PythonMap(ObjectNode):
 
     name = "map"
 
-    function: Call | StageCall
+    function: FunctionCall | StageCall
     threads: int | None
     ordered: bool | None
     why: str
@@ -84,7 +84,7 @@ class PythonMap(ObjectNode):
     def uses_up(self) -> bool:
         return True
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # If elements are left out, their number before an element shows only when they are made.
         first = start if run.skips is None else 0
         known = types = None
@@ -112,7 +112,7 @@ class PythonMap(ObjectNode):
                 else:
                     yield One(made)
 
-    def _noted(self, run: Run, pass_: int, start: int, tape: Tape) -> Generator[Result]:
+    def _noted(self, run: NodeRun, pass_: int, start: int, tape: Tape) -> Generator[Result]:
         # First the elements that an earlier run gave already, in its order.
         assert run.orders is not None
         given = [*sorted(tape.beyond), *tape.log]
@@ -144,7 +144,7 @@ class PythonMap(ObjectNode):
         for number in sorted(early):  # there are fewer than there were
             yield early[number]
 
-    def _results(self, run: Run, pass_: int, first: int) -> Generator[Result]:
+    def _results(self, run: NodeRun, pass_: int, first: int) -> Generator[Result]:
         child = run.open(0, pass_, first)
         tuned = self.threads is not None and self.threads < 0
         if self.threads is None or tuned:

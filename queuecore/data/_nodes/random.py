@@ -18,7 +18,7 @@ import numpy as np
 from queuecore._elements.component import Component
 from queuecore.data._nodes.choose import Seeds
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Shuffle
@@ -88,7 +88,7 @@ class RandomNumbers(Node):
     def layout(self) -> Layout:
         return Layout((Component(_INT64, ()),))
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Rows]:
         seeds, iteration = run.seed_of(0, pass_)
         if self.rerandomize:
             one, other = philox(seeds, 2 * iteration, 2).tolist()

@@ -12,7 +12,7 @@ from typing import Any
 from queuecore._elements.nests import mapped
 from queuecore._elements.record import ArraySpec
 from queuecore.data._nodes.node import ObjectNode
-from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._nodes.run import NodeRun, leave_out
 from queuecore.data._plan.steps import Count, Unknown
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.slices import emptied, joined_rows, number_of_rows, rows_between
@@ -95,7 +95,7 @@ class Rebatch(ObjectNode):
 
         return mapped(resized, spec)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         left, number = start, -1
         sizes = itertools.cycle(self.sizes)
         size = next(sizes)

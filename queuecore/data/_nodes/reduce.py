@@ -18,7 +18,7 @@ from queuecore._trace.trace import trace
 from queuecore.data._nodes.padded import plain_template
 from queuecore.data._nodes.run import Opened, open_chain
 from queuecore.data._plan.chain import Chain
-from queuecore.data._plan.steps import Batch
+from queuecore.data._plan.steps import BatchStep
 from queuecore.data._rows.elements import flattened
 from queuecore.data._rows.states import first_state, next_state, number_of, other_structure, takes
 from queuecore.errors import InvalidArgumentError, QueueCoreError
@@ -114,7 +114,7 @@ def _folded(chain: Chain, initial: Any, steps: list[Step], label: str) -> Any:
     left = list(steps)
     fold = Fold(left.pop(0), state, columns)
     budget = (chain.options.memory_budget or 0) // chain.streams()
-    with _opened(chain.then(Batch(chain.chunk_rows(budget), False))) as chunks:
+    with _opened(chain.then(BatchStep(chain.chunk_rows(budget), False))) as chunks:
         while True:
             rows: Any = None  # gives the memory back before more is read
             try:

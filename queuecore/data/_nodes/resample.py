@@ -14,7 +14,7 @@ import numpy as np
 
 from queuecore.data._nodes.choose import Seeds, fractions
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._nodes.run import NodeRun, leave_out
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Shuffle, Unknown
@@ -79,7 +79,7 @@ class Resample(Node):
     def uses_up(self) -> bool:
         return self.layout().components is None
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # From the first element on: how many are kept before an element only counting them tells.
         left = start
         chooser = _Chooser(self, *run.seed_of(1, pass_))

@@ -22,16 +22,16 @@ from queuecore.data._nodes.orders import Mark, Orders
 from queuecore.data._nodes.spent import Spent, Worked
 from queuecore.data._nodes.writing import Writing
 from queuecore.data._plan.chain import Chain, Source
-from queuecore.data._plan.steps import Batch, Skip
+from queuecore.data._plan.steps import BatchStep, Skip
 from queuecore.data._rows.chunks import AnyChunk, Failed, Rows
 from queuecore.data.options import Options
 from queuecore.errors import QueueCoreError
 
 __all__ = [
     "Drawn",
+    "NodeRun",
     "Opened",
     "Pairs",
-    "Run",
     "Seeded",
     "leave_out",
     "open_chain",
@@ -115,7 +115,7 @@ class Opened(Protocol):
     _inner: bool
     _notes: list[Exception] | None
     spent: Spent
-    _run: Run | None
+    _run: NodeRun | None
     _told: Callable[[Counts], None] | None
     _index: int | None
 
@@ -152,7 +152,7 @@ def open_chain(chain: Chain, seeded: Seeded | None = None) -> Opened:
     return _open(chain, seeded)
 
 
-class Run:
+class NodeRun:
     """One iterator's run of a node: its options, its seeds, and the streams over the inputs.
 
     Parameters
@@ -210,7 +210,7 @@ class Run:
         self._stream: Callable[[], Opened | None] = lambda: None
         self._since = 0
 
-    def of(self, feed: Feed, drawn: Drawn) -> Run:
+    def of(self, feed: Feed, drawn: Drawn) -> NodeRun:
         """Return a run for the chunks that go to this feed."""
         run = copy.copy(self)
         run._feed = feed
@@ -310,7 +310,7 @@ class Run:
         if start and not again:
             chain = chain.then(Skip(start))
         if batch:
-            chain = chain.then(Batch(batch, False))
+            chain = chain.then(BatchStep(batch, False))
         budget = self.budget * chain.streams()
         child = open_chain(chain, seeded._replace(skips=skips, feed=self._feed, budget=budget, writing=self.writing))
         child._notes = self._children.changed

@@ -26,7 +26,7 @@ from queuecore.data._nodes.snapshot import OneShard, ShardWriter, in_turns
 from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.specs import fits
-from queuecore.data._plan.steps import Batch
+from queuecore.data._plan.steps import BatchStep
 from queuecore.data._rows.chunks import Chunk, Objects
 from queuecore.data._rows.elements import flattened
 from queuecore.errors import AbortedError, DtypeError, FailedPreconditionError, InvalidArgumentError, NotFoundError
@@ -70,7 +70,7 @@ def save(chain: Chain, path: str, compress: bool, shard: Callable[..., Any] | No
 def _chunks(chain: Chain) -> Generator[Chunk]:
     chain.check_shards()
     if chain.layout.components is not None:
-        yield from rows_of(open_chain(chain.then(Batch(chain.chunk_rows(), False))))
+        yield from rows_of(open_chain(chain.then(BatchStep(chain.chunk_rows(), False))))
         return
     with open_chain(chain) as elements:
         for element in elements:

@@ -16,7 +16,7 @@ from queuecore._checks.usercode import element_error, name_of, placed
 from queuecore._core.atoms.own import own_result
 from queuecore._elements.nests import plain
 from queuecore.data._nodes.node import ObjectNode
-from queuecore.data._nodes.run import Run, leave_out
+from queuecore.data._nodes.run import NodeRun, leave_out
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.steps import Count
 from queuecore.data._rows.chunks import Failed, One, Piece
@@ -80,7 +80,7 @@ class Scan(ObjectNode):
     def uses_up(self) -> bool:
         return True
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # From the first element on: the state that a later element meets is unknown.
         state = copy.deepcopy(self.initial)  # the function may change it
         known = types = None

@@ -18,14 +18,14 @@ from queuecore._checks.usercode import arguments_of, called_at, name_of
 from queuecore._elements.nests import is_plain, like, plain
 from queuecore.data._nodes.arrays import Items
 from queuecore.data._nodes.cache import Cache
-from queuecore.data._nodes.cache_files import Files, FileWriter, Index, Lock, Paths
+from queuecore.data._nodes.cache_files import CacheFileWriter, Files, Index, Lock, Paths
 from queuecore.data._nodes.cache_store import Key, copied
 from queuecore.data._nodes.choose import Seeds
 from queuecore.data._nodes.combine import general_spec
 from queuecore.data._nodes.filters import elements_of
 from queuecore.data._nodes.inputs import objects_of, relaid
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Pairs, Run
+from queuecore.data._nodes.run import NodeRun, Pairs
 from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Shuffle, ShuffleSeeds, Unknown
@@ -98,11 +98,11 @@ class Snapshot(Cache):
     def begins(self, pairs: Pairs, bases: list[int]) -> None:
         self.store.begins(Key(pairs[:-1], bases[:-1]))
 
-    def key(self, run: Run) -> Key:
+    def key(self, run: NodeRun) -> Key:
         pairs, bases = run.seeds()
         return Key(pairs[:-1], bases[:-1])
 
-    def kept(self, run: Run, key: Key, pass_: int, start: int) -> Generator[Chunk] | None:
+    def kept(self, run: NodeRun, key: Key, pass_: int, start: int) -> Generator[Chunk] | None:
         mode = run.seeds()[1][-1] + pass_
         if mode == _FRESH:
             return None
@@ -116,10 +116,10 @@ class Snapshot(Cache):
             )
         return None
 
-    def writes(self, run: Run) -> bool:
+    def writes(self, run: NodeRun) -> bool:
         return run.seeds()[1][-1] != 0
 
-    def _made(self, run: Run, start: int) -> Generator[Chunk | Failed]:
+    def _made(self, run: NodeRun, start: int) -> Generator[Chunk | Failed]:
         with contextlib.closing(super()._made(run, start)) as chunks:
             for chunk in chunks:
                 if isinstance(chunk, Failed):
@@ -134,10 +134,10 @@ class Snapshot(Cache):
                     else:
                         yield chunk.part(at, at + n)
 
-    def writer(self, store: Files, paths: Paths, key: Key, lock: Lock) -> FileWriter:
+    def writer(self, store: Files, paths: Paths, key: Key, lock: Lock) -> CacheFileWriter:
         return ShardWriter(self.shard, self.inputs[0], store, paths, key, lock)
 
-    def _read(self, run: Run, index: Index, start: int) -> Generator[Chunk]:
+    def _read(self, run: NodeRun, index: Index, start: int) -> Generator[Chunk]:
         layout, spec = self.layout(), self.spec()
         shards = [dataset_of(Chain(OneShard((), index, number, layout, spec))) for number in index.shards()]
         if not shards:
@@ -217,7 +217,7 @@ class OneShard(Node):
     def spec(self) -> Any:
         return self.of
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         del run, pass_
         for chunk in self.index.chunks(start, self.given, self.number):
             # Files know tuples and dicts alone.
@@ -237,7 +237,7 @@ class _Waiting:
         self.packer = Packer()
 
 
-class ShardWriter(FileWriter):
+class ShardWriter(CacheFileWriter):
     """Writes the pieces of each shard.
 
     Parameters
@@ -245,7 +245,7 @@ class ShardWriter(FileWriter):
     shard : callable or None
         As of `Snapshot`.
     chain, store, paths, key, lock
-        As of `FileWriter`.
+        As of `CacheFileWriter`.
     """
 
     def __init__(

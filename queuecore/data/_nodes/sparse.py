@@ -13,7 +13,7 @@ from queuecore._checks.checks import check_int
 from queuecore._elements.component import BYTES
 from queuecore._elements.record import ArraySpec, SparseSpec
 from queuecore.data._nodes.batch import ObjectBatch
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.values import concatenated, depth_of
@@ -64,7 +64,7 @@ class SparseBatch(ObjectBatch):
         spec = self.inputs[0].element_spec
         return None if spec is None else SparseSpec((None, *self.row), spec.dtype)
 
-    def _batch(self, run: Run, group: list[Any], number: int) -> Piece:
+    def _batch(self, run: NodeRun, group: list[Any], number: int) -> Piece:
         try:
             return One(self._stacked(group, number))
         except (InvalidArgumentError, DataLossError) as error:

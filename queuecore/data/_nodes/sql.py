@@ -16,7 +16,7 @@ import numpy as np
 
 from queuecore._elements.component import BYTES, Component
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Unknown
 from queuecore.data._rows.chunks import Column, Rows
@@ -69,7 +69,7 @@ class Sql(Node):
     def layout(self) -> Layout:
         return Layout(tuple(Component(dtype, ()) for dtype in self.dtypes), self.template)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Rows]:
         with contextlib.closing(self._connected()) as connection:
             rows = self._result(connection)
             try:

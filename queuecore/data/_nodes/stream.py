@@ -19,7 +19,7 @@ from queuecore._observe.trace import Trace
 from queuecore.data._nodes.counts import COUNTED, SKIPPED, Counts, records_of
 from queuecore.data._nodes.cuts import Cuts
 from queuecore.data._nodes.orders import Orders
-from queuecore.data._nodes.run import Drawn, Run, Seeded, register, stage_of
+from queuecore.data._nodes.run import Drawn, NodeRun, Seeded, register, stage_of
 from queuecore.data._nodes.spent import Row, Spent, consumer_row
 from queuecore.data._plan import state as _state
 from queuecore.data._plan.chain import Chain
@@ -77,7 +77,7 @@ class ChainStream(Stream):
     _inner: bool
     # Where a stream that is closed before its end notes that a file has changed since it was read.
     _notes: list[Exception] | None
-    _run: Run | None
+    _run: NodeRun | None
     # Gets, once it is closed, what it has counted; and which input of another stream it is, `None`: none.
     _told: Callable[[Counts], None] | None
     _index: int | None
@@ -127,7 +127,7 @@ class ChainStream(Stream):
         feeder = None
         if source.fed:
             writing = None if seeded is None else seeded.writing
-            self._run = Run(source, options, skips, seeded is not None, budget, brief, writing)
+            self._run = NodeRun(source, options, skips, seeded is not None, budget, brief, writing)
             if seeded is None:
                 self._run.writing.follow(self)
             self._run.follow(self, *((Orders(), None) if seeded is None else (seeded.orders, seeded.cuts)))

@@ -11,17 +11,17 @@ from queuecore._elements.nests import apart
 from queuecore._elements.record import ArraySpec
 from queuecore.data._nodes.filters import Filter, Predicate
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain
 from queuecore.data._rows.chunks import Piece
 from queuecore.data._rows.elements import flattened
 from queuecore.errors import DtypeError
 
-__all__ = ["Unique"]
+__all__ = ["UniqueNode"]
 
 
 @dataclass(frozen=True, eq=False)
-class Unique(Filter):
+class UniqueNode(Filter):
     """The first of all elements that are equal. Elements are single integers or strings.
 
     It is a filter whose predicate keeps what has come: there is a new one in each pass.
@@ -30,7 +30,7 @@ class Unique(Filter):
     name = "unique"
 
     @classmethod
-    def of(cls, chain: Chain, function: Any = None) -> Unique:
+    def of(cls, chain: Chain, function: Any = None) -> UniqueNode:
         """Return the node for a dataset; there is no function.
 
         Raises
@@ -52,10 +52,10 @@ class Unique(Filter):
     def label(self) -> str:
         return f"{self.name}()"
 
-    def hand_in(self, run: Run, feed: Any, pass_: int, start: int) -> bool:
+    def hand_in(self, run: NodeRun, feed: Any, pass_: int, start: int) -> bool:
         return Node.hand_in(self, run, feed, pass_, start)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         seen: set[Any] = set()
         of_pass = replace(self.predicate, function=functools.partial(_is_new, seen))
         return Filter.chunks(replace(self, predicate=of_pass), run, pass_, start)

@@ -20,16 +20,16 @@ from queuecore.data._nodes.arrays import Items, Slices
 from queuecore.data._nodes.combine import Zip
 from queuecore.data._nodes.inputs import components_of, objects_of
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain, chain_of, dataset_of
 from queuecore.data._plan.made import Layout, native_of
-from queuecore.data._plan.steps import Batch, Count, Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take, Unknown
+from queuecore.data._plan.steps import BatchStep, Count, Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take, Unknown
 from queuecore.data._rows.chunks import Chunk, Column, Failed, One, Piece, Rows
 from queuecore.data._rows.columns import compacted, joined, span, typed
 from queuecore.data._rows.elements import flattened
 from queuecore.errors import UnimplementedError
 
-__all__ = ["Stacked", "Window", "stacked"]
+__all__ = ["Stacked", "WindowNode", "stacked"]
 
 # What treats elements alike, whatever they are.
 _ELEMENTWISE = (Permute, Prefetch, Repeat, Shard, Shuffle, Skip, Take)
@@ -38,7 +38,7 @@ _BYTES = 256 << 10
 
 
 @dataclass(frozen=True, eq=False)
-class Window(Node):
+class WindowNode(Node):
     """Datasets of elements that follow each other, one for each component.
 
     Attributes
@@ -75,7 +75,7 @@ class Window(Node):
         spec = self.inputs[0].element_spec
         return None if spec is None else mapped(DatasetSpec, spec)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         layout = self.inputs[0].layout
         first = start * self.shift
         if layout.components is None or layout.structure is not None:
@@ -147,7 +147,7 @@ class Window(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Stacked(Window):
+class Stacked(WindowNode):
     """The elements of each window as one array, or several.
 
     Attributes
@@ -170,7 +170,7 @@ class Stacked(Window):
         side = self.size if self.drop_remainder else None
         return Layout(tuple(Component(given[at].dtype, (side, *(given[at].shape or ()))) for at in chosen), template)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Piece]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         with contextlib.closing(run.rows(0, pass_, start * self.shift, None, True)) as chunks:
             made = self._stacked(_between(chunks), start > 0)
             while (failed := (yield from _windows_before(made))) is not None:
@@ -262,7 +262,7 @@ class _Probe(Node):
 
     name = "window"
 
-    window: Window
+    window: WindowNode
     component: int
 
     def count(self, needed: int | None) -> int:
@@ -273,7 +273,7 @@ class _Probe(Node):
     def layout(self) -> Layout:
         return Layout((components_of(self.window.inputs[0].layout)[self.component],))
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         raise UnimplementedError("this stands for a window")
 
 
@@ -293,7 +293,7 @@ def stacked(chain: Chain, function: Callable[..., Any]) -> Stacked | None:
         Replaces the windows. `None`: the function has to be called with each window.
     """
     window = chain.source
-    if type(window) is not Window or not all(type(step) in _ELEMENTWISE for step in chain.steps):
+    if type(window) is not WindowNode or not all(type(step) in _ELEMENTWISE for step in chain.steps):
         return None
     layout = window.inputs[0].layout
     if layout.components is None or layout.structure is not None:
@@ -311,10 +311,10 @@ def stacked(chain: Chain, function: Callable[..., Any]) -> Stacked | None:
     return Stacked(window.inputs, window.size, window.shift, window.stride, window.drop_remainder, made)
 
 
-def _whole(window: Window, made: Chain, batch: Batch | None) -> Any:
+def _whole(window: WindowNode, made: Chain, batch: BatchStep | None) -> Any:
     """Return the structure of a chain of one batch of whole windows, over components; `None`: it is none."""
     for step in made.steps:
-        if type(step) is not Batch or batch is not None:
+        if type(step) is not BatchStep or batch is not None:
             return None
         # With fewer elements than it wants, or as many, each window is a batch.
         if step.batch_size < window.size or (step.drop_remainder and step.batch_size > window.size):

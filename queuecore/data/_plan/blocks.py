@@ -121,7 +121,7 @@ class BlockSource(Source):
         frames.encoding = self.encoding
         frames.header = self.header
         frames.records = Records(*self.fixed)
-        frames.cycle, frames.turn = self.interleave
+        frames.cycle, frames.lane_records = self.interleave
         frames.piece_bytes = self.pieces.get("piece_bytes", 0)
         frames.headroom = self.pieces.get("headroom", 0)
         if self.csv is not None:

@@ -24,16 +24,16 @@ from queuecore._ops.stage import Stage
 from queuecore.data._plan.made import Layout, Made, row_bytes_of
 from queuecore.data._plan.specs import class_of, classes_of
 from queuecore.data._plan.steps import (
-    Batch,
+    BatchStep,
     Count,
     Map,
     Permute,
+    PlannedStep,
     Prefetch,
     Repeat,
     ShapedBatch,
     Shard,
     Shuffle,
-    Step,
     Unknown,
 )
 from queuecore.data.options import Options, check_threads
@@ -191,7 +191,7 @@ class Chain:
     """
 
     source: Source
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlannedStep, ...] = ()
     options: Options = Options()
 
     @classmethod
@@ -202,7 +202,7 @@ class Chain:
             options = options.merged(one.options)
         return cls(source, (), options)
 
-    def then(self, *steps: Step) -> Chain:
+    def then(self, *steps: PlannedStep) -> Chain:
         """Return this chain with further steps."""
         return replace(self, steps=(*self.steps, *steps))
 
@@ -220,9 +220,9 @@ class Chain:
         return [step.stage for step in self.steps if isinstance(step, Map)]
 
     @property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[BatchStep]:
         """The batches, the first one first."""
-        return [step for step in self.steps if isinstance(step, Batch)]
+        return [step for step in self.steps if isinstance(step, BatchStep)]
 
     @property
     def shaped(self) -> ShapedBatch | None:
@@ -379,7 +379,7 @@ class Chain:
         most = -1
         stacked = 1
         for step in reversed(self.steps):
-            if isinstance(step, Batch):
+            if isinstance(step, BatchStep):
                 stacked *= step.batch_size
             elif isinstance(step, Prefetch) and step.buffer_size > 0:
                 # A prefetch below a batch counts what goes into batches.

@@ -20,10 +20,11 @@ from queuecore.errors import InvalidArgumentError
 from queuecore.ragged import Ragged
 
 __all__ = [
-    "Batch",
+    "BatchStep",
     "Count",
     "Map",
     "Permute",
+    "PlannedStep",
     "Prefetch",
     "Repeat",
     "ShapedBatch",
@@ -31,7 +32,6 @@ __all__ = [
     "Shuffle",
     "ShuffleSeeds",
     "Skip",
-    "Step",
     "Take",
     "Unknown",
 ]
@@ -47,7 +47,7 @@ class Unknown(Exception):
     """The number of elements is unknown before they are made."""
 
 
-class Step:
+class PlannedStep:
     """One step. Immutable."""
 
     def add_to(self, ops: Ops) -> None:
@@ -64,7 +64,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Take(Step):
+class Take(PlannedStep):
     """The first elements; -1: all."""
 
     number: int
@@ -82,7 +82,7 @@ class Take(Step):
 
 
 @dataclass(frozen=True)
-class Skip(Step):
+class Skip(PlannedStep):
     """All but the first elements; -1: none."""
 
     number: int
@@ -100,7 +100,7 @@ class Skip(Step):
 
 
 @dataclass(frozen=True)
-class Repeat(Step):
+class Repeat(PlannedStep):
     """All elements several times over; -1: endlessly."""
 
     number: int
@@ -147,7 +147,7 @@ class ShuffleSeeds:
 
 
 @dataclass(frozen=True)
-class Shuffle(Step):
+class Shuffle(PlannedStep):
     """A window of `buffer_size` elements from which one is drawn at random."""
 
     buffer_size: int
@@ -170,7 +170,7 @@ class Shuffle(Step):
 
 
 @dataclass(frozen=True)
-class Permute(Step):
+class Permute(PlannedStep):
     """All elements of a pass in an order drawn at random."""
 
     reshuffle: bool
@@ -188,7 +188,7 @@ class Permute(Step):
 
 
 @dataclass(frozen=True)
-class Shard(Step):
+class Shard(PlannedStep):
     """Every `num_shards`-th element, from the one at `index` on."""
 
     num_shards: int
@@ -223,7 +223,7 @@ class Shard(Step):
 
 
 @dataclass(frozen=True)
-class Batch(Step):
+class BatchStep(PlannedStep):
     """Groups of elements, stacked."""
 
     batch_size: int
@@ -245,7 +245,7 @@ class Batch(Step):
 
 
 @dataclass(frozen=True)
-class Prefetch(Step):
+class Prefetch(PlannedStep):
     """Elements made ahead of the consumer; -1: as many as the library likes."""
 
     buffer_size: int
@@ -261,7 +261,7 @@ class Prefetch(Step):
 
 
 @dataclass(frozen=True)
-class Map(Step):
+class Map(PlannedStep):
     """A native stage on each element; on a device, if it is marked for that and can be done there."""
 
     stage: Stage
@@ -278,7 +278,7 @@ class Map(Step):
 
 
 @dataclass(frozen=True)
-class ShapedBatch(Batch):
+class ShapedBatch(BatchStep):
     """A batch whose arrays have another shape than stacked elements. The only batch of its stream.
 
     Attributes

@@ -21,7 +21,7 @@ from queuecore.tf1._data.iterators import components, make_initializable_iterato
 from queuecore.tf1._data.nests import (
     VARIANT,
     DatasetBase,
-    Leaf,
+    LeafSpec,
     Nested,
     NoneLeaf,
     RaggedLeaf,
@@ -257,7 +257,7 @@ class Dataset(DatasetBase):
         return dataset_op(
             "RangeDataset",
             given,
-            Leaf(dtype, as_shape([])),
+            LeafSpec(dtype, as_shape([])),
             lambda _, *values: eager.Dataset.range(*map(int, values), output_type=dtype),
         )
 
@@ -277,7 +277,7 @@ class Dataset(DatasetBase):
         return dataset_op(
             "CounterDataset",
             given,
-            Leaf(kind, as_shape([])),
+            LeafSpec(kind, as_shape([])),
             lambda _, first, more: eager.Dataset.counter(first, more, kind.dtype),
             name,
         )
@@ -299,7 +299,7 @@ class Dataset(DatasetBase):
         def kernel(_: Any, *seeds: Any) -> Any:
             return eager.Dataset.random(pair(*seeds), rerandomize_each_iteration)
 
-        return dataset_op("RandomDataset", extra, Leaf(int64, as_shape([])), kernel, name)
+        return dataset_op("RandomDataset", extra, LeafSpec(int64, as_shape([])), kernel, name)
 
     @staticmethod
     def choose_from_datasets(
@@ -322,7 +322,7 @@ class Dataset(DatasetBase):
         """
         spec = _alike(datasets, "choose_from_datasets")
         choice = checked(choice_dataset, "choice_dataset")._spec
-        if not isinstance(choice, Leaf) or choice.dtype != int64 or choice.shape.ndims not in (0, None):
+        if not isinstance(choice, LeafSpec) or choice.dtype != int64 or choice.shape.ndims not in (0, None):
             raise TypeError(f"`choice_dataset` must be a dataset of scalar `tf.int64` tensors, not of {choice!r}")
 
         def kernel(_: Any, *values: Any) -> Any:
@@ -630,7 +630,7 @@ class Dataset(DatasetBase):
         given, size = batch_tensors(batch_size, drop_remainder)
         told, sides, filled = padding_of(self, padded_shapes, padding_values)
         left = iter(told)
-        spec = mapped(lambda leaf: stacked(Leaf(leaf.dtype, next(left)), size), self._spec)
+        spec = mapped(lambda leaf: stacked(LeafSpec(leaf.dtype, next(left)), size), self._spec)
 
         def kernel(_: Any, ds: Any, n: Any, drop: Any) -> Any:
             return ds.padded_batch(int(n), sides, filled, bool(drop))
@@ -659,7 +659,7 @@ class Dataset(DatasetBase):
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
         """Pair each element with its number, an int64."""
-        spec = (Leaf(int64, as_shape([])), self._spec)
+        spec = (LeafSpec(int64, as_shape([])), self._spec)
         given = [int_tensor(start, "start")]
         return self._step("EnumerateDataset", spec, lambda _, ds, n: ds.enumerate(int(n)), given, name)
 
@@ -720,7 +720,7 @@ class Dataset(DatasetBase):
         def one(leaf: Any) -> Any:
             made = stacked(leaf, size)
             sides = leaf.shape.sides
-            if not isinstance(leaf, Leaf) or sides is None or None not in sides:
+            if not isinstance(leaf, LeafSpec) or sides is None or None not in sides:
                 return made
             return RaggedLeaf(made.dtype, made.shape, len(sides) - list(reversed(sides)).index(None), kind)
 
@@ -744,7 +744,7 @@ class Dataset(DatasetBase):
         TypeError
             If an element is more than one tensor.
         """
-        if not isinstance(self._spec, Leaf):
+        if not isinstance(self._spec, LeafSpec):
             raise TypeError(f"`sparse_batch` requires an input dataset whose elements are one tensor, not {self._spec}")
         sides = _padded(row_shape, self._spec.shape).sides or ()
         spec = SparseLeaf(self._spec.dtype, TensorShape([None, *sides]))
@@ -763,7 +763,7 @@ class Dataset(DatasetBase):
             If a part of an element isn't of int32, int64 or strings.
         """
         for leaf in leaves(self._spec):
-            if not isinstance(leaf, Leaf) or leaf.dtype not in (int32, int64, string):
+            if not isinstance(leaf, LeafSpec) or leaf.dtype not in (int32, int64, string):
                 raise TypeError(
                     f"`unique` does not support {leaf!r}: only `tf.int32`, `tf.int64`, and `tf.string` are supported."
                 )
@@ -1042,7 +1042,7 @@ class Dataset(DatasetBase):
         if (window_size is None) == (window_size_func is None):
             raise ValueError("Either the `window_size` argument or the `window_size_func` argument must be specified.")
         key = scalar_of(self._function(key_func, "key_func"), "key_func")
-        number = Leaf(int64, as_shape([]))
+        number = LeafSpec(int64, as_shape([]))
         reduced = Function(self.graph, reduce_func, [number, Nested(self._spec)], "reduce_func")
         spec = _dataset_spec(reduced, "reduce_func")
         functions, given = [key, reduced], [int_tensor(0 if window_size is None else window_size, "window_size")]
@@ -1249,7 +1249,7 @@ Dataset.register()
 
 # What steps are made of
 
-STRING = Leaf(string, as_shape([]))
+STRING = LeafSpec(string, as_shape([]))
 _RANGE = {1: ["stop"], 2: ["start", "stop"], 3: ["start", "stop", "step"]}
 
 
@@ -1320,7 +1320,7 @@ def _options(variant: Tensor) -> Options:
 
 
 def _leaf_like(spec: Any) -> Any:
-    return spec if isinstance(spec, (Leaf, Nested, RaggedLeaf, SparseLeaf)) else leaf_of(spec.dtype, spec.shape)
+    return spec if isinstance(spec, (LeafSpec, Nested, RaggedLeaf, SparseLeaf)) else leaf_of(spec.dtype, spec.shape)
 
 
 def _dataset_spec(found: Function, what: str, step: str = "") -> Any:
@@ -1332,7 +1332,7 @@ def _dataset_spec(found: Function, what: str, step: str = "") -> Any:
 def scalar_of(found: Function, what: str) -> Function:
     """Return a function. `ValueError`: it returns something else than one int64."""
     spec = found.spec
-    if not isinstance(spec, Leaf) or spec.dtype != int64 or spec.shape.ndims not in (0, None):
+    if not isinstance(spec, LeafSpec) or spec.dtype != int64 or spec.shape.ndims not in (0, None):
         raise ValueError(f"Invalid `{what}`. `{what}` must return a single `tf.int64` scalar tensor, not {spec!r}.")
     return found
 
@@ -1412,7 +1412,7 @@ def batch_tensors(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], i
 def padding_of(dataset: Dataset, padded_shapes: Any, padding_values: Any) -> tuple[list[TensorShape], Any, Any]:
     """Return the padded shapes of an element's parts; and shapes and values, as `queuecore.data` takes them."""
     found = leaves(dataset._spec)
-    if any(not isinstance(leaf, Leaf) for leaf in found):
+    if any(not isinstance(leaf, LeafSpec) for leaf in found):
         raise TypeError("Batching of padded sparse tensors and of datasets is not supported")
     made = [leaf.shape for leaf in found]
     if padded_shapes is None:
@@ -1475,7 +1475,7 @@ def _padded(told: Any, shape: TensorShape) -> TensorShape:
 def _predicate(dataset: Dataset, predicate: Any) -> Function:
     found = dataset._function(predicate, "predicate")
     spec = found.spec
-    if not isinstance(spec, Leaf) or spec.dtype != bool_ or spec.shape.ndims not in (0, None):
+    if not isinstance(spec, LeafSpec) or spec.dtype != bool_ or spec.shape.ndims not in (0, None):
         raise ValueError(
             f"Invalid `predicate`. `predicate` must return a `tf.bool` scalar tensor, but its return type is {spec!r}."
         )

@@ -14,7 +14,7 @@ from queuecore.data._plan.blocks import BlockSource, blocks_of_fixed
 from queuecore.data._plan.chain import chain_of, dataset_of
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._data.datasets import AUTOTUNE, STRING, Dataset, int_tensor, names_of, variant_of
-from queuecore.tf1._data.nests import Leaf
+from queuecore.tf1._data.nests import LeafSpec
 from queuecore.tf1._graph.graph import Tensor, constant_value, convert_to_tensor
 from queuecore.tf1._graph.values import DType, as_dtype, as_shape, as_value, string
 
@@ -190,7 +190,7 @@ class CsvDataset(_Files):
                 names, list(columns), compression, None, header, field_delim, use_quote_delim, na_value, select_cols
             )
 
-        spec = tuple([Leaf(one, as_shape([])) for one in types])
+        spec = tuple([LeafSpec(one, as_shape([])) for one in types])
         super().__init__("CSVDataset", filenames, compression_type, None, spec, make)
 
 

@@ -13,7 +13,7 @@ from queuecore._trace.symbol import Symbol
 from queuecore.errors import CancelledError
 from queuecore.tf1._data.nests import joined, leaves, outputs_of, parts, shown, split, tensors_of
 from queuecore.tf1._graph.graph import Graph, Operation, Tensor
-from queuecore.tf1._graph.plans import Plan, do, planned
+from queuecore.tf1._graph.plans import RunPlan, do, planned
 from queuecore.tf1._graph.session import Session
 
 __all__ = ["Aside", "Function", "evaluated"]
@@ -44,7 +44,7 @@ class Aside:
 
 
 @np.errstate(all="ignore")  # as in a session: infinities and nan need no warning
-def evaluated(plan: Plan, run: Any, given: Sequence[Any], salt: int | None = None) -> list[Any]:
+def evaluated(plan: RunPlan, run: Any, given: Sequence[Any], salt: int | None = None) -> list[Any]:
     """Run a plan; return the values of all its slots.
 
     With a `salt` it is traced: random operations draw by the element's number, and by the salt if they have no seed.

@@ -23,7 +23,7 @@ from queuecore.tf1._data.functions import evaluated
 from queuecore.tf1._data.nests import (
     VARIANT,
     DatasetBase,
-    Leaf,
+    LeafSpec,
     Nested,
     RaggedLeaf,
     SparseLeaf,
@@ -132,13 +132,13 @@ def components(spec: Any, element: Any) -> Any:
     values: list[Any] = []
     for leaf, part in zip(leaves(spec), parts(spec, element), strict=True):
         found = split(leaf, part)
-        if isinstance(leaf, Leaf):
+        if isinstance(leaf, LeafSpec):
             _check_value(leaf, found[0], len(values))
         values += found
     return values[0] if len(values) == 1 else values
 
 
-def _check_value(leaf: Leaf, value: Any, index: int) -> None:
+def _check_value(leaf: LeafSpec, value: Any, index: int) -> None:
     dtype = string if isinstance(value, bytes) or value.dtype == object else value.dtype
     if dtype != leaf.dtype:
         raise InvalidArgumentError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from queuecore.tf1._data.datasets import Dataset, checked
-from queuecore.tf1._data.nests import Leaf
+from queuecore.tf1._data.nests import LeafSpec
 from queuecore.tf1._graph.graph import Tensor
 from queuecore.tf1._graph.values import as_dtype, string
 from queuecore.tf1._ops.lookup import FastHashSpec, HasherSpec, IdTableWithHashBuckets, StaticHashTable
@@ -34,7 +34,7 @@ class DatasetInitializer:
         if not isinstance(spec, tuple) or len(spec) != 2:
             raise ValueError(f"element_spec of `dataset` must be a 2-tuple; got {spec!r}")
         for leaf in spec:
-            if not isinstance(leaf, Leaf) or leaf.shape.ndims not in (0, None):
+            if not isinstance(leaf, LeafSpec) or leaf.shape.ndims not in (0, None):
                 raise ValueError(f"elements of `dataset` must be pairs of single tensors; got {leaf!r}")
         self.inputs = [dataset._variant]
         self.key_dtype, self.value_dtype = (leaf.dtype for leaf in spec)

@@ -18,7 +18,7 @@ from queuecore.tf1._ops.sparse import SparseTensor, SparseTensorValue
 __all__ = [
     "VARIANT",
     "DatasetBase",
-    "Leaf",
+    "LeafSpec",
     "Nested",
     "NoneLeaf",
     "RaggedLeaf",
@@ -29,9 +29,9 @@ __all__ = [
     "leaves",
     "mapped",
     "matched",
+    "outputs_of",
     "packed",
     "parts",
-    "outputs_of",
     "plain",
     "same_structure",
     "shapes",
@@ -82,7 +82,7 @@ class DatasetBase:
 
 
 @dataclass(frozen=True)
-class Leaf:
+class LeafSpec:
     """The specification of a part of an element that is a tensor.
 
     Attributes
@@ -176,9 +176,9 @@ class NoneLeaf:
         return "NoneTensorSpec()"
 
 
-def leaf_of(dtype: Any, shape: Any) -> Leaf:
+def leaf_of(dtype: Any, shape: Any) -> LeafSpec:
     """Return what is known of a tensor."""
-    return Leaf(as_dtype(dtype), as_shape(shape))
+    return LeafSpec(as_dtype(dtype), as_shape(shape))
 
 
 # Structures: mappings, whose parts are sorted by key, and tuples, with names or without. All else is a part, also the
@@ -315,7 +315,7 @@ def shapes(spec: Any) -> Any:
 
 def classes(spec: Any) -> Any:
     """Return what the parts of an element are: `Tensor`, `SparseTensor`, `RaggedTensor`, `Dataset`, or none of them."""
-    kinds: dict[type, type] = {Leaf: Tensor, SparseLeaf: SparseTensor, RaggedLeaf: RaggedTensor}
+    kinds: dict[type, type] = {LeafSpec: Tensor, SparseLeaf: SparseTensor, RaggedLeaf: RaggedTensor}
     kinds |= {Nested: DatasetBase.seen(), NoneLeaf: type(None)}
     return mapped(lambda leaf: kinds[type(leaf)], spec)
 
@@ -338,7 +338,7 @@ def unbatched(leaf: Any) -> Any:
     if not isinstance(leaf, RaggedLeaf):
         return replace(leaf, shape=shape)
     return (
-        Leaf(leaf.dtype, shape)
+        LeafSpec(leaf.dtype, shape)
         if leaf.ragged_rank == 1
         else replace(leaf, shape=shape, ragged_rank=leaf.ragged_rank - 1)
     )
@@ -394,7 +394,7 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
             return NoneLeaf()
         tensor = convert_to_tensor(part)
         found.append(tensor)
-        return Leaf(tensor.dtype, tensor.shape)
+        return LeafSpec(tensor.dtype, tensor.shape)
 
     spec = mapped(one, value)
     if not found:

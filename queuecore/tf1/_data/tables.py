@@ -9,7 +9,7 @@ import queuecore.data.experimental as eager
 from queuecore._elements.record import SparseSpec
 from queuecore.tf1._data.datasets import AUTOTUNE, Dataset, checked, dataset_op, seeds_of, variant_of
 from queuecore.tf1._data.files import TFRecordDataset, csv_column
-from queuecore.tf1._data.nests import Leaf, SparseLeaf, leaf_of, mapped
+from queuecore.tf1._data.nests import LeafSpec, SparseLeaf, leaf_of, mapped
 from queuecore.tf1._graph.graph import Operation, convert_to_tensor
 from queuecore.tf1._graph.values import as_dtype, as_shape, string
 from queuecore.tf1._ops.decoders import parse_example
@@ -66,7 +66,7 @@ def make_csv_dataset(
 
 def _known(spec: Any) -> Any:
     """Return what is known of a part of an element of `queuecore.data`."""
-    kind = SparseLeaf if isinstance(spec, SparseSpec) else Leaf
+    kind = SparseLeaf if isinstance(spec, SparseSpec) else LeafSpec
     return kind(as_dtype(spec.dtype), as_shape(spec.shape))
 
 
@@ -94,7 +94,7 @@ def parse_example_dataset(
 
     def step(dataset: Dataset) -> Dataset:
         spec = checked(dataset, "parse_example_dataset")._spec
-        if not isinstance(spec, Leaf) or spec.dtype != string or spec.shape.ndims not in (1, None):
+        if not isinstance(spec, LeafSpec) or spec.dtype != string or spec.shape.ndims not in (1, None):
             raise TypeError(f"Input dataset should be a dataset of vectors of strings. Instead it is `{spec}`.")
         return dataset.map(lambda records: parse_example(records, features), num_parallel_calls, deterministic)
 
@@ -222,7 +222,7 @@ class TFRecordWriter:
         if not isinstance(dataset, Dataset):
             raise TypeError(f"Invalid `dataset.` Expected a `tf.data.Dataset` object but got {type(dataset)}.")
         spec = dataset._spec
-        if not isinstance(spec, Leaf) or spec.dtype != string or spec.shape.ndims not in (0, None):
+        if not isinstance(spec, LeafSpec) or spec.dtype != string or spec.shape.ndims not in (0, None):
             raise TypeError(
                 f"Invalid `dataset`. `dataset` must produce scalar `DT_STRING` tensors whereas it produces {spec!r}."
             )

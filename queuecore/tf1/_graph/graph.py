@@ -16,7 +16,7 @@ from queuecore.tf1._graph.refused import refusing_members
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, as_value, facts_of, name_of
 
 __all__ = [
-    "Drawn",
+    "DrawnPair",
     "Graph",
     "GraphKeys",
     "Operation",
@@ -39,11 +39,11 @@ __all__ = [
     "register_packing",
     "register_session_ops",
     "reset_default_graph",
-    "seed_pair",
     "row_shape",
+    "seed_pair",
     "session_of",
-    "stack_of",
     "set_random_seed",
+    "stack_of",
     "tensor_in",
 ]
 
@@ -712,7 +712,7 @@ def set_random_seed(seed: int | None) -> None:
     get_default_graph().seed = seed
 
 
-class Drawn(Pair):
+class DrawnPair(Pair):
     """A pair that no seed decides: its results may differ each time."""
 
     __slots__ = ()
@@ -723,7 +723,7 @@ def seed_pair(op_seed: int | None) -> Pair:
     graph = get_default_graph()
     if op_seed is None:
         if graph.seed is None:
-            return Drawn(draw_pair())
+            return DrawnPair(draw_pair())
         op_seed = len(graph._ops)
     return paired(graph.seed, op_seed)
 

@@ -15,12 +15,12 @@ from queuecore._runners.threads import Thread
 from queuecore.errors import CancelledError, InvalidArgumentError, QueueCoreError, ResourceExhaustedError
 from queuecore.tf1._graph.graph import Operation, Tensor
 
-__all__ = ["Plan", "Step", "do", "planned", "run_beside"]
+__all__ = ["KernelStep", "RunPlan", "do", "planned", "run_beside"]
 
 _GRACE_SECONDS = 1.0  # for a Python function when the run is over, because it can't be told
 
 
-class Step(NamedTuple):
+class KernelStep(NamedTuple):
     """One operation of a plan.
 
     Attributes
@@ -41,7 +41,7 @@ class Step(NamedTuple):
     pure: bool
 
 
-class Plan(NamedTuple):
+class RunPlan(NamedTuple):
     """The operations that a run needs, in a possible order.
 
     Attributes
@@ -56,14 +56,14 @@ class Plan(NamedTuple):
         Whether operations that may wait don't need each other, so that they have to wait at the same time.
     """
 
-    steps: list[Step]
+    steps: list[KernelStep]
     slots: int
     feeds: list[tuple[Tensor, int]]
     fetched: list[int]
     concurrent: bool
 
 
-def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> Plan:
+def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> RunPlan:
     """Return the plan of a run that fetches tensors and operations, and is fed the values of others."""
     slots: dict[tuple[Operation, int], int] = {}
     feeds: list[tuple[Tensor, int]] = []
@@ -91,11 +91,11 @@ def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> Plan:
         for index in range(len(op.outputs)):
             slots.setdefault((op, index), count)
             count += 1
-        steps.append(Step(op, op.kernel, inputs, first, len(op.outputs), op.pure))
+        steps.append(KernelStep(op, op.kernel, inputs, first, len(op.outputs), op.pure))
     fetched = [-1 if isinstance(one, Operation) else slots[one.op, one.value_index] for one in fetches]
     waiting = [op for op in order if op.blocking]
     concurrent = any(a not in behind[b] for a, b in zip(waiting, waiting[1:], strict=False))
-    return Plan(steps, count, feeds, fetched, concurrent)
+    return RunPlan(steps, count, feeds, fetched, concurrent)
 
 
 def _sorted(
@@ -129,7 +129,7 @@ def _sorted(
     return order, waits
 
 
-def do(step: Step, run: Any, values: list[Any]) -> None:
+def do(step: KernelStep, run: Any, values: list[Any]) -> None:
     """Run an operation in its slots; an exception names the operation.
 
     `run`: a session's run, or its stand-in.
@@ -161,9 +161,9 @@ def _note(error: QueueCoreError, op: Operation) -> None:
         error.op = op
 
 
-def run_beside(plan: Plan, run: Any, values: list[Any]) -> None:
+def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
     """Run a plan's operations; those that may wait, and don't need each other, each in its own thread."""
-    done: queue.SimpleQueue[tuple[Step, BaseException | None]] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[KernelStep, BaseException | None]] = queue.SimpleQueue()
     left = list(plan.steps)
     finished = set()
     known = {step.op for step in left}
@@ -178,7 +178,7 @@ def run_beside(plan: Plan, run: Any, values: list[Any]) -> None:
         if hears is not None:
             hears(name)
 
-    def work(step: Step) -> None:
+    def work(step: KernelStep) -> None:
         error: BaseException | None = None
         watch(look)
         try:
@@ -188,7 +188,7 @@ def run_beside(plan: Plan, run: Any, values: list[Any]) -> None:
             error = caught
         done.put((step, error))
 
-    def is_ready(step: Step) -> bool:
+    def is_ready(step: KernelStep) -> bool:
         needed = [*(one.op for one in step.op.operands), *step.op.control_inputs]
         return all(op in finished or op not in known for op in needed)
 

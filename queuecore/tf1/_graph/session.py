@@ -31,7 +31,7 @@ from queuecore.tf1._graph.graph import (
     register_session_ops,
     stack_of,
 )
-from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
+from queuecore.tf1._graph.plans import RunPlan, do, planned, run_beside
 from queuecore.tf1._graph.refused import refusing_members
 from queuecore.tf1._graph.values import as_value
 
@@ -40,10 +40,10 @@ __all__ = [
     "GPUOptions",
     "GraphOptions",
     "InteractiveSession",
-    "Run",
     "RunMetadata",
     "RunOptions",
     "Session",
+    "SessionRun",
 ]
 
 _STALL_SECONDS = 5.0
@@ -149,7 +149,7 @@ class ConfigProto:
     device_filters: list[str] = field(default_factory=list)
 
 
-class Run:
+class SessionRun:
     """One run, as kernels see it.
 
     Attributes
@@ -213,7 +213,7 @@ class Session:
         self._config = config or ConfigProto()
         self._resources: dict[Any, Any] = {}
         self._lock = threading.RLock()
-        self._plans: dict[Any, tuple[Plan, Any]] = {}
+        self._plans: dict[Any, tuple[RunPlan, Any]] = {}
         self._closed = False
         self._contexts: list[Any] = []
         self._started: set[Any] = set()
@@ -327,11 +327,11 @@ class Session:
         return found
 
     @np.errstate(all="ignore")  # as in TensorFlow: infinities and nan need no warning
-    def _execute(self, plan: Plan, feeds: Mapping[Any, Any], options: RunOptions | None) -> list[Any]:
+    def _execute(self, plan: RunPlan, feeds: Mapping[Any, Any], options: RunOptions | None) -> list[Any]:
         if self._closed:
             raise RuntimeError("Attempted to use a closed Session.")
         timeout = (options.timeout_in_ms if options is not None else 0) or self._config.operation_timeout_in_ms
-        run = Run(self, time.monotonic() + timeout / 1000 if timeout else None)
+        run = SessionRun(self, time.monotonic() + timeout / 1000 if timeout else None)
         values: list[Any] = [None] * plan.slots
         for tensor, slot in plan.feeds:
             values[slot] = feeds[tensor]

@@ -10,9 +10,9 @@ import numpy as np
 from queuecore._checks.seeds import Pair, draw_pair
 from queuecore._core.atoms import draws
 from queuecore.errors import InvalidArgumentError
-from queuecore.tf1._graph.graph import Drawn, Tensor, apply_op, convert_to_tensor
+from queuecore.tf1._graph.graph import DrawnPair, Tensor, apply_op, convert_to_tensor
 from queuecore.tf1._graph.values import float32, name_of
-from queuecore.tf1._ops.random import Stream
+from queuecore.tf1._ops.random import RandomStream
 
 __all__ = ["draw_bounding_boxes", "sample_distorted_bounding_box"]
 
@@ -154,11 +154,11 @@ def sample_distorted_bounding_box(
         raise ValueError(f"area_range must be within (0, 1], got {list(limits.area)}")
     if limits.tries <= 0:
         raise ValueError(f"max_attempts must be positive, got {limits.tries}")
-    pair: Pair = Pair((seed or 0, seed2 or 0)) if seed or seed2 else Drawn(draw_pair())
+    pair: Pair = Pair((seed or 0, seed2 or 0)) if seed or seed2 else DrawnPair(draw_pair())
 
     def kernel(run: Any, size: Any, boxes: Any, least: Any) -> tuple[Any, Any, Any]:
         height, width = (int(one) for one in size[:2])
-        first = run.session.resource(("random", op), Stream).take(limits.tries)
+        first = run.session.resource(("random", op), RandomStream).take(limits.tries)
         objects = _rectangles(boxes, height, width, limits.whole)
         crop = _sampled(_Words(pair, first), height, width, objects, least, limits)
         top, left, bottom, right = crop

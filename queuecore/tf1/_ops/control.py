@@ -27,7 +27,7 @@ from queuecore.tf1._graph.graph import (
     convert_to_tensor,
     get_default_graph,
 )
-from queuecore.tf1._graph.plans import Plan, do, planned, run_beside
+from queuecore.tf1._graph.plans import RunPlan, do, planned, run_beside
 from queuecore.tf1._graph.values import DType, as_dtype, as_shape, as_value, bool_, name_of, string
 from queuecore.tf1._ops.variables import Variable, no_op
 
@@ -322,7 +322,7 @@ class Branch:
         self.controls += [one for one in self.results if isinstance(one, Operation) and one not in own]
         self.results = [one if isinstance(one, Tensor) or one in own else None for one in self.results]
         self.blocking = any(op.blocking for op in own)
-        self.plan: Plan = planned([one for one in self.results if one is not None], self.captured)
+        self.plan: RunPlan = planned([one for one in self.results if one is not None], self.captured)
 
     def run(self, run: Any, given: Mapping[Tensor, Any]) -> list[Any]:
         """Run the operations with the values of what they take from outside; return those of the results."""

@@ -16,7 +16,7 @@ from queuecore import ops
 from queuecore._checks.seeds import Pair
 from queuecore._core.atoms import draws
 from queuecore.errors import InvalidArgumentError, ResourceExhaustedError
-from queuecore.tf1._graph.graph import Drawn, Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
+from queuecore.tf1._graph.graph import DrawnPair, Tensor, apply_op, constant_value, convert_to_tensor, seed_pair
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, name_of
 from queuecore.tf1._ops.arrays import shape_tensor, shape_within
 
@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 _ASIDE = 256
 
 
-class Stream:
+class RandomStream:
     """The place of an operation's stream of random numbers in a session."""
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ def _drawn(
         count = math.prod(dims)
         if count > _MOST_ITEMS:
             raise ResourceExhaustedError(f"{type_}: {count} numbers of shape {dims} are more than can be made")
-        block = run.session.resource(("random", result.op), Stream).take(count * _ASIDE)
+        block = run.session.resource(("random", result.op), RandomStream).take(count * _ASIDE)
         return draw(pair, block, count, wanted, *given).reshape(dims)[()]
 
     result = apply_op(type_, [sides, *limits], wanted, made, kernel, name, pure=False)
@@ -241,7 +241,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
         if isinstance(x, bytes) or not np.ndim(x) or len(x) < 2:
             return x
         order = np.empty(len(x), np.int64)  # of all but the last place one draw each
-        block = run.session.resource(("random", result.op), Stream).take((len(x) + 2) // 4)
+        block = run.session.resource(("random", result.op), RandomStream).take((len(x) + 2) // 4)
         draws.shuffle(*pair, block, order)
         return x[order]
 
@@ -295,9 +295,9 @@ def counted(
     number = pair[0] << 32 | pair[1]
 
     def kernel(run: Any, x: Any) -> Any:
-        return call(x, number, element=run.session.resource(("random", result.op), Stream).take(1))
+        return call(x, number, element=run.session.resource(("random", result.op), RandomStream).take(1))
 
     result = apply_op(type_, [given], given.dtype, shape, kernel, name, pure=False)
     result.op.attributes["native"] = lambda x, salt=0: call(x, number ^ salt)
-    result.op.attributes["drawn"] = isinstance(pair, Drawn)
+    result.op.attributes["drawn"] = isinstance(pair, DrawnPair)
     return result

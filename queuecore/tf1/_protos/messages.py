@@ -22,11 +22,11 @@ __all__ = [
     "FeatureList",
     "FeatureLists",
     "Features",
-    "Field",
     "FieldsMessage",
     "FloatList",
     "Int64List",
     "Message",
+    "MessageField",
     "SequenceExample",
 ]
 
@@ -708,7 +708,7 @@ _ZEROS: dict[str, Any] = {"double": 0.0, "float": 0.0, "int64": 0, "bool": False
 _PACKED = {"double": ("<d", _FIXED64), "float": ("<f", _FIXED32)}
 
 
-class Field:
+class MessageField:
     """A field of a message, as an attribute.
 
     Parameters
@@ -765,13 +765,13 @@ class Field:
 
 
 class FieldsMessage(Message):
-    """The base class of messages whose fields are `Field`s. Make one of the classes that have fields, not this one."""
+    """The base class of messages whose fields are `MessageField`s. Make one of the classes that have fields."""
 
     __slots__ = ()
 
     def __init_subclass__(cls) -> None:
         """List the fields."""
-        found = {name: one for name, one in vars(cls).items() if isinstance(one, Field)}
+        found = {name: one for name, one in vars(cls).items() if isinstance(one, MessageField)}
         cls._FIELDS = {name: (one.number, one.make) for name, one in found.items()}
         cls._CHOICES = frozenset(name for name, one in found.items() if one.explicit)
 

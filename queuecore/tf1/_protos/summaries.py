@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from queuecore.tf1._graph.values import as_dtype, register_shape_message, string
-from queuecore.tf1._protos.messages import Field, FieldsMessage
+from queuecore.tf1._protos.messages import FieldsMessage, MessageField
 
 __all__ = [
     "Event",
@@ -32,20 +32,20 @@ class HistogramProto(FieldsMessage):
     """
 
     __slots__ = ()
-    min = Field(1, "double")
-    max = Field(2, "double")
-    num = Field(3, "double")
-    sum = Field(4, "double")
-    sum_squares = Field(5, "double")
-    bucket_limit = Field(6, "doubles")
-    bucket = Field(7, "doubles")
+    min = MessageField(1, "double")
+    max = MessageField(2, "double")
+    num = MessageField(3, "double")
+    sum = MessageField(4, "double")
+    sum_squares = MessageField(5, "double")
+    bucket_limit = MessageField(6, "doubles")
+    bucket = MessageField(7, "doubles")
 
 
 class _PluginData(FieldsMessage):
     # The part of TensorBoard that shows a value.
     __slots__ = ()
-    plugin_name = Field(1, "string")
-    content = Field(2, "bytes")
+    plugin_name = MessageField(1, "string")
+    content = MessageField(2, "bytes")
 
 
 class SummaryMetadata(FieldsMessage):
@@ -59,15 +59,15 @@ class SummaryMetadata(FieldsMessage):
 
     __slots__ = ()
     PluginData = _PluginData
-    plugin_data = Field(1, _PluginData)
-    display_name = Field(2, "string")
-    summary_description = Field(3, "string")
+    plugin_data = MessageField(1, _PluginData)
+    display_name = MessageField(2, "string")
+    summary_description = MessageField(3, "string")
 
 
 class _Dim(FieldsMessage):
     __slots__ = ()
-    size = Field(1, "int64")
-    name = Field(2, "string")
+    size = MessageField(1, "int64")
+    name = MessageField(2, "string")
 
 
 class TensorShapeProto(FieldsMessage):
@@ -82,8 +82,8 @@ class TensorShapeProto(FieldsMessage):
     """
 
     __slots__ = ()
-    dim = Field(2, _Dim, repeated=True)
-    unknown_rank = Field(3, "bool")
+    dim = MessageField(2, _Dim, repeated=True)
+    unknown_rank = MessageField(3, "bool")
 
 
 register_shape_message(TensorShapeProto)
@@ -108,21 +108,21 @@ class TensorProto(FieldsMessage):
     """
 
     __slots__ = ()
-    dtype = Field(1, "int64")
-    tensor_shape = Field(2, TensorShapeProto)
-    version_number = Field(3, "int64")
-    tensor_content = Field(4, "bytes")
-    float_val = Field(5, "floats")
-    double_val = Field(6, "doubles")
-    int_val = Field(7, "int64s")
-    string_val = Field(8, "strings")
-    scomplex_val = Field(9, "floats")
-    int64_val = Field(10, "int64s")
-    bool_val = Field(11, "int64s")
-    dcomplex_val = Field(12, "doubles")
-    half_val = Field(13, "int64s")
-    uint32_val = Field(16, "int64s")
-    uint64_val = Field(17, "int64s")
+    dtype = MessageField(1, "int64")
+    tensor_shape = MessageField(2, TensorShapeProto)
+    version_number = MessageField(3, "int64")
+    tensor_content = MessageField(4, "bytes")
+    float_val = MessageField(5, "floats")
+    double_val = MessageField(6, "doubles")
+    int_val = MessageField(7, "int64s")
+    string_val = MessageField(8, "strings")
+    scomplex_val = MessageField(9, "floats")
+    int64_val = MessageField(10, "int64s")
+    bool_val = MessageField(11, "int64s")
+    dcomplex_val = MessageField(12, "doubles")
+    half_val = MessageField(13, "int64s")
+    uint32_val = MessageField(16, "int64s")
+    uint64_val = MessageField(17, "int64s")
 
     @classmethod
     def of(cls, value: Any) -> TensorProto:
@@ -143,34 +143,34 @@ class TensorProto(FieldsMessage):
 class _Image(FieldsMessage):
     # A picture: its size, its number of channels, and a file of it.
     __slots__ = ()
-    height = Field(1, "int64")
-    width = Field(2, "int64")
-    colorspace = Field(3, "int64")
-    encoded_image_string = Field(4, "bytes")
+    height = MessageField(1, "int64")
+    width = MessageField(2, "int64")
+    colorspace = MessageField(3, "int64")
+    encoded_image_string = MessageField(4, "bytes")
 
 
 class _Audio(FieldsMessage):
     # A sound, and a file of it.
     __slots__ = ()
-    sample_rate = Field(1, "float")
-    num_channels = Field(2, "int64")
-    length_frames = Field(3, "int64")
-    encoded_audio_string = Field(4, "bytes")
-    content_type = Field(5, "string")
+    sample_rate = MessageField(1, "float")
+    num_channels = MessageField(2, "int64")
+    length_frames = MessageField(3, "int64")
+    encoded_audio_string = MessageField(4, "bytes")
+    content_type = MessageField(5, "string")
 
 
 class _Value(FieldsMessage):
     # One value, with the name under which it is shown.
     __slots__ = ()
     _ONEOF = "value"
-    tag = Field(1, "string")
-    simple_value = Field(2, "float", explicit=True)
-    image = Field(4, _Image, explicit=True)
-    histo = Field(5, HistogramProto, explicit=True)
-    audio = Field(6, _Audio, explicit=True)
-    node_name = Field(7, "string")
-    tensor = Field(8, TensorProto, explicit=True)
-    metadata = Field(9, SummaryMetadata)
+    tag = MessageField(1, "string")
+    simple_value = MessageField(2, "float", explicit=True)
+    image = MessageField(4, _Image, explicit=True)
+    histo = MessageField(5, HistogramProto, explicit=True)
+    audio = MessageField(6, _Audio, explicit=True)
+    node_name = MessageField(7, "string")
+    tensor = MessageField(8, TensorProto, explicit=True)
+    metadata = MessageField(9, SummaryMetadata)
 
 
 class Summary(FieldsMessage):
@@ -193,7 +193,7 @@ class Summary(FieldsMessage):
     Value = _Value
     Image = _Image
     Audio = _Audio
-    value = Field(1, _Value, repeated=True)
+    value = MessageField(1, _Value, repeated=True)
 
 
 class SessionLog(FieldsMessage):
@@ -211,9 +211,9 @@ class SessionLog(FieldsMessage):
     START = 1
     STOP = 2
     CHECKPOINT = 3
-    status = Field(1, "int64")
-    checkpoint_path = Field(2, "string")
-    msg = Field(3, "string")
+    status = MessageField(1, "int64")
+    checkpoint_path = MessageField(2, "string")
+    msg = MessageField(3, "string")
 
 
 class Event(FieldsMessage):
@@ -232,13 +232,13 @@ class Event(FieldsMessage):
 
     __slots__ = ()
     _ONEOF = "what"
-    wall_time = Field(1, "double")
-    step = Field(2, "int64")
-    file_version = Field(3, "string", explicit=True)
-    graph_def = Field(4, "bytes", explicit=True)
-    summary = Field(5, Summary, explicit=True)
-    session_log = Field(7, SessionLog, explicit=True)
-    meta_graph_def = Field(9, "bytes", explicit=True)
+    wall_time = MessageField(1, "double")
+    step = MessageField(2, "int64")
+    file_version = MessageField(3, "string", explicit=True)
+    graph_def = MessageField(4, "bytes", explicit=True)
+    summary = MessageField(5, Summary, explicit=True)
+    session_log = MessageField(7, SessionLog, explicit=True)
+    meta_graph_def = MessageField(9, "bytes", explicit=True)
 
 
 def _limits() -> Any:

@@ -19,7 +19,7 @@ from helpers.process import PATIENCE
 from queuecore._elements.component import Component
 from queuecore.data import INFINITE_CARDINALITY, Dataset, FixedLengthRecordDataset
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.made import Layout
 from queuecore.data._rows.chunks import Rows
 
@@ -65,7 +65,7 @@ class Halting(Node):
     def layout(self) -> Layout:
         return Layout((Component(np.dtype(np.int64), ()),))
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Rows]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Rows]:
         while start < COUNT:
             if start == HALT and self.gate is not None:
                 self.gate.wait()

@@ -16,7 +16,7 @@ from queuecore._elements.component import BYTES, Component
 from queuecore.data import Dataset
 from queuecore.data._nodes.arrays import Numbers
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Unknown
@@ -103,7 +103,7 @@ class Handed(Node):
         template = tuple(range(len(self.kinds))) if len(self.kinds) > 1 else 0
         return Layout(tuple(COMPONENTS[kind] for kind in self.kinds), template)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         state = random.Random(self.seed + pass_)
         at = start
         while at < self.number:
@@ -136,7 +136,7 @@ class Through(Node):
     def layout(self) -> Layout:
         return self.inputs[0].layout
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         yield from run.rows(0, pass_, start)
 
 
@@ -154,7 +154,7 @@ class Each(Node):
     def layout(self) -> Layout:
         return Layout(None)
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         for element in run.elements(0, pass_, start):
             yield Objects([self.function(element)])
 
@@ -175,6 +175,6 @@ class Chosen(Node):
         assert components is not None
         return Layout(components[:-1], tuple(range(len(components) - 1)))
 
-    def hand_in(self, run: Run, feed: Feed, pass_: int, start: int) -> bool:
+    def hand_in(self, run: NodeRun, feed: Feed, pass_: int, start: int) -> bool:
         with run.open(0, pass_, 0, 5) as child:
             return choose(feed, pass_, child, self.mask, start)

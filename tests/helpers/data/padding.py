@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from queuecore._elements.component import BYTES, Component
 from queuecore.data import Dataset
 from queuecore.data._nodes.node import Node
-from queuecore.data._nodes.run import Run
+from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain, dataset_of
 from queuecore.data._plan.made import Layout
 from queuecore.data._rows.chunks import Chunk, Objects, Rows
@@ -41,7 +41,7 @@ class Given(Node):
     def layout(self) -> Layout:
         return Layout(None if self.component is None else (self.component,))
 
-    def chunks(self, run: Run, pass_: int, start: int) -> Generator[Chunk]:
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         del run, pass_
         stop = len(self.elements) if self.fails is None else self.fails
         for at in range(start, stop, self.chunk):

@@ -21,7 +21,7 @@ from helpers.data.functions import plain
 from helpers.process import AT_ONCE
 
 from queuecore._queues.base import QueueBase
-from queuecore.data._nodes.calls import Call, StageCall
+from queuecore.data._nodes.calls import FunctionCall, StageCall
 from queuecore.data._plan.chain import Chain, Source
 from queuecore.data.iterator import Iterator
 from queuecore.data.options import Options
@@ -211,7 +211,7 @@ def _judge_queue(queue: QueueBase) -> None:
 def _is_repeatable(source: Source) -> bool:
     """Whether no function of the test's, and no chance, has a say in the elements."""
     values = [getattr(source, field.name) for field in dataclasses.fields(source)]
-    if any(callable(one) or isinstance(one, (Call, StageCall)) for one in values):
+    if any(callable(one) or isinstance(one, (FunctionCall, StageCall)) for one in values):
         return False
     return all(not one.shuffles and _is_repeatable(one.source) for one in source.inputs)
 

@@ -24,7 +24,7 @@ import queuecore as qc
 from queuecore import __version__
 from queuecore.cli import measure
 from queuecore.cli.main import parse_dtype
-from queuecore.cli.measure import Source, floor_pass, plain_batches
+from queuecore.cli.measure import MeasuredSource, floor_pass, plain_batches
 from queuecore.cli.progress import Progress, human_count, human_seconds
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -361,7 +361,7 @@ def test_dtype_specs_that_are_none(spec):
 
 @pytest.mark.parametrize("batch", [1, 7, 50, 64, 1000])
 def test_the_plain_loader_reads_everything_in_order(files, batch):
-    source = Source(tuple(map(str, files)), (50 * 3073,) * 3, IMAGE, 3073)
+    source = MeasuredSource(tuple(map(str, files)), (50 * 3073,) * 3, IMAGE, 3073)
     batches = list(plain_batches(source, batch))
     assert [len(one["label"]) for one in batches[:-1]] == [batch] * (len(batches) - 1)
     expected = np.concatenate([np.fromfile(name, IMAGE) for name in files])
@@ -370,7 +370,7 @@ def test_the_plain_loader_reads_everything_in_order(files, batch):
 
 
 def test_the_floor_counts_all_bytes(files):
-    source = Source(tuple(map(str, files)), (50 * 3073,) * 3, IMAGE, 3073)
+    source = MeasuredSource(tuple(map(str, files)), (50 * 3073,) * 3, IMAGE, 3073)
     one = floor_pass(source, 8)
     assert (one.records, one.nbytes) == (150, 150 * 3073)
 
@@ -406,14 +406,14 @@ def test_numbers_for_people():
 
 
 def test_a_source_in_parts():
-    source = Source(tuple("abcdef"), (30, 30, 50, 90, 10, 10), None, 10)
+    source = MeasuredSource(tuple("abcdef"), (30, 30, 50, 90, 10, 10), None, 10)
     assert [part.paths for part in source.parts(100)] == [("a", "b"), ("c",), ("d", "e"), ("f",)]
     assert [part.sizes for part in source.parts(1)] == [(30,), (30,), (50,), (90,), (10,), (10,)]
     assert [part.paths for part in source.parts(1000)] == [tuple("abcdef")]
 
 
 def test_contenders_take_turns_over_the_parts(monkeypatch):
-    parts = Source(("a", "b"), (40, 40), None, 10).parts(40)
+    parts = MeasuredSource(("a", "b"), (40, 40), None, 10).parts(40)
     seen = []
     monkeypatch.setattr(measure, "_machine_times", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(measure.os, "getloadavg", lambda: (0.0, 0.0, 0.0))

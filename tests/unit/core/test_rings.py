@@ -45,7 +45,7 @@ class FifoModel:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.rows: deque[int] = deque()
-        self.sealed = self.turn = False
+        self.sealed = self.owned = False
 
     def push(self, token: int) -> str:
         if self.sealed:
@@ -56,8 +56,8 @@ class FifoModel:
         return "ok"
 
     def pop_many(self, n: int, owner: bool) -> list[int] | str:
-        if self.turn and not owner:
-            return "turn"
+        if self.owned and not owner:
+            return "owned"
         if not self.rows:
             return "sealed" if self.sealed else "empty"
         return [self.rows.popleft() for _ in range(min(n, len(self.rows)))]
@@ -71,7 +71,7 @@ class FifoModel:
         return not was
 
     def turn_take(self) -> bool:
-        was, self.turn = self.turn, True
+        was, self.owned = self.owned, True
         return not was
 
 
@@ -85,9 +85,9 @@ def test_fifo_against_a_deque(ring, calls):
     for name, *arguments in calls:
         just, pushed = pushed, False
         if name == "turn_give":
-            if model.turn:
+            if model.owned:
                 fifo.turn_give()
-                model.turn = False
+                model.owned = False
         elif name == "lag_tail":
             if just:
                 fifo.lag_tail()

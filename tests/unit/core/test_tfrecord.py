@@ -5,7 +5,7 @@ import random
 import pytest
 from helpers.formats.tfrecords import FRAME, KNOWN, KNOWN_BYTES, header, places, read, stream
 
-from queuecore._core.io.tfrecord import Scan, frame
+from queuecore._core.io.tfrecord import RecordScan, frame
 
 parsers = pytest.importorskip("queuecore._core.testing.parsers")
 
@@ -91,7 +91,7 @@ def test_a_scan_sees_every_record(block, known):
     rng = random.Random(block)
     records = [rng.randbytes(rng.choice([0, 3, 50, 2000])) for _ in range(600)]
     data = stream(records)
-    scan = Scan(Source(data, rng.choice([None, 1, 100])), b"x", len(data) if known else -1, block_bytes=block)
+    scan = RecordScan(Source(data, rng.choice([None, 1, 100])), b"x", len(data) if known else -1, block_bytes=block)
     assert scan.next_fault() is None
     assert (scan.records, scan.nbytes, scan.offset) == (600, sum(map(len, records)), len(data))
     assert scan.next_fault() is None
@@ -107,7 +107,7 @@ def test_a_scan_goes_on_after_faults():
     data = data[:-1]
     for block in (12, 46, 50, 100, 1000):
         for known in (True, False):
-            scan = Scan(Source(data), b"x", len(data) if known else -1, block_bytes=block)
+            scan = RecordScan(Source(data), b"x", len(data) if known else -1, block_bytes=block)
             faults = iter(scan.next_fault, None)
             found = [(type(error).__name__, error.record, error.offset, resumed) for error, resumed in faults]
             assert found == [
@@ -126,7 +126,7 @@ def test_a_source_that_fails_ends_the_scan():
                 raise OSError("gone")
             return super().readinto(into)
 
-    scan = Scan(Failing(stream(KNOWN)[:-1]), b"x")
+    scan = RecordScan(Failing(stream(KNOWN)[:-1]), b"x")
     with pytest.raises(OSError, match="gone"):
         scan.next_fault()
     assert scan.records == 2

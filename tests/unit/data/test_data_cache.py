@@ -25,7 +25,7 @@ from hypothesis.extra import numpy as of_numpy
 import queuecore as qc
 from queuecore.data import UNKNOWN_CARDINALITY, Dataset, Options, TextLineDataset
 from queuecore.data._nodes import cache as _cache
-from queuecore.data._nodes.cache_files import FileWriter
+from queuecore.data._nodes.cache_files import CacheFileWriter
 from queuecore.data._nodes.writing import Writing
 from queuecore.data._rows.container import Packer, framed, read_piece, unpack
 from queuecore.errors import FailedPreconditionError, InvalidArgumentError
@@ -196,7 +196,7 @@ def test_a_pass_with_an_error_is_not_kept(tmp_path, store):
 def test_a_pass_behind_one_that_is_given_up_is_kept(tmp_path, store, monkeypatch):
     # However long the thread of an iterator that was closed takes to notice.
     closed, going = threading.Event(), threading.Event()
-    for writer in (_cache._MemoryWriter, _cache.FileWriter):
+    for writer in (_cache._MemoryWriter, _cache.CacheFileWriter):
 
         def slow(self, abandon=writer.abandon):
             closed.set()
@@ -681,13 +681,13 @@ def closing(monkeypatch):
 @pytest.mark.parametrize("store", STORES[1:])
 @pytest.mark.parametrize("within", [False, True])
 def test_close_waits_until_the_writer_has_removed_its_files(tmp_path, monkeypatch, closing, store, within):
-    abandon = FileWriter.abandon
+    abandon = CacheFileWriter.abandon
 
     def later(self):
         assert closing.wait(PATIENCE)
         abandon(self)
 
-    monkeypatch.setattr(FileWriter, "abandon", later)
+    monkeypatch.setattr(CacheFileWriter, "abandon", later)
     ds = kept(Dataset.range(1_000_000), store, tmp_path)
     if within:  # it works for another node
         ds = ds.map(lambda number: [number.tolist()]).prefetch(2)
@@ -698,7 +698,7 @@ def test_close_waits_until_the_writer_has_removed_its_files(tmp_path, monkeypatc
 
 
 def test_a_writer_that_fails_after_the_close_warns_of_nothing(tmp_path, monkeypatch, closing):
-    failed, add, reached = [], FileWriter.add, threading.Event()
+    failed, add, reached = [], CacheFileWriter.add, threading.Event()
 
     def fails(self, chunk):
         if self._pieces and not failed:
@@ -708,7 +708,7 @@ def test_a_writer_that_fails_after_the_close_warns_of_nothing(tmp_path, monkeypa
             raise failed[0]
         return add(self, chunk)
 
-    monkeypatch.setattr(FileWriter, "add", fails)
+    monkeypatch.setattr(CacheFileWriter, "add", fails)
     ds = Dataset.range(1_000_000).cache(tmp_path / "x")
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
-from queuecore._core.io.tfrecord import FileBytes, Scan
+from queuecore._core.io.tfrecord import FileBytes, RecordScan
 from queuecore.writers import TFRecordWriter
 
 pytestmark = [
@@ -79,7 +79,7 @@ def test_the_files_are_the_same(folder):
 def test_theirs_is_whole(folder, records):
     path = os.fsencode(folder / "theirs-")
     file = FileBytes(path)
-    scan = Scan(file, path, file.size)
+    scan = RecordScan(file, path, file.size)
     assert scan.next_fault() is None
     assert (scan.records, scan.nbytes) == (len(records), sum(map(len, records)))
     file.close()

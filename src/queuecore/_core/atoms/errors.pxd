@@ -1,6 +1,7 @@
 # The numbers that say what went wrong in native code, and the only functions that turn them into exceptions. No other
 # native module imports `queuecore.errors`: it names a code.
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
 from queuecore._core.atoms.platform cimport Fault
 
 cdef enum:
@@ -112,3 +113,12 @@ cdef int raise_error(int32_t code, str text) except -1
 cdef int raise_from(int32_t code, str text, object cause) except -1
 # Whether an exception is one of `queuecore.errors`: what `except QueueCoreError` asks.
 cdef bint is_own(object error)
+
+
+cdef inline void fault_begin(Fault* fault, int32_t code, int32_t what, int32_t stage) noexcept nogil:
+    # Says what went wrong, and not yet where: in no file, at no offset, in no record.
+    memset(fault, 0, sizeof(Fault))
+    fault.code = code
+    fault.what = what
+    fault.stage = stage
+    fault.file = fault.offset = fault.record = -1

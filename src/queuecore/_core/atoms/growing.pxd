@@ -1,7 +1,8 @@
-# A buffer that grows: it belongs to one thread at a time, and keeps its room when it is emptied.
+# Buffers and arrays that grow. Each belongs to one thread at a time. A buffer keeps its room when it is emptied.
+from libc.stddef cimport size_t
 from libc.stdint cimport int64_t
 from queuecore._core.atoms.memory cimport realloc
-from queuecore._core.atoms.platform cimport kMostBytes
+from queuecore._core.atoms.platform cimport kMostBytes, size_product
 
 cdef struct Growing:
     unsigned char* data
@@ -27,3 +28,14 @@ cdef inline bint grow(Growing* g, int64_t more) noexcept nogil:
     g.data = <unsigned char*>data
     g.room = room
     return True
+
+
+cdef inline void* array_room(void* array, int64_t count, int64_t* room, size_t item_bytes) noexcept nogil:
+    # Returns where the array is once it has room for an item more than `count`. NULL: no memory, and it is as it was.
+    cdef void* grown
+    if count < room[0]:
+        return array
+    grown = realloc(array, size_product(2 * room[0] + 4, item_bytes))
+    if grown != NULL:
+        room[0] = 2 * room[0] + 4
+    return grown

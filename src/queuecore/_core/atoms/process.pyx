@@ -13,7 +13,7 @@ cdef enum:
     KEPT_MOST = 8
     KEPT_BYTES = 64 << 20
 
-cdef struct Kept:
+cdef struct KeptBuffer:
     void* p
     size_t nbytes
 
@@ -23,7 +23,7 @@ cdef Atomic[int32_t] _threads
 cdef Turn _registry_turn
 cdef Runner* _registry = NULL
 cdef Turn _kept_turn
-cdef Kept[KEPT_MOST] _kept  # the oldest first
+cdef KeptBuffer[KEPT_MOST] _kept  # the oldest first
 cdef int _kept_count = 0
 cdef size_t _kept_bytes = 0
 
@@ -116,9 +116,9 @@ cdef void registry_visit(void (*visit)(Runner*) noexcept nogil) noexcept nogil:
     turn_give(&_registry_turn)
 
 
-cdef Kept _kept_remove(int i) noexcept nogil:
+cdef KeptBuffer _kept_remove(int i) noexcept nogil:
     global _kept_count, _kept_bytes
-    cdef Kept found = _kept[i]
+    cdef KeptBuffer found = _kept[i]
     _kept_count -= 1
     _kept_bytes -= found.nbytes
     while i < _kept_count:
@@ -141,7 +141,7 @@ cdef void* buffer_take(size_t nbytes) noexcept nogil:
 
 cdef void buffer_give(void* p, size_t nbytes) noexcept nogil:
     global _kept_count, _kept_bytes
-    cdef Kept[KEPT_MOST] old
+    cdef KeptBuffer[KEPT_MOST] old
     cdef int i, n = 0
     if p == NULL:
         return

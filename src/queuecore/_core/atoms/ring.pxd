@@ -1,6 +1,6 @@
 # FifoRing, a ring of tokens: a bounded queue of small numbers (24 bits) that name slots. It never waits; a thread that
-# has to wait parks (parking.pxd). Any thread may call any function, except those that a comment reserves for the holder
-# of a turn. A push claims no index: one CAS makes it, or it is not made at all.
+# has to wait parks (parking.pxd). Any thread may call any function, except those that a comment reserves for the owner
+# of the pops or of the pushes. A push claims no index: one CAS makes it, or it is not made at all.
 #   I1  The cell of index i (cell i mod size) holds lap(i) from the moment when push i is made until index i + size is
 #       pushed. Laps only grow, so a cell says by itself what it holds, and consumers never write one.
 #   I2  head <= number of pushes <= head + capacity, and capacity < size. So no cell is written before the last token in
@@ -10,24 +10,24 @@
 #       as signed distances.
 #   I4  SEAL is pushed like a token, but tail never moves past it and it is never popped. No push gets beyond tail, so
 #       none succeeds after the seal; pops take what lies before it, then find it.
-#   I5  The poppers' turn is a bit of head's own word: a pop by any thread but the holder expects the bit clear, and so
-#       can't land once the turn was taken.
+#   I5  Who owns the pops has set a bit of head's own word: a pop by any other thread expects the bit clear, and so
+#       can't land once it is set.
 #   I6  head_seen holds a value that head once had: too small at worst, and then head itself is asked.
-#   I7  The pushers' turn is a bit of tail's own word. A thread that pushes without it has seen tail before the turn was
-#       taken, and so can fill no cell but the next one: one such push may still land, and none after the holder's first
-#       one, a seal included. So the holder's pushes follow each other.
+#   I7  Who owns the pushes has set a bit of tail's own word. Any other thread that pushes has seen tail before that,
+#       and so can fill no cell but the next one: one such push may still land, and none after the owner's first one, a
+#       seal included. So the owner's pushes follow each other.
 #   I8  outside: the number of rows that are in no cell but count against the capacity.
-# Progress: every operation is lock-free; fifo_turn_take and fifo_turn_give are one atomic operation each, and so are
-# those of the pushers' turn. Any number of threads may stop anywhere in them without holding back others (a holder of a
-# turn holds back the pops or pushes of all others: that is its purpose).
+# Progress: every operation is lock-free; to own pops or pushes, and to end it, is one atomic operation each. Any number
+# of threads may stop anywhere in them without holding back others (an owner holds back the pops or pushes of all
+# others: that is its purpose).
 # Linearizable: seq_cst operations, marked below, decide on OK, FULL, EMPTY and SEALED, so that the answers of several
-# rings agree on one order too. TURN may be out of date by the time that giving the turn back takes to be seen. And OK
-# counts the rows outside as they were at R13: the push doesn't notice rows added before R4.
+# rings agree on one order too. OWNED may be out of date by the time that the end of an ownership takes to be seen. And
+# OK counts the rows outside as they were at R13: the push doesn't notice rows added before R4.
 # Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring
 # (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide, and may wrap if
 # there are less than 2^24 cells; but no ring runs long enough for that.
 # Source: the idea of lap and value in one word, published by CAS, with a tail that is helped along, is Nikolaev's (NCQ,
-# in "A Scalable, Portable, and Memory-Efficient Lock-Free FIFO Queue", DISC 2019); seal and turn are our own.
+# in "A Scalable, Portable, and Memory-Efficient Lock-Free FIFO Queue", DISC 2019); seal and owners are our own.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.platform cimport (
@@ -38,7 +38,7 @@ cdef enum:
     RING_EMPTY = 0
     RING_FULL = -1
     RING_SEALED = -2  # for a push: nothing more is taken; for a pop: nothing more will come
-    RING_TURN = -3    # another thread holds the turn
+    RING_OWNED = -3   # another thread owns the pops, or the pushes
 
 cdef enum:
     TOKEN_BITS = 24
@@ -134,7 +134,7 @@ cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogi
     p = r.tail.load(order(R1, kAcquire))
     while True:
         if p & 1 and not owner:
-            return RING_TURN  # linearizes at R1
+            return RING_OWNED  # linearizes at R1
         # R13 seq_cst: pairs with R14; R3 says why. It comes after R1: no other push comes between this load and an R4
         # that succeeds.
         outside = r.outside.load(order(R13, kSeqCst))
@@ -171,20 +171,20 @@ cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogi
                 x, _fifo_lap(r, p) | token, order(R12 if token == SEAL else R4, kSeqCst), kRelaxed):
             if token != SEAL:
                 expected = p
-                # R5 release: pairs with R1, as R6. Relaxed on failure: another thread has helped, or has taken or given
-                # the turn; then the next push helps.
+                # R5 release: pairs with R1, as R6. Relaxed on failure: another thread has helped, or began or ended to
+                # own the pushes; then the next push helps.
                 r.tail.compare_exchange_strong(expected, p + 2, order(R5, kRelease), kRelaxed)
             return RING_OK
 
 
 cdef inline int fifo_push(FifoRing* r, uint32_t token, bint owner) noexcept nogil:
-    # RING_OK, RING_FULL, RING_SEALED or RING_TURN. The token is below SEAL. `owner`: the caller holds the pushers'
-    # turn.
+    # RING_OK, RING_FULL, RING_SEALED or RING_OWNED. The token is below SEAL. `owner`: the caller owns the
+    # pushes.
     return _fifo_put(r, token, owner)
 
 
 cdef inline bint fifo_seal(FifoRing* r) noexcept nogil:
-    # Seals the ring: from now on no push succeeds, not even that of a turn's holder. True for the one caller that
+    # Seals the ring: from now on no push succeeds, not even that of the pushes' owner. True for the one caller that
     # sealed it.
     return _fifo_put(r, SEAL, True) == RING_OK
 
@@ -198,7 +198,7 @@ cdef inline void fifo_outside(FifoRing* r, int64_t n) noexcept nogil:
 
 cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint owner) noexcept nogil:
     # Takes up to n (at least 1) tokens that follow each other. Returns their number, or RING_EMPTY, RING_SEALED (and
-    # drained) or RING_TURN. `owner`: the caller holds the turn. `tokens` beyond the number returned are undefined.
+    # drained) or RING_OWNED. `owner`: the caller owns the pops. `tokens` beyond the number returned are undefined.
     # R7 acquire: pairs with R9. A thread that saw head at h sees every pop below h, and the pushes that those poppers
     # had seen.
     cdef uint64_t h = r.head.load(order(R7, kAcquire))
@@ -207,7 +207,7 @@ cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint ow
     cdef uint32_t k
     while True:
         if h & 1 and not owner:
-            return RING_TURN  # linearizes at R7
+            return RING_OWNED  # linearizes at R7
         k = 0
         while k < n:
             # R8 seq_cst: pairs with R4; the slot that the token names. A push that was answered before this is seen.
@@ -229,30 +229,30 @@ cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint ow
 
 
 cdef inline int fifo_pop(FifoRing* r, uint32_t* token, bint owner) noexcept nogil:
-    # RING_OK, RING_EMPTY, RING_SEALED (and drained) or RING_TURN.
+    # RING_OK, RING_EMPTY, RING_SEALED (and drained) or RING_OWNED.
     return fifo_pop_many(r, token, 1, owner)
 
 
-cdef inline bint fifo_turn_take(FifoRing* r) noexcept nogil:
-    # From now on only the caller pops. False: another thread has the turn.
+cdef inline bint fifo_own_pops(FifoRing* r) noexcept nogil:
+    # From now on only the caller pops. False: another thread owns the pops.
     # R10 acquire: pairs with R11; what the last holder wrote. Linearizes here.
     return (r.head.fetch_or(1, order(R10, kAcquire)) & 1) == 0
 
 
-cdef inline void fifo_turn_give(FifoRing* r) noexcept nogil:
-    # Only for the holder of the turn. The bit is set, so subtracting one clears it and leaves the index alone.
+cdef inline void fifo_disown_pops(FifoRing* r) noexcept nogil:
+    # Only for the owner. The bit is set, so subtracting one clears it and leaves the index alone.
     # R11 release: pairs with R10 and R7. Linearizes here.
     r.head.fetch_sub(1, order(R11, kRelease))
 
 
-cdef inline bint fifo_push_turn_take(FifoRing* r) noexcept nogil:
-    # From now on only the caller pushes (I7). False: another thread has the turn.
+cdef inline bint fifo_own_pushes(FifoRing* r) noexcept nogil:
+    # From now on only the caller pushes (I7). False: another thread owns the pushes.
     # R15 acquire: pairs with R16; what the last holder wrote. Linearizes here.
     return (r.tail.fetch_or(1, order(R15, kAcquire)) & 1) == 0
 
 
-cdef inline void fifo_push_turn_give(FifoRing* r) noexcept nogil:
-    # Only for the holder of the turn. R16 release: pairs with R15 and R1. Linearizes here.
+cdef inline void fifo_disown_pushes(FifoRing* r) noexcept nogil:
+    # Only for the owner. R16 release: pairs with R15 and R1. Linearizes here.
     r.tail.fetch_sub(1, order(R16, kRelease))
 
 

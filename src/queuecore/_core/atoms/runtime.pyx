@@ -12,13 +12,12 @@ from libc.errno cimport EINTR, ETIMEDOUT
 from libc.math cimport isnan
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
-from libc.string cimport memset
 from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport (
     check_layout, live_threads, native_thread_ended, native_thread_start, registry_add, registry_visit)
 from queuecore._core.atoms.ending cimport NOTES, PHASES, Ending, ending_decide, ending_has, ending_mark, ending_note
 from queuecore._core.atoms.errors cimport (
-    CODE_CANCELLED, CODE_INTERNAL, CODE_INVALID_ARGUMENT, STAGE_RUNNER, WHAT_THROWN, raise_error)
+    CODE_CANCELLED, CODE_INTERNAL, CODE_INVALID_ARGUMENT, STAGE_RUNNER, WHAT_THROWN, fault_begin, raise_error)
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, Fault, ReleaseFn, Runner, alloc_lines, cpu_pause, guarded_step, kAcquire, kRelaxed, kRelease,
@@ -109,11 +108,7 @@ cdef void _worker_main(void* arg) noexcept nogil:
         if rc == STEP_DONE:
             break
         if rc < 0:
-            memset(&thrown, 0, sizeof(Fault))
-            thrown.code = CODE_INTERNAL
-            thrown.what = WHAT_THROWN
-            thrown.stage = STAGE_RUNNER
-            thrown.file = thrown.offset = thrown.record = -1
+            fault_begin(&thrown, CODE_INTERNAL, WHAT_THROWN, STAGE_RUNNER)
             runner_stop(r, &thrown)
             break
     waited()
@@ -306,7 +301,7 @@ cdef class StopEvent:
 
 
 @cython.final
-cdef class Start:
+cdef class SafeStart:
     """A start of one of Python's threads that can't hang: what it runs first, and the event that its starter waits for.
 
     Where memory ends in a new thread before it says that it runs, `threading.Thread.start` waits for ever. This one is

@@ -16,21 +16,21 @@ cdef enum:
     IDLE_MOST = 32           # most blocks kept for the next caller that wants the same size
     IDLE_BYTES = 268435456
 
-cdef struct Block:
+cdef struct PinnedBlock:
     DeviceCore* core         # in whose context it is page-locked
     void* p
     size_t nbytes
 
 cdef Turn _idle_turn
 # under the turn
-cdef Block[IDLE_MOST] _idle
+cdef PinnedBlock[IDLE_MOST] _idle
 cdef int _idle_count = 0
 cdef size_t _idle_bytes = 0
 
 
-cdef Block _take_out(int i) noexcept nogil:
+cdef PinnedBlock _take_out(int i) noexcept nogil:
     global _idle_count, _idle_bytes
-    cdef Block found = _idle[i]
+    cdef PinnedBlock found = _idle[i]
     _idle_count -= 1
     _idle_bytes -= found.nbytes
     while i < _idle_count:
@@ -39,7 +39,7 @@ cdef Block _take_out(int i) noexcept nogil:
     return found
 
 
-cdef void _unlock(Block block) noexcept nogil:
+cdef void _unlock(PinnedBlock block) noexcept nogil:
     cdef Entered e
     if not ours(block.core):  # a forked child never had these pages (I1): other memory lies there now
         return
@@ -88,8 +88,8 @@ cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept no
 
 cdef void pinned_give(DeviceCore* core, void* p, size_t nbytes) noexcept nogil:
     global _idle_count, _idle_bytes
-    cdef Block[IDLE_MOST] old
-    cdef Block block
+    cdef PinnedBlock[IDLE_MOST] old
+    cdef PinnedBlock block
     cdef int i, n = 0
     if p == NULL:
         return
@@ -112,7 +112,7 @@ cdef void pinned_give(DeviceCore* core, void* p, size_t nbytes) noexcept nogil:
 
 
 cdef void give_idle() noexcept nogil:
-    cdef Block block
+    cdef PinnedBlock block
     while True:
         turn_take(&_idle_turn)
         block.p = NULL

@@ -66,7 +66,7 @@ cdef struct StagingSlot:
     int64_t nbytes
     bint pinned
 
-cdef struct Staging:
+cdef struct StagingBuffer:
     StagingAtomics* shared
     DeviceCore* core
     SlotStack free
@@ -75,7 +75,7 @@ cdef struct Staging:
     int32_t count
 
 
-cdef void _slot_clear(Staging* s, StagingSlot* slot) noexcept nogil:
+cdef void _slot_clear(StagingBuffer* s, StagingSlot* slot) noexcept nogil:
     if slot.pinned:
         pinned_give(s.core, slot.memory, slot.room)
     else:
@@ -85,7 +85,7 @@ cdef void _slot_clear(Staging* s, StagingSlot* slot) noexcept nogil:
 
 
 cdef void _staging_drop(void* context) noexcept nogil:
-    cdef Staging* s = <Staging*>context
+    cdef StagingBuffer* s = <StagingBuffer*>context
     cdef int32_t i
     # As transfer_drop.
     if s.shared.refs.fetch_sub(1, kRelease) != 1:
@@ -100,8 +100,8 @@ cdef void _staging_drop(void* context) noexcept nogil:
     free(s)
 
 
-cdef Staging* _staging_new(DeviceCore* core, int32_t count) noexcept nogil:
-    cdef Staging* s = <Staging*>calloc(1, sizeof(Staging))
+cdef StagingBuffer* _staging_new(DeviceCore* core, int32_t count) noexcept nogil:
+    cdef StagingBuffer* s = <StagingBuffer*>calloc(1, sizeof(StagingBuffer))
     cdef int32_t i
     if s == NULL:
         return NULL
@@ -125,7 +125,7 @@ cdef Staging* _staging_new(DeviceCore* core, int32_t count) noexcept nogil:
 
 
 cdef int _staging_look(void* context, uint64_t k, HostBatch* batch) noexcept nogil:
-    cdef Staging* s = <Staging*>context
+    cdef StagingBuffer* s = <StagingBuffer*>context
     cdef uint32_t ended = s.shared.ended.load(kAcquire)  # acquire: pairs with end(); all batches were filled before
     cdef uint32_t slot
     if s.shared.filled.load(kAcquire) <= k:  # acquire: pairs with put(); the batch's bytes and its slot
@@ -140,13 +140,13 @@ cdef int _staging_look(void* context, uint64_t k, HostBatch* batch) noexcept nog
 
 
 cdef void _staging_give(void* context, uint32_t slot) noexcept nogil:
-    cdef Staging* s = <Staging*>context
+    cdef StagingBuffer* s = <StagingBuffer*>context
     slots_push(&s.free, slot)
     event_notify_all(&s.shared.freed)
 
 
 cdef void _staging_wait(void* context, uint64_t k, int64_t deadline_ns) noexcept nogil:
-    cdef Staging* s = <Staging*>context
+    cdef StagingBuffer* s = <StagingBuffer*>context
     cdef uint32_t epoch = event_prepare(&s.shared.arrived)
     # acquire: as in _staging_look
     if s.shared.filled.load(kAcquire) > k or s.shared.ended.load(kAcquire) or s.shared.stopped.load(kAcquire):
@@ -186,7 +186,7 @@ cdef class Staged:
     One thread puts, another one takes; both wait without the GIL. `stop`: any thread.
     """
     cdef readonly Device device
-    cdef Staging* staging
+    cdef StagingBuffer* staging
     cdef Transfer* transfer
     cdef bint prefer, warned
     cdef uint64_t put_, taken
@@ -252,7 +252,7 @@ cdef class Staged:
 
     cdef bint _slot(self, uint32_t* slot) noexcept nogil:
         # Waits for a free slot. False: a slice of time is over, or it is stopped.
-        cdef Staging* s = self.staging
+        cdef StagingBuffer* s = self.staging
         cdef uint32_t epoch
         if slots_pop(&s.free, slot):
             return True

@@ -3,7 +3,7 @@
 #
 # Each side has a *line*: operations that could not run at once, in the order of their arrival. Only the head of a line
 # acts (TensorFlow's rule: strict order of arrival, and an operation that waits for many rows holds up those behind it).
-# While a line is not empty it owns the side's *turn*; while no line owns the turn, single operations run without any
+# While a line is not empty it *owns* its side of the store; while no line owns it, single operations run without any
 # lock. The thread that changes something acts for the operations in line (hand_settle): a waiting thread is woken when
 # its operation is over, and not to find out whether it may begin.
 #
@@ -12,11 +12,11 @@
 # hand_cancel: any thread, never waits.
 #   I1  The store admits: a row enters it in one step, or not at all, and no thread holds a place in it that has no row.
 #       Its rows and those at the front count against the capacity.
-#   I2  A side's turn is taken exactly while its line is not empty or rows stand at its front. Operations in line, front
-#       rows and state under the turn are touched only with the side's lock held.
-#   I3  A side's turn lies in the store: in the word of the ring's head or tail, or under the bag's lock. No operation
-#       that begins after the turn was taken gets past it. At most one put that began earlier may still land, before the
-#       first row of the turn's holder (ring.pxd, I7).
+#   I2  A side is owned exactly while its line is not empty or rows stand at its front. Operations in line, front rows
+#       and what belongs to an owned side are touched only with the side's lock held.
+#   I3  That a side is owned is noted in the store: in the word of the ring's head or tail, or under the bag's lock. No
+#       operation that begins later gets past it. At most one put that began earlier may still land, before the owner's
+#       first row (ring.pxd, I7).
 #   I4  The seal is the last entry of the store. Rows pushed before it are delivered; nothing is pushed after it.
 #   I5  A thread that makes a change that an operation in line may wait for looks for lines afterwards; a thread that
 #       joins a line looks for changes afterwards (a Dekker pair of fences, L1). A thread that finds a side's lock taken
@@ -33,9 +33,9 @@ from queuecore._core.atoms.platform cimport (
     monotonic_ns, order, size_product)
 from queuecore._core.atoms.random cimport Philox, philox_next
 from queuecore._core.atoms.ring cimport (
-    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, FifoRing, fifo_count, fifo_free, fifo_init, fifo_outside,
-    fifo_pop, fifo_push, fifo_push_turn_give, fifo_push_turn_take, fifo_seal, fifo_size, fifo_size_most, fifo_turn_give,
-    fifo_turn_take)
+    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_OWNED, FifoRing, fifo_count, fifo_free, fifo_init, fifo_outside,
+    fifo_pop, fifo_push, fifo_disown_pushes, fifo_own_pushes, fifo_seal, fifo_size, fifo_size_most, fifo_disown_pops,
+    fifo_own_pops)
 
 cdef enum:
     STORE_FIFO = 0
@@ -89,9 +89,9 @@ cdef extern from *:
     };
 
     // One operation, on the stack of its thread.
-    struct Op {
-      Op* next = nullptr;
-      Op* prev = nullptr;
+    struct QueueOp {
+      QueueOp* next = nullptr;
+      QueueOp* prev = nullptr;
       Atomic<uint32_t> over{0};  // 1: `result` is set, and the operation's thread need not wait any more
       bool lined = false;        // under the side's lock
       bool joined = false;
@@ -110,9 +110,9 @@ cdef extern from *:
 
     struct alignas(kLine) Side {
       Turn lock;
-      Op* first;
-      Op* last;
-      bool turn;                         // the line has the side's turn
+      QueueOp* first;
+      QueueOp* last;
+      bool owned;                        // the line owns the side
       Atomic<uint32_t> dirty;            // another thread found the lock taken
       alignas(kLine) Atomic<int32_t> waiting;  // operations in line
       Atomic<int32_t> parked;            // threads that wait; a statistic
@@ -149,7 +149,7 @@ cdef extern from *:
       int64_t room, least;    // least: rows that stay in the queue while it is open
       uint64_t arrivals;
       Atomic<int64_t> puts;   // rows put, without those given back
-      int32_t sealed, put_turn, get_turn;
+      int32_t sealed, put_owned, get_owned;
     };
     }  // namespace queuecore
     """
@@ -159,9 +159,9 @@ cdef extern from *:
         int64_t n
         uint32_t tokens[1]
 
-    cppclass Op "queuecore::Op":
-        Op* next
-        Op* prev
+    cppclass QueueOp "queuecore::QueueOp":
+        QueueOp* next
+        QueueOp* prev
         Atomic[uint32_t] over
         bint lined
         bint joined
@@ -179,9 +179,9 @@ cdef extern from *:
 
     cppclass Side "queuecore::Side":
         Turn lock
-        Op* first
-        Op* last
-        bint turn
+        QueueOp* first
+        QueueOp* last
+        bint owned
         Atomic[uint32_t] dirty
         Atomic[int32_t] waiting
         Atomic[int32_t] parked
@@ -216,8 +216,8 @@ cdef extern from *:
         uint64_t arrivals
         Atomic[int64_t] puts
         int32_t sealed
-        int32_t put_turn
-        int32_t get_turn
+        int32_t put_owned
+        int32_t get_owned
 
 
 # The stores
@@ -275,8 +275,8 @@ cdef inline int _bag_push(Hand* h, uint32_t token, int64_t key, bint owner) noex
     cdef int rc = RING_OK
     turn_take(&h.lock)
     count = _bag_count(h)
-    if h.put_turn and not owner:
-        rc = RING_TURN
+    if h.put_owned and not owner:
+        rc = RING_OWNED
     elif h.sealed:
         rc = RING_SEALED
     elif count >= (h.room if h.capacity < 0 else h.capacity):
@@ -306,8 +306,8 @@ cdef inline uint32_t _bag_take(Hand* h, Philox* random) noexcept nogil:
 cdef inline int _bag_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
     cdef int rc = RING_OK
     turn_take(&h.lock)
-    if h.get_turn and not owner:
-        rc = RING_TURN
+    if h.get_owned and not owner:
+        rc = RING_OWNED
     elif _bag_count(h) <= (0 if h.sealed else h.least):
         rc = RING_SEALED if h.sealed else RING_EMPTY
     else:
@@ -324,9 +324,9 @@ cdef inline int _store_push(Hand* h, uint32_t token, int64_t key, bint owner) no
     while True:
         ring = h.tail_ring.load(order(H1, kAcquire))  # H1 acquire: pairs with H6
         rc = fifo_push(<FifoRing*>ring, token, owner)
-        # A ring that a grower has sealed, or whose turn it keeps, is not the last ring any more. Relaxed: after a seal,
-        # R2 has shown the new ring; after a turn, the caller waits in line, where the new ring is seen.
-        if (rc != RING_SEALED and rc != RING_TURN) or h.tail_ring.load(kRelaxed) == ring:
+        # A ring that a grower has sealed, or whose pops it owns, is not the last ring any more. Relaxed: after a seal,
+        # R2 has shown the new ring; if it is owned, the caller waits in line, where the new ring is seen.
+        if (rc != RING_SEALED and rc != RING_OWNED) or h.tail_ring.load(kRelaxed) == ring:
             return rc
 
 
@@ -344,11 +344,11 @@ cdef inline int store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) 
         if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H7, kAcquire)):
             return rc
         if not owner:
-            return RING_TURN
-        # The next ring's turn is taken before any thread can find that ring. The drained ring's turn stays taken.
+            return RING_OWNED
+        # The next ring's pops are owned before any thread can find that ring. The drained ring's stay owned.
         h.head_index += 1
         after = h.rings[h.head_index]
-        fifo_turn_take(<FifoRing*>after)
+        fifo_own_pops(<FifoRing*>after)
         h.head_ring.store(after, order(H9, kRelease))  # H9 release: pairs with H8
 
 
@@ -381,7 +381,8 @@ cdef inline bint _bag_room(Hand* h, int64_t room) noexcept nogil:
 
 
 cdef inline bint _store_grow(Hand* h) noexcept nogil:
-    # The caller holds the putting side's lock and turn. Growing is rare, so it may allocate there. False: no memory.
+    # The caller holds the putting side's lock and owns the side. Growing is rare, so it may allocate there. False: no
+    # memory.
     cdef FifoRing* ring
     cdef void* old
     cdef bint grown
@@ -395,7 +396,7 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
         free(ring)
         return False
     # As in store_pop. A put that is on its way lands in the old ring, or finds its seal.
-    fifo_push_turn_take(ring)
+    fifo_own_pushes(ring)
     old = h.rings[h.ring_count - 1]
     h.rings[h.ring_count] = ring
     h.ring_count += 1
@@ -407,7 +408,7 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
     return True
 
 
-cdef inline bint _bag_return(Hand* h, const Op* op) noexcept nogil:
+cdef inline bint _bag_return(Hand* h, const QueueOp* op) noexcept nogil:
     # Puts taken rows back into the bag, as if they were new. The bag may then hold more than its capacity. False: no
     # memory.
     cdef int64_t i, count
@@ -492,7 +493,7 @@ cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     if rc == RING_OK:
         _note_depth(h)
         return HAND_DONE
-    return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY  # full: an unbounded queue must grow, under the turn
+    return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY  # full: an unbounded queue must grow, by its owner
 
 
 cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil:
@@ -502,35 +503,35 @@ cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil
     return HAND_CLOSED if rc == RING_SEALED else HAND_BUSY
 
 
-# Operations in line, with their side's lock and turn
+# Operations in line, with the lock of their side, which they own
 
-cdef inline bint _turn_take_side(Hand* h, int which) noexcept nogil:
+cdef inline bint _side_own(Hand* h, int which) noexcept nogil:
     if h.store == STORE_FIFO:
         # Relaxed, both: written under the side's lock.
-        return (fifo_push_turn_take(<FifoRing*>h.tail_ring.load(kRelaxed)) if which == SIDE_PUT
-                else fifo_turn_take(<FifoRing*>h.head_ring.load(kRelaxed)))
+        return (fifo_own_pushes(<FifoRing*>h.tail_ring.load(kRelaxed)) if which == SIDE_PUT
+                else fifo_own_pops(<FifoRing*>h.head_ring.load(kRelaxed)))
     turn_take(&h.lock)
     if which == SIDE_PUT:
-        h.put_turn = 1
+        h.put_owned = 1
     else:
-        h.get_turn = 1
+        h.get_owned = 1
     turn_give(&h.lock)
     return True
 
 
-cdef inline void _turn_give_side(Hand* h, int which) noexcept nogil:
+cdef inline void _side_disown(Hand* h, int which) noexcept nogil:
     if h.store == STORE_FIFO:
         # Relaxed, both: as above.
         if which == SIDE_PUT:
-            fifo_push_turn_give(<FifoRing*>h.tail_ring.load(kRelaxed))
+            fifo_disown_pushes(<FifoRing*>h.tail_ring.load(kRelaxed))
         else:
-            fifo_turn_give(<FifoRing*>h.head_ring.load(kRelaxed))
+            fifo_disown_pops(<FifoRing*>h.head_ring.load(kRelaxed))
         return
     turn_take(&h.lock)
     if which == SIDE_PUT:
-        h.put_turn = 0
+        h.put_owned = 0
     else:
-        h.get_turn = 0
+        h.get_owned = 0
     turn_give(&h.lock)
 
 
@@ -540,7 +541,7 @@ cdef inline void _mark_closed(Hand* h) noexcept nogil:
     _store_seal(h)
 
 
-cdef inline int _run_put(Hand* h, Op* op, bint* moved) noexcept nogil:
+cdef inline int _run_put(Hand* h, QueueOp* op, bint* moved) noexcept nogil:
     # The rows of one operation follow each other in a FIFO: no other thread pushes between them (I3).
     cdef int rc, result = HAND_DONE
     cdef int64_t done = op.done
@@ -576,7 +577,7 @@ cdef inline void _front_count(Hand* h, int64_t n) noexcept nogil:
         fifo_outside(<FifoRing*>h.rings[0], n)  # the only one
 
 
-cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
+cdef inline void _give_back(Hand* h, QueueOp* op) noexcept nogil:
     # Gives the rows of a gather back: to the front, in their order; of a bag, into the bag.
     if op.done == 0:
         return
@@ -592,7 +593,7 @@ cdef inline void _give_back(Hand* h, Op* op) noexcept nogil:
     op.done = 0
 
 
-cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept nogil:
+cdef inline int _run_get(Hand* h, Philox* random, QueueOp* op, bint* moved) noexcept nogil:
     cdef FrontRun* run
     cdef int64_t count, gathered = op.done
     cdef int rc
@@ -641,7 +642,7 @@ cdef inline int _run_get(Hand* h, Philox* random, Op* op, bint* moved) noexcept 
     return HAND_DONE
 
 
-cdef inline void _unlink(Side* s, Op* op) noexcept nogil:
+cdef inline void _unlink(Side* s, QueueOp* op) noexcept nogil:
     if op.prev != NULL:
         op.prev.next = op.next
     else:
@@ -658,10 +659,10 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
     # Lets the heads of a line act, one after the other. Returns the number of operations that ended and whose threads
     # may sleep.
     cdef Side* s = &h.side[which]
-    cdef Op* op
+    cdef QueueOp* op
     cdef int rc, n = 0
-    if s.first != NULL and not s.turn:
-        s.turn = _turn_take_side(h, which)
+    if s.first != NULL and not s.owned:
+        s.owned = _side_own(h, which)
     while s.first != NULL and n < WAKES:
         op = s.first
         if op.over.load(order(L6, kAcquire)):  # L6 acquire: pairs with L7; the operation waits for its next piece
@@ -680,9 +681,9 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         _unlink(s, op)
         op.over.store(1, order(L5, kRelease))  # L5 release: pairs with L8; the result, and the rows gathered
         moved[0] = True
-    if s.first == NULL and s.turn and not (which == SIDE_GET and h.front != NULL):
-        _turn_give_side(h, which)
-        s.turn = False
+    if s.first == NULL and s.owned and not (which == SIDE_GET and h.front != NULL):
+        _side_disown(h, which)
+        s.owned = False
     elif n == WAKES:
         s.dirty.store(1, kRelaxed)  # relaxed: this thread sets it for itself, so that _flush runs the line again
     return n
@@ -735,13 +736,13 @@ cdef inline bint hand_unsettled(Hand* h) noexcept nogil:
 
 # Waiting
 
-cdef inline void _unpark(Side* s, Op* op) noexcept nogil:
+cdef inline void _unpark(Side* s, QueueOp* op) noexcept nogil:
     if op.parked:
         op.parked = False
         s.parked.fetch_sub(1, kRelaxed)
 
 
-cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t until) noexcept nogil:
+cdef inline int hand_wait(Hand* h, int which, Philox* random, QueueOp* op, int64_t until) noexcept nogil:
     # Joins the line, and waits until the operation is over, or until the time `until` (HAND_SLICE).
     cdef Side* s = &h.side[which]
     cdef int64_t since
@@ -779,7 +780,7 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, Op* op, int64_t un
     return op.result
 
 
-cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint more) noexcept nogil:
+cdef inline void hand_refill(Hand* h, Philox* random, QueueOp* op, int64_t n, bint more) noexcept nogil:
     # Gives the next piece to an operation that stays at the head of the putting line.
     op.n = n
     op.done = 0
@@ -788,7 +789,7 @@ cdef inline void hand_refill(Hand* h, Philox* random, Op* op, int64_t n, bint mo
     hand_settle(h, random)
 
 
-cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept nogil:
+cdef inline int hand_leave(Hand* h, int which, Philox* random, QueueOp* op) noexcept nogil:
     # Leaves the line, also if the operation is not over. Rows that it had gathered and not delivered go back to the
     # queue. Returns the result if the operation was over by then, otherwise HAND_SLICE.
     cdef Side* s = &h.side[which]
@@ -805,9 +806,9 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
         _unlink(s, op)
         if which == SIDE_GET:
             _give_back(h, op)
-    if s.first == NULL and s.turn and not (which == SIDE_GET and h.front != NULL):
-        _turn_give_side(h, which)
-        s.turn = False
+    if s.first == NULL and s.owned and not (which == SIDE_GET and h.front != NULL):
+        _side_disown(h, which)
+        s.owned = False
     turn_give(&s.lock)
     # relaxed: L3 follows. For threads that found the lock taken, and operations behind this one
     h.side[which].dirty.store(1, kRelaxed)
@@ -816,16 +817,16 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, Op* op) noexcept 
     return rc
 
 
-cdef inline void hand_return(Hand* h, Philox* random, Op* op) noexcept nogil:
+cdef inline void hand_return(Hand* h, Philox* random, QueueOp* op) noexcept nogil:
     # Gives back the rows of a getting operation that is over.
     cdef Side* s = &h.side[SIDE_GET]
     turn_take(&s.lock)
-    if not s.turn:
-        s.turn = _turn_take_side(h, SIDE_GET)
+    if not s.owned:
+        s.owned = _side_own(h, SIDE_GET)
     _give_back(h, op)
     if s.first == NULL and h.front == NULL:
-        _turn_give_side(h, SIDE_GET)
-        s.turn = False
+        _side_disown(h, SIDE_GET)
+        s.owned = False
     turn_give(&s.lock)
     s.dirty.store(1, kRelaxed)  # relaxed: L3 follows
     _flush(h, SIDE_GET, random)

@@ -51,7 +51,7 @@ cdef struct Bound:
     int32_t made
 
 # The run of one thread.
-cdef struct Run:
+cdef struct ProgramRun:
     Reader* reader
     const Bound* steps
     int32_t step_count
@@ -81,7 +81,7 @@ cdef struct Run:
     int64_t name_bytes
 
 
-cdef int _next_unit(Run* run, NativeQueue names, StopEvent stop) noexcept nogil:
+cdef int _next_unit(ProgramRun* run, NativeQueue names, StopEvent stop) noexcept nogil:
     cdef uint32_t slot = 0
     cdef const unsigned char* data = NULL
     cdef int64_t nbytes = 0
@@ -118,7 +118,7 @@ cdef bint _is_special(const unsigned char* data, int64_t nbytes) noexcept nogil:
     return False
 
 
-cdef void _keep_name(Run* run, const unsigned char* data, int64_t nbytes) noexcept nogil:
+cdef void _keep_name(ProgramRun* run, const unsigned char* data, int64_t nbytes) noexcept nogil:
     # Keeps the name of a unit that can't be opened here; no record is on its way then.
     arena_reset(&run.arena)
     run.name = <unsigned char*>arena_take(&run.arena, nbytes + 1)
@@ -128,11 +128,11 @@ cdef void _keep_name(Run* run, const unsigned char* data, int64_t nbytes) noexce
         run.name_bytes = nbytes
 
 
-cdef bytes _kept_name(Run* run):
+cdef bytes _kept_name(ProgramRun* run):
     return (<const char*>run.name)[:run.name_bytes]
 
 
-cdef int _begin(Run* run, NativeQueue queue) noexcept nogil:
+cdef int _begin(ProgramRun* run, NativeQueue queue) noexcept nogil:
     # Makes the record's components, which the first step gets.
     cdef Cell* given = run.cells
     cdef Record* record = &run.record
@@ -158,12 +158,12 @@ cdef int _begin(Run* run, NativeQueue queue) noexcept nogil:
     return RUN_ON
 
 
-cdef inline Cell* _cells_of(Run* run, int32_t step) noexcept nogil:
+cdef inline Cell* _cells_of(ProgramRun* run, int32_t step) noexcept nogil:
     # Returns the cells that a step fills, which are not those that it reads.
     return run.cells + 2 + (step & 1) * run.most
 
 
-cdef int _advance(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
+cdef int _advance(ProgramRun* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     # Takes the record through the steps from `at` on, up to a step in Python, or into the queue.
     cdef Cell* made
     cdef int32_t i, k
@@ -192,7 +192,7 @@ cdef int _advance(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     return RUN_ON
 
 
-cdef int _put(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
+cdef int _put(ProgramRun* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     cdef int done, i
     if run.held_count == 0:
         return RUN_ON
@@ -207,7 +207,7 @@ cdef int _put(Run* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     return RUN_STOPPED if run.rc == HAND_SLICE else RUN_PUT
 
 
-cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
+cdef int _run(ProgramRun* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
     # The cause of the end is reported after the elements before it are put. An error is reported even if nobody takes
     # these elements.
     cdef int rc = run.ended
@@ -228,7 +228,7 @@ cdef int _run(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) no
     return put
 
 
-cdef int _work(Run* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
+cdef int _work(ProgramRun* run, NativeQueue queue, NativeQueue names, StopEvent stop) noexcept nogil:
     cdef int rc
     while True:
         if run.inside:
@@ -338,7 +338,7 @@ cdef class NativeProgram:
             total += one.count.load(kRelaxed)  # relaxed: a statistic
         return total
 
-    cdef int _begin(self, Run* run, NativeQueue queue, list order, list placed) except -1:
+    cdef int _begin(self, ProgramRun* run, NativeQueue queue, list order, list placed) except -1:
         # Each allocation belongs to the run at once, and is freed with it.
         cdef int32_t* made = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
         cdef Py_ssize_t i
@@ -395,7 +395,7 @@ cdef class NativeProgram:
         OutOfRangeError
             At the end of the names.
         """
-        cdef Run run
+        cdef ProgramRun run
         cdef int rc = RUN_ON
         cdef Py_ssize_t i
         cdef list kept = []
@@ -403,7 +403,7 @@ cdef class NativeProgram:
         cdef ThreadTimes times = None
         self.reader._refuse()
         queue._refuse()
-        memset(&run, 0, sizeof(Run))
+        memset(&run, 0, sizeof(ProgramRun))
         run.asks = names is None
         run.delivered = &counter.count
         self.running.append(counter)
@@ -469,7 +469,7 @@ cdef class NativeProgram:
             free(run.cells)
             free(<void*>run.order)
 
-    cdef int _ask(self, Run* run, object next_name, object local) except -1:
+    cdef int _ask(self, ProgramRun* run, object next_name, object local) except -1:
         cdef bytes name
         cdef const char* text
         cdef int64_t nbytes
@@ -488,7 +488,7 @@ cdef class NativeProgram:
                 _keep_name(run, <const unsigned char*>text, nbytes)
         return RUN_ON if opened else RUN_OPEN
 
-    cdef int _call(self, Run* run, NativeQueue queue, list kept) except -1:
+    cdef int _call(self, ProgramRun* run, NativeQueue queue, list kept) except -1:
         # Runs the steps in Python from `at` on. `kept` holds the objects that cells point to.
         cdef PythonStep step
         cdef Cell* made
@@ -525,7 +525,7 @@ cdef class NativeProgram:
         run.given = made
         return 0
 
-    cdef object _placed(self, Run* run, object error):
+    cdef object _placed(self, ProgramRun* run, object error):
         # Returns the error, with the place of the faulty record.
         cdef Record* record = &run.record
         text = getattr(error, "placed_text", None) or str(error)
@@ -541,7 +541,7 @@ cdef class NativeProgram:
         error.args = (f"{text} (record {error.record} of {error.path!r})",)
         return error
 
-    cdef object _error(self, Run* run, int rc, NativeQueue queue, NativeQueue names):
+    cdef object _error(self, ProgramRun* run, int rc, NativeQueue queue, NativeQueue names):
         cdef Record* record = &run.record
         if rc == RUN_NAMES and run.rc != HAND_NO_MEMORY:
             return names._too_few(1)

@@ -10,8 +10,8 @@ from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.handoff.handoff cimport (
     HAND_BUSY, HAND_CANCELLED, HAND_DONE, HAND_NO_MEMORY, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY,
-    STORE_RANDOM, FrontRun, Hand, Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_puts, hand_refill,
-    hand_return, hand_settle, hand_size, hand_unsettled, hand_wait, put_try)
+    STORE_RANDOM, FrontRun, Hand, QueueOp, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_puts,
+    hand_refill, hand_return, hand_settle, hand_size, hand_unsettled, hand_wait, put_try)
 from queuecore._core.atoms.platform cimport (
     alloc_lines, kAcquire, kNoSize, kRelaxed, layout_hash, monotonic_ns, size_product, size_sum)
 from queuecore._core.atoms.pool cimport POOL_SLOTS, pool_row
@@ -163,7 +163,7 @@ cdef class NativeQueue(Slots):
     def enqueue_many(self, values, timeout=None):
         """Put the rows of the components, in one piece."""
         cdef int64_t n = 0, at = 0, count, filled = 0, deadline
-        cdef Op op
+        cdef QueueOp op
         cdef list ready
         self._refuse()
         ready = self._prepare(self._components_of(values), True, &n)
@@ -207,7 +207,7 @@ cdef class NativeQueue(Slots):
 
     cdef int _put(self, uint32_t* tokens, int64_t* keys, int64_t n, object timeout) except -1:
         # Puts filled slots; slots that could not be put are freed. keys: room for n keys.
-        cdef Op op
+        cdef QueueOp op
         cdef int64_t i
         op.tokens = tokens
         op.n = n
@@ -222,7 +222,7 @@ cdef class NativeQueue(Slots):
             self._release(tokens + op.done, n - op.done)
         return 0
 
-    cdef int _wait_put(self, Op* op, int64_t deadline, int64_t before, int64_t total) except -1:
+    cdef int _wait_put(self, QueueOp* op, int64_t deadline, int64_t before, int64_t total) except -1:
         cdef int rc = self._wait(SIDE_PUT, op, deadline)
         if rc == HAND_DONE:
             return 0
@@ -234,7 +234,7 @@ cdef class NativeQueue(Slots):
             f"{self.kind} {self.name!r} had no room in time" if total == 1 else
             f"{self.kind} {self.name!r} had no room in time; {before + op.done} of {total} rows are in it")
 
-    cdef int _wait(self, int which, Op* op, int64_t deadline) except -1:
+    cdef int _wait(self, int which, QueueOp* op, int64_t deadline) except -1:
         # Returns the operation's result; HAND_SLICE: the time ran out, and the operation has left its line.
         cdef int rc = HAND_SLICE
         cdef int64_t until
@@ -288,7 +288,7 @@ cdef class NativeQueue(Slots):
         """Take one element. Return its only component, a list of components, or a dict."""
         cdef uint32_t slot = 0
         cdef int rc
-        cdef Op op
+        cdef QueueOp op
         self._refuse()
         self._note_depth()
         if self.hand.store == STORE_FIFO:  # as in enqueue
@@ -319,7 +319,7 @@ cdef class NativeQueue(Slots):
 
     def dequeue_many(self, int64_t n, bint up_to, timeout=None, list out=None):
         """Take n elements (up_to: fewer, if the queue is closed and has fewer) and return their components stacked."""
-        cdef Op op
+        cdef QueueOp op
         cdef int64_t got
         self._refuse()
         self._stackable("dequeue_up_to" if up_to else "dequeue_many")
@@ -351,7 +351,7 @@ cdef class NativeQueue(Slots):
             free(op.run)
         return batch
 
-    cdef int _get(self, Op* op, object timeout, int64_t wanted) except -1:
+    cdef int _get(self, QueueOp* op, object timeout, int64_t wanted) except -1:
         # Gathers elements; if it ends early it gives back those it had.
         cdef int rc
         try:
@@ -383,7 +383,7 @@ cdef class NativeQueue(Slots):
             raise MemoryError
         return run
 
-    cdef int _return(self, Op* op) except -1:
+    cdef int _return(self, QueueOp* op) except -1:
         # Gives back elements that were taken and can't be handed out.
         cdef int64_t* keys
         cdef int64_t i
@@ -402,7 +402,7 @@ cdef class NativeQueue(Slots):
 
     cdef int _return_one(self, uint32_t slot) except -1:
         # The same for one element that was taken without room for a run.
-        cdef Op op
+        cdef QueueOp op
         op.run = <FrontRun*>malloc(_tokens_end(1) + sizeof(int64_t))
         if op.run == NULL:
             op.run = self.spare
@@ -420,7 +420,7 @@ cdef class NativeQueue(Slots):
             free(op.run)
         return 0
 
-    cdef int _lose(self, Op* op) except -1:
+    cdef int _lose(self, QueueOp* op) except -1:
         # Loses the elements, but frees their slots.
         self._release(op.tokens, op.done)
         raise MemoryError(f"{op.done} elements of {self.kind} {self.name!r} are lost: no memory to give them back")
@@ -453,7 +453,7 @@ cdef class NativeQueue(Slots):
     def lease(self, int64_t n, timeout=None):
         """The next n elements, where they lie: a :class:`Lease`."""
         cdef Lease lease
-        cdef Op op
+        cdef QueueOp op
         cdef list arrays
         self._refuse()
         self._placeable("lease", n)
@@ -489,7 +489,7 @@ cdef class NativeQueue(Slots):
     # For native threads
 
     cdef int _slot_wait(self, uint32_t slot, int64_t key, StopEvent stop) noexcept nogil:
-        cdef Op op  # a new operation each time: one that is over stays over
+        cdef QueueOp op  # a new operation each time: one that is over stays over
         cdef int rc
         op.tokens = &slot
         op.keys = &key
@@ -529,7 +529,7 @@ cdef class NativeQueue(Slots):
         return rc
 
     cdef int slot_get(self, uint32_t* slot, StopEvent stop) noexcept nogil:
-        cdef Op op
+        cdef QueueOp op
         cdef int rc = get_try(self.hand, self.random, slot)
         if rc == HAND_DONE and hand_unsettled(self.hand):
             hand_settle(self.hand, self.random)
@@ -578,7 +578,7 @@ cdef class NativeQueue(Slots):
 
     def close(self, bint cancel, timeout=None):
         """Close the queue behind the puts that wait, or at once if `cancel` is true."""
-        cdef Op op
+        cdef QueueOp op
         cdef int rc
         self._refuse()
         if cancel:

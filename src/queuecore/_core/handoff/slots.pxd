@@ -28,7 +28,7 @@ cdef struct Varying:
     int32_t ndim
     Py_ssize_t dims[MAX_DIMS]
 
-cdef struct Part:
+cdef struct SlotPart:
     int32_t kind
     int32_t ndim
     bint any_shape
@@ -67,7 +67,7 @@ cdef class QueueDescription:
 
 cdef class Slots:
     cdef SlotPool* pool
-    cdef Part* parts
+    cdef SlotPart* parts
     cdef int part_count
     cdef bint has_objects, has_varying, has_buffers, pad
     cdef list dtypes

@@ -206,7 +206,7 @@ cdef int _reference(Slots slots, int i) noexcept:
 
 
 cdef object _component(Slots slots, int i, uint32_t slot):
-    cdef Part* part = &slots.parts[i]
+    cdef SlotPart* part = &slots.parts[i]
     cdef Varying* v
     cdef const void* source
     cdef int64_t nbytes
@@ -228,7 +228,8 @@ cdef object _component(Slots slots, int i, uint32_t slot):
     return qc_scalar(array) if cnp.PyArray_NDIM(array) == 0 else array
 
 
-cdef void _copy_rows(Slots slots, const Part* part, const uint32_t* tokens, int64_t n, unsigned char* target) noexcept:
+cdef void _copy_rows(
+        Slots slots, const SlotPart* part, const uint32_t* tokens, int64_t n, unsigned char* target) noexcept:
     cdef int64_t k
     if n * part.nbytes < COPY_BYTES:
         for k in range(n):
@@ -240,7 +241,7 @@ cdef void _copy_rows(Slots slots, const Part* part, const uint32_t* tokens, int6
 
 
 cdef object _stack(Slots slots, int i, const uint32_t* tokens, int64_t n):
-    cdef Part* part = &slots.parts[i]
+    cdef SlotPart* part = &slots.parts[i]
     cdef Py_ssize_t dims[MAX_DIMS + 1]
     cdef int64_t k
     cdef int j
@@ -290,7 +291,7 @@ cdef class Slots:
         self.dtypes = []
         self.objects = []
         self.part_count = len(description.components)
-        self.parts = <Part*>calloc(self.part_count, sizeof(Part))
+        self.parts = <SlotPart*>calloc(self.part_count, sizeof(SlotPart))
         self.pool = <SlotPool*>alloc_lines(sizeof(SlotPool))
         if self.parts == NULL or self.pool == NULL:
             raise MemoryError
@@ -301,7 +302,7 @@ cdef class Slots:
     cdef int64_t _lay_out(self, list components) except -1:
         # Decides the place of each component. Returns the bytes of a slot.
         cdef SlotComponent one
-        cdef Part* part
+        cdef SlotPart* part
         cdef tuple shape
         cdef int64_t offset = 0
         cdef int i, j
@@ -409,7 +410,7 @@ cdef class Slots:
         cdef list ready = []
         cdef int i, j
         cdef int64_t rows = -1, own
-        cdef Part* part
+        cdef SlotPart* part
         cdef object value
         cdef cnp.ndarray array
         cdef bint fits
@@ -448,7 +449,7 @@ cdef class Slots:
     cdef int _fill(self, uint32_t slot, list ready, int64_t row) except -1:
         # row < 0: the components are those of one element.
         cdef int i, j
-        cdef Part* part
+        cdef SlotPart* part
         cdef Varying* v
         cdef unsigned char* place = pool_row(self.pool, slot)
         cdef const unsigned char* source
@@ -571,7 +572,7 @@ cdef class Slots:
         cdef Py_ssize_t strides[MAX_DIMS + 1]
         cdef int64_t k, step = self.pool.slot_bytes
         cdef int i, j
-        cdef Part* part
+        cdef SlotPart* part
         cdef list views = []
         if n > 1:
             step = pool_row(self.pool, tokens[1]) - pool_row(self.pool, tokens[0])
@@ -610,7 +611,7 @@ cdef class Slots:
 
     cdef const void* slot_part(self, uint32_t slot, int i, int64_t* nbytes, int32_t* ndim,
                                const Py_ssize_t** dims) noexcept nogil:
-        cdef Part* part = &self.parts[i]
+        cdef SlotPart* part = &self.parts[i]
         cdef unsigned char* place = pool_row(self.pool, slot) + part.offset
         cdef Varying* v = <Varying*>place
         if part.kind == PART_FIXED:
@@ -624,7 +625,7 @@ cdef class Slots:
         return v.data
 
     cdef bint slot_fill(self, uint32_t slot, int i, const Cell* cell, Fault* fault) noexcept nogil:
-        cdef const Part* part = &self.parts[i]
+        cdef const SlotPart* part = &self.parts[i]
         cdef unsigned char* place = pool_row(self.pool, slot) + part.offset
         cdef Varying* v
         cdef int64_t n = 1, head
@@ -662,7 +663,7 @@ cdef class Slots:
         return True
 
     cdef bint slot_string(self, uint32_t slot, const unsigned char** data, int64_t* nbytes) noexcept nogil:
-        cdef const Part* part = &self.parts[0]
+        cdef const SlotPart* part = &self.parts[0]
         cdef const unsigned char* place = pool_row(self.pool, slot) + part.offset
         cdef const Varying* v = <const Varying*>place
         cdef const int64_t* offsets

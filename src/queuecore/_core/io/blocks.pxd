@@ -21,7 +21,7 @@
 #       that one thread would give them.
 #   I4  Interleaved, each file that is open or comes next has a lane of its own, with its own pieces, stream and index.
 #       Counts alone decide which record is next: so many of a lane, then of the next one (tf.data's interleave: records
-#       that a lane lacks at its end are not made up for, and its slot gets the next file when it is its turn again).
+#       that a lane lacks at its end are not made up for, and its slot gets the next file when it comes again).
 #   I5  The memory that a handed block's columns lie in stays until its number is among the `freed`.
 # blocks_read, blocks_index, blocks_move (pieces.pxd) run without the turn, with system calls and long loops. All
 # functions declared here need the turn, are short, and make no system call.
@@ -29,7 +29,7 @@ from libc.stdint cimport int32_t, int64_t
 from queuecore._core.io.csv cimport CsvCursor, CsvPlan, CsvScan
 from queuecore._core.atoms.platform cimport Atomic, Fault, StopFlag
 from queuecore._core.io.sources cimport FileTable
-from queuecore._core.io.streams cimport Stream
+from queuecore._core.io.streams cimport ByteStream
 
 cdef enum:
     BLOCK_BYTES = 256 << 10  # of a piece
@@ -129,7 +129,7 @@ cdef struct Skipped:
 # Files that are read one after the other: all files, or, interleaved, one file.
 cdef struct Lane:
     Lane* after              # in its list
-    Stream stream
+    ByteStream stream
     # Under the turn:
     int64_t epoch            # of the scan
     int64_t pass_            # of the next piece, as are the next three
@@ -177,7 +177,7 @@ cdef struct Blocks:
     int64_t memory_most      # limit of `memory`, unless nothing is ahead; 0: none
     int64_t passes           # passes that will be asked for, as far as known; -1: without end
     int64_t cycle            # files that are interleaved; 1: none are
-    int64_t turn_records     # records of one file before the next file's turn
+    int64_t lane_records     # records of one file before the next file comes
     bint shuffled            # records may stay inside the order for long
     # Under the turn:
     Lane* lanes              # an array of lane_count
@@ -208,7 +208,7 @@ cdef struct Blocks:
     int64_t freed_count, freed_room
     # Interleaved:
     Lane** slots
-    int64_t cursor, turn     # the slot whose turn it is, and the records that it has given in this turn
+    int64_t cursor, lane_given  # the slot that gives records now, and how many it has given in a row
     int64_t open             # slots with a lane
     int64_t next_file        # the next file to get a slot
     int64_t position         # of the next record in the pass
@@ -273,8 +273,8 @@ cdef void blocks_save(const Blocks* s, int64_t* saved) noexcept nogil
 # up. The files of a pass that was read to its end have all been looked at there.
 cdef int64_t blocks_unfinished(const Blocks* s, int64_t lane) noexcept nogil
 cdef inline int64_t blocks_saved(int64_t cycle) noexcept nogil:
-    # Next file, slot, records of its turn; for each slot: file (-1: none), offset, number and line of a block, records
-    # to leave out.
+    # Next file, slot, records that it has given; for each slot: file (-1: none), offset, number and line of a block,
+    # records to leave out.
     return 3 + 5 * cycle
 
 # For pieces.pyx, without the turn.

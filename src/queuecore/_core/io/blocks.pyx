@@ -1,9 +1,11 @@
 """Blocks of records without known places. See blocks.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy, memset
-from queuecore._core.atoms.memory cimport calloc, free, malloc, realloc
+from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport buffer_give, check_layout
-from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_TOO_LARGE, STAGE_READ, WHAT_MEMORY, WHAT_WHOLE
+from queuecore._core.atoms.errors cimport (
+    CODE_EXHAUSTED, CODE_TOO_LARGE, STAGE_READ, WHAT_MEMORY, WHAT_WHOLE, fault_begin)
+from queuecore._core.atoms.growing cimport array_room
 from queuecore._core.io.framing cimport FRAME_LINES, framing_handed, framing_lone
 from queuecore._core.atoms.platform cimport (
     Fault, FileEntry, StopFlag, kAcquire, kRelaxed, layout_hash, size_product, size_sum)
@@ -156,7 +158,7 @@ cdef void _lanes_restore(Blocks* s, int64_t pass_, const int64_t* saved) noexcep
     cdef int64_t i
     s.next_file = s.coming_file = saved[0]
     s.cursor = saved[1]
-    s.turn = saved[2]
+    s.lane_given = saved[2]
     for i in range(s.cycle):
         one = saved + 3 + 5 * i
         if one[0] < 0:
@@ -177,7 +179,7 @@ cdef void blocks_save(const Blocks* s, int64_t* saved) noexcept nogil:
     cdef int64_t i
     saved[0] = s.next_file
     saved[1] = s.cursor
-    saved[2] = s.turn
+    saved[2] = s.lane_given
     for i in range(s.cycle):
         one = saved + 3 + 5 * i
         l = s.slots[i]
@@ -313,11 +315,10 @@ cdef void _block_give(Blocks* s, RecordBlock* b) noexcept nogil:
         if b.link != NULL:
             s.release(b.link)
             b.link = NULL
-        if b.owner >= 0 and s.freed_count == s.freed_room:
-            grown = <int64_t*>realloc(s.freed, size_product(2 * s.freed_room + 16, sizeof(int64_t)))
+        if b.owner >= 0:
+            grown = <int64_t*>array_room(s.freed, s.freed_count, &s.freed_room, sizeof(int64_t))
             if grown != NULL:
                 s.freed = grown
-                s.freed_room = 2 * s.freed_room + 16
         if b.owner >= 0 and s.freed_count < s.freed_room:  # without memory, the owner stays until the end
             s.freed[s.freed_count] = b.owner
             s.freed_count += 1
@@ -341,12 +342,8 @@ cdef void _next_file(Blocks* s, Lane* l) noexcept nogil:
 
 
 cdef void whole_too_long(Blocks* s, RecordBlock* b) noexcept nogil:
-    memset(&b.fault, 0, sizeof(Fault))
-    b.fault.code = CODE_TOO_LARGE
-    b.fault.what = WHAT_WHOLE
-    b.fault.stage = STAGE_READ
+    fault_begin(&b.fault, CODE_TOO_LARGE, WHAT_WHOLE, STAGE_READ)
     b.fault.file = b.place.file
-    b.fault.offset = b.fault.record = -1
     b.fault.a = s.max_record_bytes
     b.fault.b = -1 if s.encoding else s.table.entries[b.place.file].size
 
@@ -365,8 +362,8 @@ cdef inline bint _can_read(const Lane* l) noexcept nogil:
 
 
 cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
-    # Returns the lane with the fewest blocks ahead, beginning at the slot whose turn it is; lanes of coming files count
-    # as if they had two more. An open lane without any block is read in any case: the order may wait for it.
+    # Returns the lane with the fewest blocks ahead, beginning at the slot that gives records now; lanes of coming files
+    # count as if they had two more. An open lane without any block is read in any case: the order may wait for it.
     cdef Lane* best = NULL
     cdef Lane* l
     cdef int64_t _slot, k = s.cursor
@@ -459,12 +456,8 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept
 # Pieces
 
 cdef void piece_no_memory(RecordBlock* b, int64_t nbytes) noexcept nogil:
-    memset(&b.fault, 0, sizeof(Fault))
-    b.fault.code = CODE_EXHAUSTED
-    b.fault.what = WHAT_MEMORY
-    b.fault.stage = STAGE_READ
+    fault_begin(&b.fault, CODE_EXHAUSTED, WHAT_MEMORY, STAGE_READ)
     b.fault.file = b.place.file
-    b.fault.offset = b.fault.record = -1
     b.fault.a = nbytes
 
 
@@ -529,12 +522,10 @@ cdef bint _leaves_out(Blocks* s, int64_t pass_, const Fault* fault) noexcept nog
     cdef Skipped* grown
     if not s.skip_files or not file_skippable(fault.code, fault.what, fault.err):
         return False
-    if s.skipped_count == s.skipped_room:
-        grown = <Skipped*>realloc(s.skipped, size_product(2 * s.skipped_room + 4, sizeof(Skipped)))
-        if grown == NULL:
-            return False
-        s.skipped = grown
-        s.skipped_room = 2 * s.skipped_room + 4
+    grown = <Skipped*>array_room(s.skipped, s.skipped_count, &s.skipped_room, sizeof(Skipped))
+    if grown == NULL:
+        return False
+    s.skipped = grown
     s.skipped[s.skipped_count].pass_ = pass_
     s.skipped[s.skipped_count].fault = fault[0]
     s.skipped_count += 1
@@ -690,7 +681,7 @@ cdef void _lane_pass(Blocks* s, Lane* l, RecordBlock* b, int64_t n) noexcept nog
 
 cdef void _next_slot(Blocks* s) noexcept nogil:
     s.cursor = s.cursor + 1 if s.cursor + 1 < s.cycle else 0
-    s.turn = 0
+    s.lane_given = 0
 
 
 cdef RecordBlock* _interleaved_at(Blocks* s, int64_t pass_, int64_t* n, int* status) noexcept nogil:
@@ -726,8 +717,8 @@ cdef RecordBlock* _interleaved_at(Blocks* s, int64_t pass_, int64_t* n, int* sta
         b = l.first
         if b != NULL:
             n[0] = b.count - b.given
-            if n[0] > s.turn_records - s.turn:
-                n[0] = s.turn_records - s.turn
+            if n[0] > s.lane_records - s.lane_given:
+                n[0] = s.lane_records - s.lane_given
             status[0] = BLOCKS_OK
             return b
         if not l.ended:
@@ -793,8 +784,8 @@ cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
         l.at_place = b.place
         l.at_given = b.given
         s.position += n
-        s.turn += n
-        if s.turn == s.turn_records:
+        s.lane_given += n
+        if s.lane_given == s.lane_records:
             _next_slot(s)
 
 
@@ -957,4 +948,4 @@ cdef void _restart_lanes(Blocks* s, int64_t pass_) noexcept nogil:
     s.fault.code = 0
     if s.ended_passes < pass_:
         s.ended_passes = pass_
-    s.cursor = s.turn = s.open = s.next_file = s.position = 0
+    s.cursor = s.lane_given = s.open = s.next_file = s.position = 0

@@ -15,7 +15,7 @@ from queuecore._core.atoms.platform cimport Fault, FileEntry, FileStat, iovec, k
 from queuecore._core.io.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileTable, name_of, read_full, table_is_same, table_pin,
     table_unpin)
-from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.tfrecord cimport TFRecordWalk, tfrecord_walk
 
 check_layout(layout_hash())
@@ -31,7 +31,7 @@ cdef enum:
 cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
     # Opens the piece's file and goes to its place.
     cdef FileEntry* e = &s.table.entries[b.place.file]
-    cdef Stream* stream = &b.lane.stream
+    cdef ByteStream* stream = &b.lane.stream
     cdef FileStat st
     cdef int64_t left = b.place.offset, part, got = 0
     stream_close(&b.lane.stream)

@@ -12,7 +12,7 @@
 # Progress: entering is blocking; everything else is as quick as the system calls in it.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Atomic, EventCount, Fault
-from queuecore._core.io.streams cimport Stream
+from queuecore._core.io.streams cimport ByteStream
 
 cdef enum:
     READER_RECORD = 0
@@ -154,7 +154,7 @@ cdef class Framing:
 
 cdef class NativeReader:
     cdef Reader* r
-    cdef Stream stream
+    cdef ByteStream stream
     cdef uint64_t generation
     cdef object failure      # the error that the next call raises
 

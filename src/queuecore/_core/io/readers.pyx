@@ -10,8 +10,8 @@ from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, light_notify
 from queuecore._core.atoms.errors cimport (
     CODE_AGAIN, CODE_CHECKSUM, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_FORKED, CODE_INVALID_ARGUMENT, CODE_PRECONDITION,
-    CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_OPEN, STAGE_READ, WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME,
-    WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_error, new_error, raise_error)
+    CODE_TOO_LARGE, CODE_TRUNCATED, OK, STAGE_OPEN, STAGE_READ, WHAT_HEADER_CUT, WHAT_LINE, WHAT_MEMORY, WHAT_NAME,
+    WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_begin, fault_error, new_error, raise_error)
 from queuecore._core.io.framing cimport (
     FRAME_FIXED, FRAME_IDENTITY, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE, framing_lone, framing_reads)
 from queuecore._core.atoms.growing cimport Growing, grow
@@ -20,7 +20,7 @@ from queuecore._core.atoms.platform cimport (
     Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_sum)
 from queuecore._core.atoms.runtime cimport still_waiting, wait_out_exit, waited
 from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
-from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_open_any, stream_read
+from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_open_any, stream_read
 from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged,
     tfrecord_resync, tfrecord_walk)
@@ -95,18 +95,14 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
         memcpy(fault, &r.failed, sizeof(Fault))
         r.failed.code = 0
         return False
-    if (r.encoding or (<Stream*>r.stream).special) and need > 2 * (keep + BLOCK_BYTES):
+    if (r.encoding or (<ByteStream*>r.stream).special) and need > 2 * (keep + BLOCK_BYTES):
         need = 2 * (keep + BLOCK_BYTES)  # the stream may have fewer bytes left than `need`
     # A large block is given back as soon as a small one will do. B2 acquire: pairs with B1; no other thread reads the
     # block any more
     if block == NULL or block.room < need or need <= BLOCK_BYTES < block.room or block.refs.load(kAcquire) != 1:
         block = _block_take(r, need)
         if block == NULL:
-            memset(fault, 0, sizeof(Fault))
-            fault.code = CODE_EXHAUSTED
-            fault.what = WHAT_MEMORY
-            fault.stage = STAGE_READ
-            fault.file = fault.offset = fault.record = -1
+            fault_begin(fault, CODE_EXHAUSTED, WHAT_MEMORY, STAGE_READ)
             fault.a = need
             return False
         if r.block != NULL:
@@ -118,7 +114,7 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     r.offset += r.at
     r.at = 0
     r.filled = keep
-    well = stream_read(<Stream*>r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
+    well = stream_read(<ByteStream*>r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
     r.filled += got
     r.ended = well and got < block.room - keep
     if not well and got > 0 and fault.code != CODE_AGAIN:
@@ -212,7 +208,7 @@ cdef int _frame_line(Reader* r, Record* record, int64_t* need, Fault* fault) noe
 
 
 cdef int _frame_whole(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
-    cdef const Stream* stream = <const Stream*>r.stream
+    cdef const ByteStream* stream = <const ByteStream*>r.stream
     cdef int64_t left = r.filled - r.at, size = -1 if stream.special else stream.size
     if left > r.max_record_bytes or size > r.max_record_bytes:
         _too_large(r, WHAT_WHOLE, size, fault)
@@ -236,7 +232,7 @@ cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault)
     cdef int64_t[2] starts
     cdef int64_t found = 0, left = -1, step = 0
     cdef int rc
-    cdef int64_t total = -1 if r.encoding or (<Stream*>r.stream).special else (<Stream*>r.stream).size
+    cdef int64_t total = -1 if r.encoding or (<ByteStream*>r.stream).special else (<ByteStream*>r.stream).size
     if r.searching:
         if r.ended:
             left = r.filled - r.at
@@ -269,7 +265,7 @@ cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault)
 
 cdef void _close(Reader* r) noexcept nogil:
     # Ends the work unit in progress.
-    stream_close(<Stream*>r.stream)
+    stream_close(<ByteStream*>r.stream)
     _block_drop(r, r.name)
     r.name = NULL
 
@@ -340,8 +336,8 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
                 r.at += 1
                 r.number += 1
                 return READER_DAMAGED
-            if not (r.encoding or (<Stream*>r.stream).special) and (<Stream*>r.stream).size >= record.offset:
-                record.nbytes = (<Stream*>r.stream).size - record.offset
+            if not (r.encoding or (<ByteStream*>r.stream).special) and (<ByteStream*>r.stream).size >= record.offset:
+                record.nbytes = (<ByteStream*>r.stream).size - record.offset
             _close(r)
             return READER_FAULT
     return READER_WORK
@@ -349,11 +345,9 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
 
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil:
     cdef Block* block = _block_new(nbytes + 1)
-    cdef Stream* stream = <Stream*>r.stream
+    cdef ByteStream* stream = <ByteStream*>r.stream
     cdef bint opened
-    memset(fault, 0, sizeof(Fault))
-    fault.stage = STAGE_OPEN
-    fault.file = fault.offset = fault.record = -1
+    fault_begin(fault, OK, 0, STAGE_OPEN)
     if block == NULL:
         fault.code = CODE_EXHAUSTED
         fault.what = WHAT_MEMORY

@@ -2,10 +2,10 @@
 # reads.
 #
 # Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators.
-# Of files that describe their own content (Arrays), Names has the description too: each has a header of its own, and
-# records may lie by columns. FileTable: one per iterator. A file is *discovered* once, by any thread, outside any turn:
-# that thread opens it, measures it (fstat) and counts its records. The table's turn guards the open files; it is never
-# held across a system call.
+# Of files that describe their own content (ArrayFiles), Names has the description too: each has a header of its own,
+# and records may lie by columns. FileTable: one per iterator. A file is *discovered* once, by any thread, outside any
+# turn: that thread opens it, measures it (fstat) and counts its records. The table's turn guards the open files; it is
+# never held across a system call.
 #   I1  Entries [0, known_files) never change after they were published, but for their open file.
 #   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
 #   I3  At most `fd_limit` files are open, plus one per thread at work.
@@ -27,7 +27,7 @@ cdef extern from *:
       int64_t by_columns;  // the first numbers of all rows come first, then the second ones (Fortran's order); 0: rows
     };
 
-    struct Arrays {
+    struct ArrayFiles {
       ArrayFile* files;
       char* heads;         // the bytes that `head` of all files point to
       int64_t item_bytes;  // of a number
@@ -41,7 +41,7 @@ cdef extern from *:
       char* text;        // the names, each ended by a zero byte
       int64_t* offsets;  // where each begins
       Atomic<uint64_t> digest;
-      Arrays* arrays;    // NULL: nothing is known beforehand
+      ArrayFiles* arrays;    // NULL: nothing is known beforehand
     };
 
     struct FileTable {
@@ -73,7 +73,7 @@ cdef extern from *:
         int64_t rows
         int64_t by_columns
 
-    cppclass Arrays "queuecore::Arrays":
+    cppclass ArrayFiles "queuecore::ArrayFiles":
         ArrayFile* files
         char* heads
         int64_t item_bytes
@@ -86,7 +86,7 @@ cdef extern from *:
         char* text
         int64_t* offsets
         Atomic[uint64_t] digest
-        Arrays* arrays
+        ArrayFiles* arrays
 
     cppclass FileTable "queuecore::FileTable":
         Turn turn

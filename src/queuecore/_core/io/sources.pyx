@@ -9,8 +9,9 @@ from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
     CODE_CHECKSUM, CODE_DECOMPRESS, CODE_NOT_A_FILE, CODE_NOT_FOUND, CODE_PERMISSION, CODE_SOURCE_CHANGED,
-    CODE_TOO_LARGE, CODE_TRUNCATED, CODE_UNAVAILABLE, STAGE_OPEN, STAGE_READ, WHAT_DIRECTORY, WHAT_HEADER, WHAT_OPEN,
-    WHAT_READ, WHAT_REPLACED, WHAT_REWRITTEN, WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL, WHAT_UNSIZED)
+    CODE_TOO_LARGE, CODE_TRUNCATED, CODE_UNAVAILABLE, OK, STAGE_OPEN, STAGE_READ, WHAT_DIRECTORY, WHAT_HEADER,
+    WHAT_OPEN, WHAT_READ, WHAT_REPLACED, WHAT_REWRITTEN, WHAT_SHORTENED, WHAT_SPECIAL, WHAT_STAT, WHAT_TAIL,
+    WHAT_UNSIZED, fault_begin)
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport (
     Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed,
@@ -72,13 +73,13 @@ cdef class FileList:
 
     cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1:
         cdef Names* n = self.names
-        cdef Arrays* a
+        cdef ArrayFiles* a
         cdef int64_t total = 0, i
         cdef bytes head
         cdef dict starts = {}  # by header: nearly all headers are the same
         if len(files) != n.count or len(sides) > MAX_DIMS:
             raise ValueError("each file has one array, of no more sides than an array has")
-        a = n.arrays = <Arrays*>calloc(1, sizeof(Arrays))
+        a = n.arrays = <ArrayFiles*>calloc(1, sizeof(ArrayFiles))
         if a == NULL:
             raise MemoryError
         for head, _, _ in files:
@@ -259,7 +260,7 @@ cdef bint _unchanged(FileTable* t, int64_t f, int fd, Fault* fault) noexcept nog
     cdef FileEntry* e = &t.entries[f]
     cdef FileStat st
     if syscalls().fstat(fd, &st) != 0:
-        _stage_read(fault, os_code(errno), WHAT_STAT)
+        fault_begin(fault, os_code(errno), WHAT_STAT, STAGE_READ)
         fault.err = errno
     elif changed_since(&st, e.size, e.mtime_ns):
         changed_fault(&st, e.size, fault)
@@ -272,20 +273,12 @@ cdef bint _unchanged(FileTable* t, int64_t f, int fd, Fault* fault) noexcept nog
     return False
 
 
-cdef void _stage_read(Fault* fault, int32_t code, int32_t what) noexcept nogil:
-    memset(fault, 0, sizeof(Fault))
-    fault.code = code
-    fault.what = what
-    fault.stage = STAGE_READ
-    fault.file = fault.offset = fault.record = -1
-
-
 cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil:
     return now.size < size or (now.size == size and now.mtime_ns != mtime_ns)
 
 
 cdef void changed_fault(const FileStat* now, int64_t size, Fault* fault) noexcept nogil:
-    _stage_read(fault, CODE_SOURCE_CHANGED, WHAT_SHORTENED if now.size < size else WHAT_REWRITTEN)
+    fault_begin(fault, CODE_SOURCE_CHANGED, WHAT_SHORTENED if now.size < size else WHAT_REWRITTEN, STAGE_READ)
     fault.a = size
     fault.b = now.size + 1
 
@@ -336,9 +329,7 @@ cdef int _open(const char* name, bint special, FileStat* st, Fault* fault) noexc
             break
     if fd >= 0 and syscalls().fstat(fd, st) == 0 and (is_regular(st.mode) or (special and not is_directory(st.mode))):
         return fd
-    memset(fault, 0, sizeof(Fault))
-    fault.stage = STAGE_OPEN
-    fault.file = fault.offset = fault.record = -1
+    fault_begin(fault, OK, 0, STAGE_OPEN)
     fault.err = errno
     if fd < 0:
         fault.what = WHAT_OPEN
@@ -376,7 +367,7 @@ cdef bint is_empty(int fd, int32_t retries, StopFlag* stop, Fault* fault) noexce
             break
     if n == 0:
         return True
-    _stage_read(fault, CODE_UNAVAILABLE if n > 0 else os_code(errno), WHAT_UNSIZED if n > 0 else WHAT_READ)
+    fault_begin(fault, CODE_UNAVAILABLE if n > 0 else os_code(errno), WHAT_UNSIZED if n > 0 else WHAT_READ, STAGE_READ)
     fault.err = 0 if n > 0 else errno
     return False
 
@@ -489,13 +480,9 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
 
 cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
-    memset(fault, 0, sizeof(Fault))
-    fault.code = e.code
+    fault_begin(fault, e.code, e.what, STAGE_OPEN)
     fault.err = e.err
-    fault.what = e.what
-    fault.stage = STAGE_OPEN
     fault.file = f
-    fault.offset = fault.record = -1
     if e.what == WHAT_TAIL:
         fault.stage = STAGE_READ
         fault.record = e.count
@@ -543,7 +530,7 @@ cdef inline bint _is_as_it_was(const FileEntry* e, const FileStat* st) noexcept 
 
 
 cdef int _replaced(int64_t f, Fault* fault) noexcept nogil:
-    _stage_read(fault, CODE_SOURCE_CHANGED, WHAT_REPLACED)
+    fault_begin(fault, CODE_SOURCE_CHANGED, WHAT_REPLACED, STAGE_READ)
     fault.stage = STAGE_OPEN
     fault.file = f
     return -1
@@ -819,7 +806,7 @@ cdef int _gather(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t
                  Fault* fault) noexcept nogil:
     # Reads rows, from number `first` on, of an array that lies by columns: as many at once as one column's numbers fill
     # a buffer.
-    cdef const Arrays* a = t.names.arrays
+    cdef const ArrayFiles* a = t.names.arrays
     cdef int64_t rows = 0, m, most = max(GATHER_BYTES // a.item_bytes, 1), skip = 0
     cdef int status = READ_OK, i
     got[0] = 0
@@ -846,7 +833,7 @@ cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t
     # Reads m rows, to behind the first `skip` rows of the list. In the file, the first index of a row's shape counts
     # fastest: the next column is the one whose first index is one higher. `place` is the position of a column's number
     # in a row.
-    cdef const Arrays* a = t.names.arrays
+    cdef const ArrayFiles* a = t.names.arrays
     cdef const ArrayFile* file = &a.files[f]
     cdef const iovec* to
     cdef int64_t item = a.item_bytes, columns = t.record_bytes // item, column = 0, place = 0

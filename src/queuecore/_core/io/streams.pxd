@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.io.inflate cimport Inflater
 from queuecore._core.atoms.platform cimport Fault, StopFlag
 
-cdef struct Stream:
+cdef struct ByteStream:
     int fd                   # -1: none is open
     int32_t encoding         # an ENCODING_ number of inflate.pxd
     int64_t size             # of the file, when it was opened; if `special`, INT64_MAX until its end shows
@@ -38,15 +38,15 @@ cdef struct Stream:
     Fault failed             # of a read, reported once the bytes read before it are used up; code 0: none
 
 # Opens a regular file of this encoding. `name` need not outlive the call. False: `fault` says why.
-cdef bint stream_open(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
+cdef bint stream_open(ByteStream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
 # Opens a file like stream_open, also if it is a pipe or device, which is never opened twice. A pipe begins with its
 # first writer, and ends with its last one.
-cdef bint stream_open_any(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
+cdef bint stream_open_any(ByteStream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
 # Reads up to n bytes, fewer only at the end. *got: how many, also after a failure: bytes before the damage or the
 # failed read are among them. (Of the data before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is
 # cut.) The read of a file's last byte checks whether the file has changed since it was opened. After a failed read,
 # another call goes on there; damage stays. A failed read waits between its tries for 10 ms, 20 ms and so on, 100 ms at
 # most. Bytes that a pipe had are given along with CODE_AGAIN.
-cdef bint stream_read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil
+cdef bint stream_read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil
 # Idempotent.
-cdef void stream_close(Stream* s) noexcept nogil
+cdef void stream_close(ByteStream* s) noexcept nogil

@@ -6,7 +6,7 @@ from queuecore._core.atoms.memory cimport free, strdup
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
 from queuecore._core.atoms.errors cimport (
     CODE_AGAIN, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ,
-    WHAT_CUT, WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_STAT)
+    WHAT_CUT, WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_STAT, fault_begin)
 from queuecore._core.io.inflate cimport (
     ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
 from queuecore._core.atoms.platform cimport Fault, FileStat, iovec, is_regular, layout_hash, syscalls
@@ -24,29 +24,25 @@ cdef enum:
 
 
 cdef void _fault(Fault* fault, int32_t code, int32_t what, int32_t stage, int64_t offset) noexcept nogil:
-    memset(fault, 0, sizeof(Fault))
-    fault.code = code
-    fault.what = what
-    fault.stage = stage
-    fault.file = fault.record = -1
+    fault_begin(fault, code, what, stage)
     fault.offset = offset
 
 
-cdef bint stream_open(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil:
+cdef bint stream_open(ByteStream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil:
     cdef FileStat st
-    memset(s, 0, sizeof(Stream))
+    memset(s, 0, sizeof(ByteStream))
     s.fd = open_regular(name, &st, fault)
     return s.fd >= 0 and _begin(s, name, encoding, &st, fault)
 
 
-cdef bint stream_open_any(Stream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil:
+cdef bint stream_open_any(ByteStream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil:
     cdef FileStat st
-    memset(s, 0, sizeof(Stream))
+    memset(s, 0, sizeof(ByteStream))
     s.fd = open_any(name, &st, fault)
     return s.fd >= 0 and _begin(s, name, encoding, &st, fault)
 
 
-cdef bint _begin(Stream* s, const char* name, int32_t encoding, const FileStat* st, Fault* fault) noexcept nogil:
+cdef bint _begin(ByteStream* s, const char* name, int32_t encoding, const FileStat* st, Fault* fault) noexcept nogil:
     cdef int what = 0
     s.encoding = encoding
     s.quiet = not is_regular(st.mode)
@@ -70,19 +66,19 @@ cdef bint _begin(Stream* s, const char* name, int32_t encoding, const FileStat* 
     return True
 
 
-cdef bint _failed(Stream* s, int err, Fault* fault) noexcept nogil:
+cdef bint _failed(ByteStream* s, int err, Fault* fault) noexcept nogil:
     s.tries = 0
     _fault(fault, os_code(err), WHAT_READ, STAGE_READ, s.place)
     fault.err = err
     return False
 
 
-cdef bint _again(Stream* s, Fault* fault) noexcept nogil:
+cdef bint _again(ByteStream* s, Fault* fault) noexcept nogil:
     _fault(fault, CODE_AGAIN, WHAT_READ, STAGE_READ, s.place)
     return False
 
 
-cdef bint _listen(Stream* s, Fault* fault) noexcept nogil:
+cdef bint _listen(ByteStream* s, Fault* fault) noexcept nogil:
     # Waits until a pipe or device has bytes, or an end. A pipe without its first writer has neither, but reads as if it
     # were at its end.
     cdef int rc
@@ -100,7 +96,7 @@ cdef bint _listen(Stream* s, Fault* fault) noexcept nogil:
     return True
 
 
-cdef bint _reopen(Stream* s, Fault* fault) noexcept nogil:
+cdef bint _reopen(ByteStream* s, Fault* fault) noexcept nogil:
     # Network file systems lose track of an open file now and then: open it again by its name, if it is still the same.
     cdef FileStat st
     cdef int fd = open_regular(s.name, &st, fault)
@@ -115,7 +111,7 @@ cdef bint _reopen(Stream* s, Fault* fault) noexcept nogil:
     return True
 
 
-cdef bint _unchanged(Stream* s, Fault* fault) noexcept nogil:
+cdef bint _unchanged(ByteStream* s, Fault* fault) noexcept nogil:
     # Returns whether the bytes that were read are those that the file had when it was opened.
     cdef FileStat st
     if s.special:
@@ -131,7 +127,7 @@ cdef bint _unchanged(Stream* s, Fault* fault) noexcept nogil:
     return False
 
 
-cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
+cdef bint _read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
     # Reads bytes of the file itself, at s.place.
     cdef iovec iov
     cdef int64_t part
@@ -190,7 +186,7 @@ cdef bint _read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* 
     return True
 
 
-cdef bint _damaged(Stream* s, Fault* fault) noexcept nogil:
+cdef bint _damaged(ByteStream* s, Fault* fault) noexcept nogil:
     if s.damage != WHAT_INFLATE_MEMORY and not _unchanged(s, fault):  # the change is the cause of the damage
         return False
     _fault(fault, CODE_EXHAUSTED if s.damage == WHAT_INFLATE_MEMORY else CODE_DECOMPRESS, s.damage, STAGE_READ,
@@ -200,7 +196,7 @@ cdef bint _damaged(Stream* s, Fault* fault) noexcept nogil:
     return False
 
 
-cdef bint _read_decompressed(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
+cdef bint _read_decompressed(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
     cdef int64_t part, wanted
     cdef bint direct
     got[0] = 0
@@ -250,7 +246,7 @@ cdef bint _read_decompressed(Stream* s, unsigned char* into, int64_t n, int64_t*
     return True
 
 
-cdef bint stream_read(Stream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
+cdef bint stream_read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
     cdef bint good
     if s.encoding != ENCODING_NONE:
         return _read_decompressed(s, into, n, got, fault)
@@ -259,7 +255,7 @@ cdef bint stream_read(Stream* s, unsigned char* into, int64_t n, int64_t* got, F
     return good
 
 
-cdef void stream_close(Stream* s) noexcept nogil:
+cdef void stream_close(ByteStream* s) noexcept nogil:
     if s.fd < 0:
         return
     syscalls().close(s.fd)

@@ -11,7 +11,7 @@ from queuecore._core.atoms.errors cimport (
     WHAT_TFRECORD_DATA, WHAT_TFRECORD_LENGTH, WHAT_TFRECORD_TOO_LARGE, fault_error)
 from queuecore._core.io.inflate cimport ENCODING_NONE
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 
 cdef extern from "queuecore/kernels/crc32c.hpp" namespace "queuecore" nogil:
     ctypedef uint32_t (*Crc32cFn)(uint32_t, const unsigned char*, size_t) noexcept
@@ -178,7 +178,7 @@ cdef class FileBytes:
         Number of its compression, as `queuecore._io.compression.encoding_number` returns it.
     """
 
-    cdef Stream stream
+    cdef ByteStream stream
     cdef bytes path
 
     def __cinit__(self):
@@ -224,7 +224,7 @@ cdef class FileBytes:
 
 
 @cython.final
-cdef class Scan:
+cdef class RecordScan:
     """A check of every record of one file, also of those after a damaged one. Belongs to one thread at a time.
 
     Parameters

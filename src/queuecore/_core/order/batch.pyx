@@ -17,7 +17,7 @@ from queuecore._core.atoms.platform cimport layout_hash
 
 check_layout(layout_hash())
 
-cdef struct Batch:
+cdef struct BatchOp:
     Op op
     int64_t size
     bint drop            # drop_remainder
@@ -35,7 +35,7 @@ cdef struct Batch:
     RunList scratch
 
 
-cdef int _unequal(Order* order, Batch* b) noexcept nogil:
+cdef int _unequal(Order* order, BatchOp* b) noexcept nogil:
     b.ended = PULL_FAULT
     if order.faulted:  # an error cut the shorter element short: that error is reported
         return PULL_FAULT
@@ -44,7 +44,7 @@ cdef int _unequal(Order* order, Batch* b) noexcept nogil:
 
 cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     # Passes rows on, and closes a batch when it is full or the input is at its end.
-    cdef Batch* b = <Batch*>op
+    cdef BatchOp* b = <BatchOp*>op
     cdef int64_t before = out.rows
     cdef int status
     cdef bint cut
@@ -92,7 +92,7 @@ cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
     return status
 
 
-cdef bint _drop_tail(Order* order, Batch* b, int64_t rows) noexcept nogil:
+cdef bint _drop_tail(Order* order, BatchOp* b, int64_t rows) noexcept nogil:
     # Drops the last `rows` rows of the batch that is held. They are made nevertheless, for their errors. False: no
     # memory.
     cdef Element* e = &b.held
@@ -114,7 +114,7 @@ cdef bint _drop_tail(Order* order, Batch* b, int64_t rows) noexcept nogil:
     return True
 
 
-cdef int _hold(Order* order, Batch* b) noexcept nogil:
+cdef int _hold(Order* order, BatchOp* b) noexcept nogil:
     # Pulls more rows of a batch that comes whole.
     cdef int status
     list_clear(&b.scratch)
@@ -150,7 +150,7 @@ cdef int _hold(Order* order, Batch* b) noexcept nogil:
 
 
 cdef int _pull_whole(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
-    cdef Batch* b = <Batch*>op
+    cdef BatchOp* b = <BatchOp*>op
     cdef int status
     if not b.giving:
         status = _hold(order, b)
@@ -163,7 +163,7 @@ cdef int _pull_whole(Order* order, Op* op, int64_t max_rows, RunList* out) noexc
 
 
 cdef bint _restart(Order* order, Op* op) noexcept nogil:
-    cdef Batch* b = <Batch*>op
+    cdef BatchOp* b = <BatchOp*>op
     b.ended = PULL_OK
     b.open_rows = b.subs = b.open_sub = 0
     b.behind_seam = b.giving = False
@@ -172,7 +172,7 @@ cdef bint _restart(Order* order, Op* op) noexcept nogil:
 
 
 cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
-    cdef Batch* b = <Batch*>op
+    cdef BatchOp* b = <BatchOp*>op
     cdef int64_t most = (<int64_t>1 << 62) // b.size
     if b.open_rows != 0 or b.giving or b.ended != PULL_OK or n > most or unit > most:
         return 0
@@ -180,7 +180,7 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
 
 
 cdef int64_t _count(Order* order, Op* op) noexcept nogil:
-    cdef Batch* b = <Batch*>op
+    cdef BatchOp* b = <BatchOp*>op
     cdef int64_t n = op_count(order, op.up)
     if n < 0:
         return -1
@@ -189,12 +189,12 @@ cdef int64_t _count(Order* order, Op* op) noexcept nogil:
 
 cdef void _purge(Order* order, Op* op, bint reached) noexcept nogil:
     if not op.gives_ids:
-        element_trim(order, &(<Batch*>op).held)
+        element_trim(order, &(<BatchOp*>op).held)
 
 
 cdef void _free(Op* op) noexcept nogil:
-    free((<Batch*>op).held.runs)
-    free((<Batch*>op).scratch.runs)
+    free((<BatchOp*>op).held.runs)
+    free((<BatchOp*>op).scratch.runs)
 
 
 cdef OpKind BATCH = OpKind(
@@ -207,7 +207,7 @@ cdef OpKind WHOLE_BATCH = OpKind(
 
 cdef bint batch_make(Order* order, const OpSpec* spec) noexcept nogil:
     cdef bint whole = spec.flag or order.top.rows > 1
-    cdef Batch* b = <Batch*>op_new(order, sizeof(Batch), &WHOLE_BATCH if whole else &BATCH)
+    cdef BatchOp* b = <BatchOp*>op_new(order, sizeof(BatchOp), &WHOLE_BATCH if whole else &BATCH)
     if b == NULL:
         return False
     b.size = spec.size

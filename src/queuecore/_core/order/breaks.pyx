@@ -6,7 +6,7 @@ from queuecore._core.order.op cimport (
     PULL_BREAK, PULL_NO_MEMORY, PULL_OK, Break, BreakList, Op, OpKind, Order, element_drop, element_trim, list_drop,
     list_trim, op_new, op_pull, run_drop)
 from queuecore._core.order.runs cimport (
-    SCRATCH_RUNS, Element, Kept, Run, RunList, element_append_all, element_clear, element_give, is_behind,
+    SCRATCH_RUNS, Element, KeptRecord, Run, RunList, element_append_all, element_clear, element_give, is_behind,
     list_append_of, list_clear, list_init, run_from)
 from queuecore._core.atoms.platform cimport layout_hash
 
@@ -42,7 +42,7 @@ cdef bint _is_break(const Breaks* m, int64_t pass_, int64_t ordinal) noexcept no
 
 cdef int64_t _good_part(Order* order, const Breaks* m, const Run* run) noexcept nogil:
     # Returns the number of a run's records before the first one that can't be made.
-    cdef const Kept* record
+    cdef const KeptRecord* record
     cdef const Break* b
     cdef int64_t i
     if m.op.gives_ids:
@@ -60,7 +60,7 @@ cdef int64_t _good_part(Order* order, const Breaks* m, const Run* run) noexcept 
 
 cdef void _tell(Order* order, const Breaks* m, const Run* run) noexcept nogil:
     # Notes in order.broken that the first record of a run can't be made. The order still holds that record.
-    cdef const Kept* record
+    cdef const KeptRecord* record
     order.broken.pass_ = run.pass_
     order.broken.ordinal = run.ordinal
     order.broken.good = run.good + 1

@@ -1,8 +1,7 @@
 # Lengths of passes: how many records each pass of a source has, where passes may differ.
 # The holder of the pipeline's turn alone uses this memory, once a pass.
 from libc.stdint cimport int64_t
-from queuecore._core.atoms.memory cimport realloc
-from queuecore._core.atoms.platform cimport size_product
+from queuecore._core.atoms.growing cimport array_room
 
 # The length of all passes from this one up to the pass of the next Length.
 cdef struct Length:
@@ -19,12 +18,10 @@ cdef inline bint lengths_add(Lengths* l, int64_t pass_, int64_t records) noexcep
     cdef Length* grown
     if l.count > 0 and (pass_ <= l.runs[l.count - 1].pass_ or l.runs[l.count - 1].records == records):
         return True
-    if l.count == l.room:
-        grown = <Length*>realloc(l.runs, size_product(2 * l.room + 4, sizeof(Length)))
-        if grown == NULL:
-            return False
-        l.runs = grown
-        l.room = 2 * l.room + 4
+    grown = <Length*>array_room(l.runs, l.count, &l.room, sizeof(Length))
+    if grown == NULL:
+        return False
+    l.runs = grown
     l.runs[l.count].pass_ = pass_
     l.runs[l.count].records = records
     l.count += 1

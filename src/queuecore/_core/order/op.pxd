@@ -79,7 +79,7 @@ cdef struct Start:
     int64_t good
 
 # The source's place.
-cdef struct Position:
+cdef struct SourcePosition:
     int64_t pass_
     int64_t position     # next ordinal
     int64_t given        # records of this pass so far
@@ -110,7 +110,7 @@ cdef struct OpKind:
     void (*free)(Op* op) noexcept nogil
 
 # Iterations of a shuffle or a permutation.
-cdef struct Shuffle:
+cdef struct ShuffleState:
     uint64_t seed_lo, seed_hi
     bint reshuffle
     bint seeded          # the generator of this iteration is set
@@ -136,7 +136,7 @@ cdef struct Op:
     bint whole_batches   # it or an operator below makes batches that come whole or not at all
     bint leaves_out      # it can leave out records that are missing
     MissingList missing  # only the topmost such operator has any; the order of the others is what it was with them
-    Shuffle* shuffle     # of its own state; NULL: it doesn't shuffle
+    ShuffleState* shuffle     # of its own state; NULL: it doesn't shuffle
     # Under a permutation, from op_places on:
     int64_t count        # elements of a pass
     int64_t passes       # of the source, in one pass of this operator
@@ -151,7 +151,7 @@ cdef struct Order:
     KeptRecords* stored  # rows of the store, which the runs of the bottom shuffle name; NULL: nothing is stored
     Blocks* blocks       # or NULL: records have known places
     Start start
-    Position at
+    SourcePosition at
     int64_t cut_pass, cut_ordinal  # the source ends here with cut_fault; pass -1: no cut
     Fault cut_fault
     const Cut* cuts      # those that take effect where their record comes out of the last shuffle, among others
@@ -197,7 +197,7 @@ cdef struct OrderPlan:
 # NULL: no memory.
 cdef Op* op_new(Order* order, size_t nbytes, const OpKind* kind) noexcept nogil
 # Sets up the iterations of an operator that shuffles; `shuffle` lies in the operator's own struct.
-cdef void shuffle_init(Order* order, Op* op, Shuffle* shuffle, const OpSpec* spec) noexcept nogil
+cdef void shuffle_init(Order* order, Op* op, ShuffleState* shuffle, const OpSpec* spec) noexcept nogil
 # Begins a new pass of an operator and of those below it.
 cdef void op_restart(Order* order, Op* op) noexcept nogil
 # Makes this operator and those below it stand as if `passes` passes had been played; only where op_count isn't -1.
@@ -264,7 +264,7 @@ cdef inline void op_locate(const Op* op, int64_t k, int64_t* pass_, int64_t* ord
 
 
 # Ends the iteration; the next pull begins the next one.
-cdef inline void shuffle_next(Shuffle* shuffle) noexcept nogil:
+cdef inline void shuffle_next(ShuffleState* shuffle) noexcept nogil:
     shuffle.seeded = False
     shuffle.iteration += 1
 

@@ -1,10 +1,9 @@
 """The common part of all operators of the order program. See op.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memset
 from queuecore._core.atoms.memory cimport calloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport blocks_leave
-from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER
+from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, STAGE_ORDER, fault_begin
 from queuecore._core.order.runs cimport Element, Run, RunList, element_append, element_clear, is_behind, run_from
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 
@@ -29,7 +28,7 @@ cdef Op* op_new(Order* order, size_t nbytes, const OpKind* kind) noexcept nogil:
     return op
 
 
-cdef void shuffle_init(Order* order, Op* op, Shuffle* shuffle, const OpSpec* spec) noexcept nogil:
+cdef void shuffle_init(Order* order, Op* op, ShuffleState* shuffle, const OpSpec* spec) noexcept nogil:
     shuffle.seed_lo = spec.seed_lo
     shuffle.seed_hi = spec.seed_hi
     shuffle.reshuffle = spec.flag
@@ -68,11 +67,7 @@ cdef int64_t op_places(Order* order, Op* op, int* status) noexcept nogil:
 
 
 cdef int op_refuse(Order* order, int32_t what, int64_t a, int64_t b, int32_t code=CODE_INVALID_ARGUMENT) noexcept nogil:
-    memset(&order.fault, 0, sizeof(Fault))
-    order.fault.code = code
-    order.fault.what = what
-    order.fault.stage = STAGE_ORDER
-    order.fault.file = order.fault.offset = order.fault.record = -1
+    fault_begin(&order.fault, code, what, STAGE_ORDER)
     order.fault.a = a
     order.fault.b = b
     order.faulted = True

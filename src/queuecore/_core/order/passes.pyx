@@ -11,18 +11,18 @@ from queuecore._core.atoms.platform cimport layout_hash
 
 check_layout(layout_hash())
 
-cdef struct Take:
+cdef struct TakeOp:
     Op op
     int64_t n            # -1: all
     int64_t done         # elements given
 
-cdef struct Skip:
+cdef struct SkipOp:
     Op op
     int64_t n            # -1: all
     int64_t done         # elements left out
     RunList scratch
 
-cdef struct Repeat:
+cdef struct RepeatOp:
     Op op
     int64_t n            # -1: without end
     int64_t done         # passes finished
@@ -32,7 +32,7 @@ cdef struct Repeat:
 
 cdef bint _make(Order* order, const OpSpec* spec, size_t nbytes, const OpKind* kind) noexcept nogil:
     # Makes any of the three operators: each struct begins as Take does.
-    cdef Take* t = <Take*>op_new(order, nbytes, kind)
+    cdef TakeOp* t = <TakeOp*>op_new(order, nbytes, kind)
     if t == NULL:
         return False
     t.n = spec.size
@@ -42,7 +42,7 @@ cdef bint _make(Order* order, const OpSpec* spec, size_t nbytes, const OpKind* k
 
 
 cdef int _take_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
-    cdef Take* t = <Take*>op
+    cdef TakeOp* t = <TakeOp*>op
     cdef int64_t before = out.rows
     cdef int status
     out.closed = False
@@ -60,12 +60,12 @@ cdef int _take_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
 
 
 cdef bint _take_restart(Order* order, Op* op) noexcept nogil:
-    (<Take*>op).done = 0
+    (<TakeOp*>op).done = 0
     return True
 
 
 cdef int64_t _take_advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
-    cdef Take* t = <Take*>op
+    cdef TakeOp* t = <TakeOp*>op
     if t.n >= 0 and n > t.n - t.done:
         n = t.n - t.done
     n = op_advance(order, op.up, n, unit)
@@ -74,12 +74,12 @@ cdef int64_t _take_advance(Order* order, Op* op, int64_t n, int64_t unit) noexce
 
 
 cdef int64_t _take_count(Order* order, Op* op) noexcept nogil:
-    cdef int64_t n = op_count(order, op.up), most = (<Take*>op).n
+    cdef int64_t n = op_count(order, op.up), most = (<TakeOp*>op).n
     return n if most < 0 or n < most else most
 
 
 cdef int64_t _take_places(Order* order, Op* op, int64_t n, int* status) noexcept nogil:
-    cdef int64_t most = (<Take*>op).n
+    cdef int64_t most = (<TakeOp*>op).n
     if most < 0 or most > n:
         return n
     status[0] = PULL_END
@@ -96,11 +96,11 @@ cdef OpKind TAKE = OpKind(
 
 
 cdef bint take_make(Order* order, const OpSpec* spec) noexcept nogil:
-    return _make(order, spec, sizeof(Take), &TAKE)
+    return _make(order, spec, sizeof(TakeOp), &TAKE)
 
 
 cdef int _skip_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
-    cdef Skip* s = <Skip*>op
+    cdef SkipOp* s = <SkipOp*>op
     cdef int status
     cdef int64_t left
     if s.n < 0:
@@ -118,31 +118,31 @@ cdef int _skip_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
 
 
 cdef bint _skip_restart(Order* order, Op* op) noexcept nogil:
-    (<Skip*>op).done = 0
+    (<SkipOp*>op).done = 0
     return True
 
 
 cdef int64_t _skip_advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
-    cdef Skip* s = <Skip*>op
+    cdef SkipOp* s = <SkipOp*>op
     return 0 if s.n < 0 or s.done < s.n else op_advance(order, op.up, n, unit)
 
 
-cdef inline int64_t _left_by_skip(const Skip* s, int64_t n) noexcept nogil:
+cdef inline int64_t _left_by_skip(const SkipOp* s, int64_t n) noexcept nogil:
     return 0 if s.n < 0 or n < s.n else n - s.n
 
 
 cdef int64_t _skip_count(Order* order, Op* op) noexcept nogil:
     cdef int64_t n = op_count(order, op.up)
-    return n if n < 0 else _left_by_skip(<Skip*>op, n)
+    return n if n < 0 else _left_by_skip(<SkipOp*>op, n)
 
 
 cdef int64_t _skip_places(Order* order, Op* op, int64_t n, int* status) noexcept nogil:
-    op.way.shift = (<Skip*>op).n
-    return _left_by_skip(<Skip*>op, n)
+    op.way.shift = (<SkipOp*>op).n
+    return _left_by_skip(<SkipOp*>op, n)
 
 
 cdef void _skip_free(Op* op) noexcept nogil:
-    free((<Skip*>op).scratch.runs)
+    free((<SkipOp*>op).scratch.runs)
 
 
 cdef OpKind SKIP = OpKind(
@@ -151,11 +151,11 @@ cdef OpKind SKIP = OpKind(
 
 
 cdef bint skip_make(Order* order, const OpSpec* spec) noexcept nogil:
-    return _make(order, spec, sizeof(Skip), &SKIP) and list_init(&(<Skip*>order.top).scratch)
+    return _make(order, spec, sizeof(SkipOp), &SKIP) and list_init(&(<SkipOp*>order.top).scratch)
 
 
 cdef int _repeat_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
-    cdef Repeat* r = <Repeat*>op
+    cdef RepeatOp* r = <RepeatOp*>op
     cdef int64_t before = out.rows
     cdef int status
     if r.n >= 0 and r.done >= r.n:
@@ -177,7 +177,7 @@ cdef int _repeat_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noex
 
 
 cdef bint _repeat_restart(Order* order, Op* op) noexcept nogil:
-    cdef Repeat* r = <Repeat*>op
+    cdef RepeatOp* r = <RepeatOp*>op
     r.done = 0
     r.any = False
     r.again = False
@@ -193,7 +193,7 @@ cdef int64_t _lcm(int64_t a, int64_t b) noexcept nogil:
     return -1 if b > (<int64_t>1 << 62) // a else a * b
 
 
-cdef int64_t _whole_passes(Order* order, Repeat* r, int64_t n, int64_t unit) noexcept nogil:
+cdef int64_t _whole_passes(Order* order, RepeatOp* r, int64_t n, int64_t unit) noexcept nogil:
     # Leaves out whole passes; the input stands at the end of one. Returns the number of elements left out.
     cdef int64_t a = op_count(order, r.op.up)
     cdef int64_t step = _lcm(a, unit) if a > 0 else -1
@@ -217,7 +217,7 @@ cdef int64_t _whole_passes(Order* order, Repeat* r, int64_t n, int64_t unit) noe
 
 
 cdef int64_t _repeat_advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
-    cdef Repeat* r = <Repeat*>op
+    cdef RepeatOp* r = <RepeatOp*>op
     cdef int64_t a
     if r.n >= 0 and r.done >= r.n:
         return 0
@@ -235,7 +235,7 @@ cdef int64_t _repeat_advance(Order* order, Op* op, int64_t n, int64_t unit) noex
 
 
 cdef int64_t _repeat_places(Order* order, Op* op, int64_t n, int* status) noexcept nogil:
-    cdef int64_t times = (<Repeat*>op).n
+    cdef int64_t times = (<RepeatOp*>op).n
     op.way.wrap = n
     op.way.passes = op.up.passes
     if times == 0:
@@ -248,7 +248,7 @@ cdef int64_t _repeat_places(Order* order, Op* op, int64_t n, int* status) noexce
 
 
 cdef bint _repeat_restarts(const Op* op) noexcept nogil:
-    cdef const Repeat* r = <const Repeat*>op
+    cdef const RepeatOp* r = <const RepeatOp*>op
     return r.n < 0 or r.done + 1 < r.n
 
 
@@ -258,4 +258,4 @@ cdef OpKind REPEAT = OpKind(
 
 
 cdef bint repeat_make(Order* order, const OpSpec* spec) noexcept nogil:
-    return _make(order, spec, sizeof(Repeat), &REPEAT)
+    return _make(order, spec, sizeof(RepeatOp), &REPEAT)

@@ -3,8 +3,8 @@ from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.cipher cimport Cipher, cipher_at, cipher_init
 from queuecore._core.order.op cimport (
-    PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, Cut, Op, OpKind, OpSpec, Order, Shuffle, op_locate, op_new, op_places,
-    order_cut_at, order_cut_of, shuffle_init, shuffle_next)
+    PULL_END, PULL_FAULT, PULL_OK, PULL_WAIT, Cut, Op, OpKind, OpSpec, Order, ShuffleState, op_locate, op_new,
+    op_places, order_cut_at, order_cut_of, shuffle_init, shuffle_next)
 from queuecore._core.order.runs cimport SCRATCH_RUNS, RunList, is_missing, list_append
 from queuecore._core.order.source cimport source_file_fault
 from queuecore._core.atoms.platform cimport layout_hash
@@ -13,7 +13,7 @@ check_layout(layout_hash())
 
 cdef struct Permutation:
     Op op
-    Shuffle shuffle
+    ShuffleState shuffle
     Cipher cipher
     int64_t done         # elements of this pass, so far
     int32_t ended        # PULL_FAULT: the source is cut
@@ -22,7 +22,7 @@ cdef struct Permutation:
 
 cdef int _begin(Order* order, Permutation* p) noexcept nogil:
     # Begins an iteration. It needs the count, so all files must be known.
-    cdef Shuffle* s = &p.shuffle
+    cdef ShuffleState* s = &p.shuffle
     cdef int status = PULL_OK
     cdef int64_t count
     if s.seeded:

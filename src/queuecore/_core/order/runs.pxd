@@ -1,9 +1,10 @@
 # Runs of records by number: the lists in which operators of the order program hand them on, and the stores in which
 # they keep them. The holder of the pipeline's turn alone uses this memory; nothing here waits or knows of operators.
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from queuecore._core.atoms.memory cimport malloc, realloc
+from queuecore._core.atoms.memory cimport malloc
 from queuecore._core.io.blocks cimport RecordBlock
 from queuecore._core.atoms.platform cimport map_pages, size_product, unmap_pages
+from queuecore._core.atoms.growing cimport array_room
 
 cdef enum:
     SCRATCH_RUNS = 1024  # room of a list that an operator pulls its input into, and the most records it asks for
@@ -29,7 +30,7 @@ cdef struct RunList:
 cdef struct Element:
     Run* runs
     int32_t count
-    int32_t room
+    int64_t room
     int64_t rows
     int64_t subs         # as in RunList
     int32_t given        # runs given so far
@@ -52,14 +53,14 @@ cdef struct Ids:
     int64_t capacity
 
 # A record that is kept.
-cdef struct Kept:
+cdef struct KeptRecord:
     int64_t ordinal, pass_
     RecordBlock* block   # as in Run; also NULL if the record is only played
     int64_t first
 
 cdef struct KeptRecords:
     Ids ids
-    Kept* records        # by id
+    KeptRecord* records        # by id
 
 
 # Returns whether a record lies at a place or behind it.
@@ -136,12 +137,10 @@ cdef inline bint element_append(Element* e, const Run* run) noexcept nogil:
         if last.ordinal + last.n == run.ordinal and last.pass_ == run.pass_ and last.block == run.block:
             last.n += run.n
             return True
-    if e.count == e.room:
-        grown = <Run*>realloc(e.runs, size_product(2 * e.room + 2, sizeof(Run)))
-        if grown == NULL:
-            return False
-        e.runs = grown
-        e.room = 2 * e.room + 2
+    grown = <Run*>array_room(e.runs, e.count, &e.room, sizeof(Run))
+    if grown == NULL:
+        return False
+    e.runs = grown
     e.runs[e.count] = run[0]
     e.count += 1
     return True

@@ -8,13 +8,13 @@ from queuecore._core.order.op cimport (
     PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, Op, OpKind, OpSpec, Order, element_drop, element_trim, list_drop,
     op_advance, op_count, op_new, op_pull, op_refuse, run_drop)
 from queuecore._core.order.runs cimport (
-    SCRATCH_RUNS, Element, Kept, Run, RunList, element_append, element_append_all, element_clear, element_give,
+    SCRATCH_RUNS, Element, KeptRecord, Run, RunList, element_append, element_append_all, element_clear, element_give,
     is_behind, is_missing, list_append_of, list_clear, list_init)
 from queuecore._core.atoms.platform cimport layout_hash, size_product
 
 check_layout(layout_hash())
 
-cdef struct Shard:
+cdef struct ShardOp:
     Op op
     int64_t shards       # elements of a group
     int64_t index
@@ -36,7 +36,7 @@ cdef inline void _again(Run* run) noexcept nogil:
     run.pass_ += <int64_t>1 << 40
 
 
-cdef bint _first_room(Shard* s, int64_t element) noexcept nogil:
+cdef bint _first_room(ShardOp* s, int64_t element) noexcept nogil:
     # Makes room for a first element. The array grows, as the input may have far fewer elements than there are shards.
     cdef int64_t room = 2 * element + 16
     cdef Element* grown
@@ -51,7 +51,7 @@ cdef bint _first_room(Shard* s, int64_t element) noexcept nogil:
     return True
 
 
-cdef bint _first_append(Shard* s, const Run* run) noexcept nogil:
+cdef bint _first_append(ShardOp* s, const Run* run) noexcept nogil:
     # Notes rows of the next element, which is one of the first: it may pad the pass's last group.
     if not _first_room(s, s.done):
         return False
@@ -59,17 +59,17 @@ cdef bint _first_append(Shard* s, const Run* run) noexcept nogil:
     return element_append(&s.first[s.done], run)
 
 
-cdef inline bint _early(const Shard* s) noexcept nogil:
+cdef inline bint _early(const ShardOp* s) noexcept nogil:
     # Returns whether the next element must be noted.
     return s.first != NULL and s.done < s.shards
 
 
-cdef int64_t _own(const Shard* s) noexcept nogil:
+cdef int64_t _own(const ShardOp* s) noexcept nogil:
     # Returns how many of the input's elements so far are this shard's.
     return (s.done + s.shards - 1 - s.index) // s.shards
 
 
-cdef void _give_held(Shard* s, RunList* out) noexcept nogil:
+cdef void _give_held(ShardOp* s, RunList* out) noexcept nogil:
     # Gives the record whose group is whole now.
     list_append_of(out, &s.held.runs[0], 1)
     element_clear(&s.held)
@@ -77,14 +77,14 @@ cdef void _give_held(Shard* s, RunList* out) noexcept nogil:
 
 cdef bint _lacks(Order* order, const Op* op, const Run* run) noexcept nogil:
     # Returns whether a record of this shard must be left out.
-    cdef const Kept* record
+    cdef const KeptRecord* record
     if not op.gives_ids:
         return is_missing(&op.missing, run.pass_, run.ordinal)
     record = &order.stored.records[run.ordinal]
     return is_missing(&op.missing, record.pass_, record.ordinal)
 
 
-cdef int64_t _ahead(const Shard* s) noexcept nogil:
+cdef int64_t _ahead(const ShardOp* s) noexcept nogil:
     # Returns the number of other shards' elements before this shard's next one; where groups must be whole, no more
     # than this group still has.
     cdef int64_t phase = s.done % s.shards
@@ -92,7 +92,7 @@ cdef int64_t _ahead(const Shard* s) noexcept nogil:
     return s.shards - phase if s.whole and n > s.shards - phase else n
 
 
-cdef inline int64_t _cut(const Shard* s, int64_t phase, int64_t rows) noexcept nogil:
+cdef inline int64_t _cut(const ShardOp* s, int64_t phase, int64_t rows) noexcept nogil:
     # Returns how many of the next `rows` records go the same way: to other shards, this one, or the first elements.
     cdef int64_t n = 1 if phase == s.index else (s.index - phase + s.shards) % s.shards
     if s.shards == 1 or n > rows:
@@ -102,7 +102,7 @@ cdef inline int64_t _cut(const Shard* s, int64_t phase, int64_t rows) noexcept n
     return s.shards - phase if s.whole and n > s.shards - phase else n
 
 
-cdef int _pull_records(Order* order, Shard* s, int64_t max_rows, RunList* out) noexcept nogil:
+cdef int _pull_records(Order* order, ShardOp* s, int64_t max_rows, RunList* out) noexcept nogil:
     # Pulls the input's records up to the last one asked for, or fewer, and gives those that are this shard's.
     cdef Op* up = s.op.up
     cdef int64_t phase, most, at, n
@@ -154,7 +154,7 @@ cdef int _pull_records(Order* order, Shard* s, int64_t max_rows, RunList* out) n
     return status
 
 
-cdef int _pull_elements(Order* order, Shard* s, int64_t max_rows, RunList* out) noexcept nogil:
+cdef int _pull_elements(Order* order, ShardOp* s, int64_t max_rows, RunList* out) noexcept nogil:
     # Does the same with elements of several rows: a pull gives a part of one element, or all of it.
     cdef Op* up = s.op.up
     cdef int64_t n, before = out.rows
@@ -197,7 +197,7 @@ cdef int _pull_elements(Order* order, Shard* s, int64_t max_rows, RunList* out) 
     return status
 
 
-cdef int _pad(Order* order, Shard* s, const Element* e) noexcept nogil:
+cdef int _pad(Order* order, ShardOp* s, const Element* e) noexcept nogil:
     # Gives one of the first elements once more.
     cdef int32_t r
     cdef Run run
@@ -222,7 +222,7 @@ cdef int _pad(Order* order, Shard* s, const Element* e) noexcept nogil:
     return PULL_OK
 
 
-cdef int _end(Order* order, Shard* s) noexcept nogil:
+cdef int _end(Order* order, ShardOp* s) noexcept nogil:
     # Decides about the last group: the input is at its end.
     cdef int64_t phase = s.done % s.shards
     if s.held.rows > 0:  # rows of a group, or of an element, that didn't become whole
@@ -238,7 +238,7 @@ cdef int _end(Order* order, Shard* s) noexcept nogil:
 
 
 cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
-    cdef Shard* s = <Shard*>op
+    cdef ShardOp* s = <ShardOp*>op
     cdef int status
     if s.giving:
         if element_give(&s.held, max_rows, out):
@@ -258,7 +258,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
 
 
 cdef bint _restart(Order* order, Op* op) noexcept nogil:
-    cdef Shard* s = <Shard*>op
+    cdef ShardOp* s = <ShardOp*>op
     cdef int64_t i
     s.done = s.open_rows = 0
     s.ended = PULL_OK
@@ -271,7 +271,7 @@ cdef bint _restart(Order* order, Op* op) noexcept nogil:
 
 
 cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
-    cdef Shard* s = <Shard*>op
+    cdef ShardOp* s = <ShardOp*>op
     cdef int64_t most = (<int64_t>1 << 62) // s.shards
     cdef int64_t a, before
     if n <= 0 or n > most or unit > most or op.missing.count > 0 or _early(s):
@@ -288,7 +288,7 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
     return _own(s) - before
 
 
-cdef inline int64_t _share(const Shard* s, int64_t n, bint keep) noexcept nogil:
+cdef inline int64_t _share(const ShardOp* s, int64_t n, bint keep) noexcept nogil:
     # Returns how many of n elements are this shard's. `keep`: also those of a last group that isn't whole.
     if keep:
         return (n + s.shards - 1 - s.index) // s.shards
@@ -298,7 +298,7 @@ cdef inline int64_t _share(const Shard* s, int64_t n, bint keep) noexcept nogil:
 
 
 cdef int64_t _count(Order* order, Op* op) noexcept nogil:
-    cdef Shard* s = <Shard*>op
+    cdef ShardOp* s = <ShardOp*>op
     cdef int64_t n = op_count(order, op.up)
     if n < 0 or op.missing.count > 0 or (s.uneven == UNEVEN_RAISE and n % s.shards != 0):
         return -1
@@ -306,7 +306,7 @@ cdef int64_t _count(Order* order, Op* op) noexcept nogil:
 
 
 cdef int64_t _places(Order* order, Op* op, int64_t n, int* status) noexcept nogil:
-    cdef Shard* s = <Shard*>op
+    cdef ShardOp* s = <ShardOp*>op
     op.way.scale = s.shards
     op.way.shift = s.index
     op.way.wrap = n  # elements that pad are those at the beginning of the pass
@@ -315,11 +315,11 @@ cdef int64_t _places(Order* order, Op* op, int64_t n, int* status) noexcept nogi
 
 cdef void _purge(Order* order, Op* op, bint reached) noexcept nogil:
     if not op.gives_ids:
-        element_trim(order, &(<Shard*>op).held)
+        element_trim(order, &(<ShardOp*>op).held)
 
 
 cdef void _free(Op* op) noexcept nogil:
-    cdef Shard* s = <Shard*>op
+    cdef ShardOp* s = <ShardOp*>op
     cdef int64_t i
     for i in range(s.first_room):
         free(s.first[i].runs)
@@ -334,7 +334,7 @@ cdef OpKind SHARD = OpKind(
 
 
 cdef bint shard_make(Order* order, const OpSpec* spec) noexcept nogil:
-    cdef Shard* s = <Shard*>op_new(order, sizeof(Shard), &SHARD)
+    cdef ShardOp* s = <ShardOp*>op_new(order, sizeof(ShardOp), &SHARD)
     if s == NULL:
         return False
     s.shards = spec.size

@@ -5,7 +5,7 @@
 # A stored shuffle of records pulls rows ahead of its buffer, which workers meanwhile load into a store (store.pxd); a
 # record enters the buffer once its row is loaded.
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
-from queuecore._core.order.op cimport Op, OpSpec, Order, Shuffle
+from queuecore._core.order.op cimport Op, OpSpec, Order, ShuffleState
 from queuecore._core.order.runs cimport KeptRecords, Run, RunList
 from queuecore._core.atoms.platform cimport Fault
 from queuecore._core.atoms.random cimport Philox
@@ -18,7 +18,7 @@ cdef struct Buffer:
     Philox random
 
 # Rows ahead of the buffer, counted over all passes: the n-th lies at index n modulo `room`.
-cdef struct Store:
+cdef struct ShuffleStore:
     bint loading         # False while fast-forwarding: ids move, nothing is loaded
     int64_t room
     uint32_t* ahead      # ids read ahead of the buffer, in order
@@ -34,7 +34,7 @@ cdef struct Store:
 
 cdef struct RecordShuffle:
     Op op
-    Shuffle shuffle
+    ShuffleState shuffle
     Buffer buffer
     KeptRecords kept
     bint broke           # a break came while the buffer was filled: the next pull gives it
@@ -43,7 +43,7 @@ cdef struct RecordShuffle:
     int32_t scratch_at   # the next run, and the next record of that run
     int64_t scratch_offset
     bint stored
-    Store store          # used if `stored`
+    ShuffleStore store          # used if `stored`
 
 # store_ahead > 0: the shuffle is stored, and reads that many rows ahead.
 cdef bint shuffle_make(Order* order, const OpSpec* spec, int64_t store_ahead) noexcept nogil

@@ -4,12 +4,12 @@ from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport blocks_leave
 from queuecore._core.order.op cimport (
-    PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Cut, Op, OpKind, OpSpec, Order, Shuffle,
+    PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Cut, Op, OpKind, OpSpec, Order, ShuffleState,
     element_drop, element_trim, list_drop, list_trim, op_count, op_new, op_pull, order_cut_at, order_cut_of,
     shuffle_init, shuffle_next)
 from queuecore._core.order.runs cimport (
-    SCRATCH_RUNS, Element, Ids, Kept, Run, RunList, element_append_all, element_clear, element_give, ids_free, ids_give,
-    ids_init, ids_take, is_behind, is_missing, list_append, list_clear, list_init, run_from)
+    SCRATCH_RUNS, Element, Ids, KeptRecord, Run, RunList, element_append_all, element_clear, element_give, ids_free,
+    ids_give, ids_init, ids_take, is_behind, is_missing, list_append, list_clear, list_init, run_from)
 from queuecore._core.atoms.platform cimport layout_hash, map_pages, size_product, unmap_pages
 from queuecore._core.atoms.random cimport Philox, philox_jump, philox_next, philox_seed
 
@@ -17,7 +17,7 @@ check_layout(layout_hash())
 
 cdef struct ElementShuffle:
     Op op
-    Shuffle shuffle
+    ShuffleState shuffle
     Buffer buffer
     Ids ids
     Element* elements    # by id
@@ -67,7 +67,7 @@ cdef inline int64_t _take_last(Buffer* b) noexcept nogil:
     return b.ids[(b.start + b.count) % b.size]
 
 
-cdef void _begin(Shuffle* s, Philox* random) noexcept nogil:
+cdef void _begin(ShuffleState* s, Philox* random) noexcept nogil:
     # With reshuffling, the master generator gives each iteration two numbers, which seed the iteration's generator.
     cdef uint32_t a, b
     philox_seed(random, s.seed_lo, s.seed_hi)
@@ -91,7 +91,7 @@ cdef void _note_above(Op* op) noexcept nogil:
             op.shuffle.shuffled_again = True
 
 
-cdef void _end_by_cut(Order* order, Shuffle* s, int32_t* ended, bint reached) noexcept nogil:
+cdef void _end_by_cut(Order* order, ShuffleState* s, int32_t* ended, bint reached) noexcept nogil:
     # A shuffle whose input had ended gives the records before the cut, then the cut's fault, also where another one
     # came later.
     s.cut = True
@@ -118,7 +118,7 @@ cdef void _scratch_settle(RecordShuffle* s) noexcept nogil:
 
 
 cdef inline void _enter(RecordShuffle* s, int64_t id) noexcept nogil:
-    cdef const Kept* record = &s.kept.records[id]
+    cdef const KeptRecord* record = &s.kept.records[id]
     _add(&s.buffer, id)
     s.shuffle.entered_pass = record.pass_
     s.shuffle.entered_end = record.ordinal + 1
@@ -146,7 +146,7 @@ cdef int _fill(Order* order, RecordShuffle* s) noexcept nogil:
 
 cdef int _fill_loaded(Order* order, RecordShuffle* s) noexcept nogil:
     # Does the same from the store: rows enter when they are loaded. order_plan_load plans the load of rows pulled here.
-    cdef Store* t = &s.store
+    cdef ShuffleStore* t = &s.store
     cdef int64_t k
     cdef int status
     while s.buffer.count < s.buffer.size and s.ended == PULL_OK:
@@ -186,7 +186,7 @@ cdef inline void _drop(Order* order, RecordShuffle* s, int64_t id) noexcept nogi
 
 cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef RecordShuffle* s = <RecordShuffle*>op
-    cdef const Kept* record
+    cdef const KeptRecord* record
     cdef const Cut* cut
     cdef int64_t id, given = 0
     cdef int status
@@ -224,7 +224,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
 
 cdef void _ahead_drop(RecordShuffle* s) noexcept nogil:
     # Drops a row ahead of the buffer. If it is still being loaded, order_loaded gives its id back.
-    cdef Store* t = &s.store
+    cdef ShuffleStore* t = &s.store
     cdef int64_t k = t.ahead_out % t.room
     if t.loaded[k] == 1:
         ids_give(&s.kept.ids, t.ahead[k])
@@ -233,7 +233,7 @@ cdef void _ahead_drop(RecordShuffle* s) noexcept nogil:
 
 cdef bint _store_restart(RecordShuffle* s) noexcept nogil:
     # Returns whether the input must begin again. It has begun already where the next pass is being read.
-    cdef Store* t = &s.store
+    cdef ShuffleStore* t = &s.store
     cdef bint again = t.next_from < 0 or t.failed_at >= 0
     cdef int64_t until = t.ahead_in if again else t.next_from
     while t.ahead_out < until:
@@ -289,7 +289,7 @@ cdef void _purge(Order* order, Op* op, bint reached) noexcept nogil:
 
 cdef void _free(Op* op) noexcept nogil:
     cdef RecordShuffle* s = <RecordShuffle*>op
-    unmap_pages(s.kept.records, size_product(s.kept.ids.capacity, sizeof(Kept)))
+    unmap_pages(s.kept.records, size_product(s.kept.ids.capacity, sizeof(KeptRecord)))
     ids_free(&s.kept.ids)
     _buffer_free(&s.buffer)
     free(s.store.ahead)
@@ -303,7 +303,7 @@ cdef OpKind SHUFFLE = OpKind(
 
 
 cdef bint _store_init(Order* order, RecordShuffle* s) noexcept nogil:
-    cdef Store* t = &s.store
+    cdef ShuffleStore* t = &s.store
     s.stored = True
     s.op.gives_ids = True
     order.stored = &s.kept
@@ -326,7 +326,7 @@ cdef bint shuffle_make(Order* order, const OpSpec* spec, int64_t store_ahead) no
         return False
     if not ids_init(&s.kept.ids, spec.size + store_ahead):
         return False
-    s.kept.records = <Kept*>map_pages(size_product(s.kept.ids.capacity, sizeof(Kept)))
+    s.kept.records = <KeptRecord*>map_pages(size_product(s.kept.ids.capacity, sizeof(KeptRecord)))
     return s.kept.records != NULL and (store_ahead == 0 or _store_init(order, s))
 
 

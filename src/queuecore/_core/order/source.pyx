@@ -18,7 +18,7 @@ from queuecore._core.io.sources cimport FileTable, file_skippable, table_fault
 check_layout(layout_hash())
 
 # The source's place is order.at, because operators above read it too.
-cdef struct Source:
+cdef struct SourceOp:
     Op op
     FileTable* table
     bint skip_files      # a file with a fault just ends there
@@ -57,7 +57,7 @@ cdef const Break* _next_of(Order* order, const BreakList* breaks, int64_t* at) n
     return NULL
 
 
-cdef const Break* _break_here(Order* order, Source* s) noexcept nogil:
+cdef const Break* _break_here(Order* order, SourceOp* s) noexcept nogil:
     # Returns the break that comes next, ahead of any record; NULL: none does.
     cdef const Break* b
     if s.joined:
@@ -69,7 +69,7 @@ cdef const Break* _break_here(Order* order, Source* s) noexcept nogil:
     return b
 
 
-cdef int64_t _errors_played(const Source* s, int64_t pass_) noexcept nogil:
+cdef int64_t _errors_played(const SourceOp* s, int64_t pass_) noexcept nogil:
     # Returns how many records of a pass before the start were handed in as errors.
     cdef int64_t i, n = 0
     for i in range(s.played.count):
@@ -81,7 +81,7 @@ cdef inline bint _is_broken(const Order* order, const RecordBlock* block) noexce
     return block != NULL and block.fault.code != 0 and framing_handed(order.blocks.framing)
 
 
-cdef void _go(Order* order, Source* s) noexcept nogil:
+cdef void _go(Order* order, SourceOp* s) noexcept nogil:
     # Changes from playing to reading where the start is reached, and steps over missing records.
     cdef const Missing* m
     cdef RecordBlock* block
@@ -110,7 +110,7 @@ cdef void _go(Order* order, Source* s) noexcept nogil:
         s.missing_at += 1
 
 
-cdef int64_t _played_end(Order* order, Source* s, int* status) noexcept nogil:
+cdef int64_t _played_end(Order* order, SourceOp* s, int* status) noexcept nogil:
     # Returns the ordinal up to which a pass is played; *status: the PULL_* that comes there.
     cdef int64_t end = order.start.good
     cdef const Break* b
@@ -142,7 +142,7 @@ cdef int64_t _blocks_end(Order* order, RecordBlock** block, int* status) noexcep
     return order.at.position
 
 
-cdef int64_t _files_end(Source* s, int* status) noexcept nogil:
+cdef int64_t _files_end(SourceOp* s, int* status) noexcept nogil:
     cdef FileTable* t = s.table
     cdef int64_t known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
     cdef FileEntry* e
@@ -163,7 +163,7 @@ cdef int64_t _files_end(Source* s, int* status) noexcept nogil:
     return e.base + e.count
 
 
-cdef inline int64_t _uncut_end(Order* order, Source* s, RecordBlock** block, int* status) noexcept nogil:
+cdef inline int64_t _uncut_end(Order* order, SourceOp* s, RecordBlock** block, int* status) noexcept nogil:
     block[0] = NULL
     if not s.joined:
         return _played_end(order, s, status)
@@ -181,7 +181,7 @@ cdef inline bint _cuts(const Order* order, int64_t end, int status) noexcept nog
             or status == PULL_END)
 
 
-cdef int64_t _end(Order* order, Source* s, RecordBlock** block, int* status) noexcept nogil:
+cdef int64_t _end(Order* order, SourceOp* s, RecordBlock** block, int* status) noexcept nogil:
     # Returns the ordinal before which records are known, and the block that has them; *status: the PULL_* that comes
     # there.
     cdef int64_t end = _uncut_end(order, s, block, status)
@@ -213,7 +213,7 @@ cdef inline void _take(Order* order, RecordBlock* block, int64_t n) noexcept nog
     order.interrupted = PULL_OK
 
 
-cdef int _break(Order* order, Source* s, RecordBlock* block) noexcept nogil:
+cdef int _break(Order* order, SourceOp* s, RecordBlock* block) noexcept nogil:
     # Gives a break: one that is played, a seam, or one in place of the first record of this block.
     cdef const Break* b = _break_here(order, s)
     order.has_breaks = True
@@ -240,7 +240,7 @@ cdef int _break(Order* order, Source* s, RecordBlock* block) noexcept nogil:
     return PULL_BREAK
 
 
-cdef bint _breaks(Order* order, Source* s, RecordBlock* block) noexcept nogil:
+cdef bint _breaks(Order* order, SourceOp* s, RecordBlock* block) noexcept nogil:
     # Returns whether the next record comes out as a break, or a break comes ahead of it. A record that was handed in as
     # an error when the place was saved is one now, too: what follows it was given without it.
     cdef const Break* b = _break_here(order, s)
@@ -248,7 +248,7 @@ cdef bint _breaks(Order* order, Source* s, RecordBlock* block) noexcept nogil:
 
 
 cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
-    cdef Source* s = <Source*>op
+    cdef SourceOp* s = <SourceOp*>op
     cdef int status = PULL_OK
     cdef RecordBlock* block
     cdef int64_t n, first, given = 0
@@ -294,7 +294,7 @@ cdef bint _restart(Order* order, Op* op) noexcept nogil:
 
 
 cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
-    cdef Source* s = <Source*>op
+    cdef SourceOp* s = <SourceOp*>op
     cdef int status = PULL_OK
     cdef RecordBlock* block
     cdef int64_t a
@@ -310,7 +310,7 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
 
 
 cdef int64_t _count(Order* order, Op* op) noexcept nogil:
-    cdef Source* s = <Source*>op
+    cdef SourceOp* s = <SourceOp*>op
     cdef int status = PULL_OK
     cdef RecordBlock* block
     cdef int64_t n
@@ -328,12 +328,12 @@ cdef int64_t _places(Order* order, Op* op, int64_t n, int* status) noexcept nogi
     # Ignores the cut, which changes the elements that are given but not their numbers. The permutation itself leaves
     # out the missing records.
     cdef RecordBlock* block
-    n = _uncut_end(order, <Source*>op, &block, status)
+    n = _uncut_end(order, <SourceOp*>op, &block, status)
     return -1 if status[0] == PULL_WAIT else n
 
 
 cdef void _free(Op* op) noexcept nogil:
-    free((<Source*>op).lengths.runs)
+    free((<SourceOp*>op).lengths.runs)
 
 
 cdef OpKind SOURCE = OpKind(
@@ -342,7 +342,7 @@ cdef OpKind SOURCE = OpKind(
 
 
 cdef bint source_make(Order* order, const OrderPlan* plan) noexcept nogil:
-    cdef Source* s = <Source*>op_new(order, sizeof(Source), &SOURCE)
+    cdef SourceOp* s = <SourceOp*>op_new(order, sizeof(SourceOp), &SOURCE)
     cdef const Lengths* lengths = plan.lengths
     if s == NULL:
         return False
@@ -365,5 +365,5 @@ cdef bint source_make(Order* order, const OrderPlan* plan) noexcept nogil:
 
 
 cdef void source_file_fault(Order* order) noexcept nogil:
-    cdef Source* s = <Source*>order.ops[0]
+    cdef SourceOp* s = <SourceOp*>order.ops[0]
     table_fault(s.table, s.bad_file, &order.fault)

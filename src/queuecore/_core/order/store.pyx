@@ -4,8 +4,8 @@ from libc.stdlib cimport qsort
 from queuecore._core.atoms.memory cimport malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.order.op cimport PULL_END, PULL_FAULT, PULL_OK, Op, Order, op_restart, order_cut
-from queuecore._core.order.runs cimport Kept, Run, RunList, ids_give, ids_take, is_behind, list_append
-from queuecore._core.order.shuffle cimport RecordShuffle, Store, shuffle_keep, shuffle_refill
+from queuecore._core.order.runs cimport KeptRecord, Run, RunList, ids_give, ids_take, is_behind, list_append
+from queuecore._core.order.shuffle cimport RecordShuffle, ShuffleStore, shuffle_keep, shuffle_refill
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
 
 check_layout(layout_hash())
@@ -25,7 +25,7 @@ cdef int _by_place(const void* a, const void* b) noexcept nogil:
 
 cdef bint order_begin(Order* order) noexcept nogil:
     cdef RecordShuffle* s = _stored(order)
-    cdef const Kept* record
+    cdef const KeptRecord* record
     cdef Run* run
     cdef int64_t i, id
     if order.stored == NULL:
@@ -64,7 +64,8 @@ cdef bint _comes_again(const Order* order, RecordShuffle* s) noexcept nogil:
     return nearest != NULL and nearest.kind.restarts(nearest) and s.store.ahead_in > s.store.pass_from
 
 
-cdef int64_t _plan_survivors(Store* t, int64_t max_rows, RunList* out, uint32_t* ids, int64_t* first) noexcept nogil:
+cdef int64_t _plan_survivors(
+        ShuffleStore* t, int64_t max_rows, RunList* out, uint32_t* ids, int64_t* first) noexcept nogil:
     cdef const Run* run
     cdef int64_t n = 0
     first[0] = -1 - t.survivors_planned
@@ -80,7 +81,7 @@ cdef int64_t _plan_survivors(Store* t, int64_t max_rows, RunList* out, uint32_t*
 cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint32_t* ids,
                              int64_t* first) noexcept nogil:
     cdef RecordShuffle* s = _stored(order)
-    cdef Store* t = &s.store
+    cdef ShuffleStore* t = &s.store
     cdef int64_t id, n = 0
     cdef int status
     if t.survivors_planned < t.survivors_count:
@@ -117,7 +118,7 @@ cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint3
 
 cdef void _survivors_loaded(Order* order, int64_t at, int64_t n, int64_t good, const Fault* fault) noexcept nogil:
     cdef RecordShuffle* s = _stored(order)
-    cdef Store* t = &s.store
+    cdef ShuffleStore* t = &s.store
     cdef const Run* run
     if good < n:
         run = &t.survivors[at + good]
@@ -137,7 +138,7 @@ cdef void _survivors_loaded(Order* order, int64_t at, int64_t n, int64_t good, c
 cdef void order_loaded(Order* order, int64_t first, int64_t n, const uint32_t* ids, int64_t good,
                        const Fault* fault) noexcept nogil:
     cdef RecordShuffle* s = _stored(order)
-    cdef Store* t = &s.store
+    cdef ShuffleStore* t = &s.store
     cdef int64_t i
     if first < 0:
         _survivors_loaded(order, -1 - first, n, good, fault)

@@ -22,7 +22,7 @@ cdef enum:
     WHAT_NO_MEMORY = 1   # for a bytes
     WHAT_CODE = 2        # the function returned a
 
-cdef struct Made:
+cdef struct CallResult:
     int64_t nbytes
     int32_t ndim
     int64_t dims[MAX_DIMS]
@@ -33,7 +33,7 @@ cdef struct CallParams:
     int32_t given, made
     bint counts          # the function wants the number of items of each input, too
     int64_t* items       # bytes of an item, for each input
-    Made* outputs
+    CallResult* outputs
 
 
 @cython.final
@@ -76,7 +76,7 @@ cdef class CallStep(Step):
         self.call.given = <int32_t>len(inputs)
         self.call.made = <int32_t>len(outputs)
         self.call.items = <int64_t*>calloc(len(inputs) + 1, sizeof(int64_t))
-        self.call.outputs = <Made*>calloc(len(outputs) + 1, sizeof(Made))
+        self.call.outputs = <CallResult*>calloc(len(outputs) + 1, sizeof(CallResult))
         if self.call.items == NULL or self.call.outputs == NULL:
             raise MemoryError
         for i in range(self.call.given):

@@ -13,12 +13,12 @@ cdef enum:
 cdef enum:
     WIDE_GAP = 4096    # bytes between records: from here one read for each record costs less than reading over the gap
 
-cdef struct Part:
+cdef struct RecordPart:
     int32_t leaf       # -1: unwanted bytes
     int64_t nbytes
     int64_t row_offset
 
-cdef struct Layout:
+cdef struct RecordLayout:
     Leaf* leaves
     int32_t leaf_count
     int64_t record_bytes
@@ -26,23 +26,23 @@ cdef struct Layout:
     int32_t place
     bint lone_records    # the gap between two records is too wide to be read over
     bint mends           # some leaf needs its bytes reversed or made 0/1
-    Part* parts          # PLACE_SCATTER: the record and the gap after it, in order of the file
+    RecordPart* parts          # PLACE_SCATTER: the record and the gap after it, in order of the file
     int32_t part_count
     int64_t dump_bytes   # bytes of the widest unwanted part
     int64_t stage_records
 
 # Builds the read plan from leaves, leaf_count, record_bytes and hop_bytes. False: no memory.
-cdef bint layout_plan(Layout* layout) noexcept nogil
-cdef void layout_clear(Layout* layout) noexcept nogil
+cdef bint layout_plan(RecordLayout* layout) noexcept nogil
+cdef void layout_clear(RecordLayout* layout) noexcept nogil
 
 # Fills in iovecs that read `n` records, `hop_bytes` apart, into the rows from `row` on; returns their number.
-cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n,
+cdef int layout_iovecs(const RecordLayout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n,
                        unsigned char* dump) noexcept nogil
 # Splits `n` records that lie `stride` apart.
-cdef void layout_split(const Layout* layout, const unsigned char* records, int64_t stride, unsigned char* slot,
+cdef void layout_split(const RecordLayout* layout, const unsigned char* records, int64_t stride, unsigned char* slot,
                        int64_t row, int64_t n) noexcept nogil
 # The same for records at store + ids[i] * stride, prefetching ahead.
-cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids,
+cdef void layout_gather(const RecordLayout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids,
                         unsigned char* slot, int64_t row, int64_t n) noexcept nogil
 # Mends byte order and booleans of rows that were read in place.
-cdef void layout_mend(const Layout* layout, unsigned char* slot, int64_t row, int64_t n) noexcept nogil
+cdef void layout_mend(const RecordLayout* layout, unsigned char* slot, int64_t row, int64_t n) noexcept nogil

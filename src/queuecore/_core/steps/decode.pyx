@@ -107,11 +107,11 @@ cdef void _copy_strided(bytes_out dst, int64_t dst_stride, bytes_in src, int64_t
             memcpy(dst + i * dst_stride, src + i * src_stride, nbytes)
 
 
-cdef bint layout_plan(Layout* layout) noexcept nogil:
+cdef bint layout_plan(RecordLayout* layout) noexcept nogil:
     cdef int64_t at = 0, best, wanted = 0
     cdef int32_t i, j, best_leaf = 0, best_piece = 0, count = 0
     cdef Leaf* leaf
-    cdef Part* part
+    cdef RecordPart* part
     layout.mends = False
     for i in range(layout.leaf_count):
         count += layout.leaves[i].pieces
@@ -132,7 +132,7 @@ cdef bint layout_plan(Layout* layout) noexcept nogil:
     if layout.hop_bytes < layout.record_bytes or layout.record_bytes // count < SCATTER_FROM:
         return True
     # Each piece may be followed by a gap, and the record by the gap of its hop.
-    layout.parts = <Part*>malloc(size_product(2 * count + 2, sizeof(Part)))
+    layout.parts = <RecordPart*>malloc(size_product(2 * count + 2, sizeof(RecordPart)))
     if layout.parts == NULL:
         return False
     while True:  # takes the pieces in the order of the file; a plan is made once, so the quadratic search may stay
@@ -168,17 +168,17 @@ cdef bint layout_plan(Layout* layout) noexcept nogil:
     return True
 
 
-cdef void layout_clear(Layout* layout) noexcept nogil:
+cdef void layout_clear(RecordLayout* layout) noexcept nogil:
     free(layout.parts)
     layout.parts = NULL
 
 
-cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n,
+cdef int layout_iovecs(const RecordLayout* layout, iovec* iov, unsigned char* slot, int64_t row, int64_t n,
                        unsigned char* dump) noexcept nogil:
     cdef int count = 0
     cdef int64_t i
     cdef int32_t p
-    cdef const Part* part
+    cdef const RecordPart* part
     cdef const Leaf* leaf
     for i in range(n):
         for p in range(layout.part_count):
@@ -199,7 +199,7 @@ cdef int layout_iovecs(const Layout* layout, iovec* iov, unsigned char* slot, in
     return count
 
 
-cdef void layout_split(const Layout* layout, const unsigned char* records, int64_t stride, unsigned char* slot,
+cdef void layout_split(const RecordLayout* layout, const unsigned char* records, int64_t stride, unsigned char* slot,
                        int64_t row, int64_t n) noexcept nogil:
     # Field by field over groups of records that stay in the first cache: each loop then copies one size from one
     # stride.
@@ -225,7 +225,7 @@ cdef inline void _prefetch(const unsigned char* p, int64_t nbytes) noexcept nogi
         QC_PREFETCH(p + i)
 
 
-cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids,
+cdef void layout_gather(const RecordLayout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids,
                         unsigned char* slot, int64_t row, int64_t n) noexcept nogil:
     cdef int64_t group = GROUP_BYTES // stride
     cdef int64_t first, k, m, ahead
@@ -253,7 +253,7 @@ cdef void layout_gather(const Layout* layout, const unsigned char* store, int64_
         first += m
 
 
-cdef void layout_mend(const Layout* layout, unsigned char* slot, int64_t row, int64_t n) noexcept nogil:
+cdef void layout_mend(const RecordLayout* layout, unsigned char* slot, int64_t row, int64_t n) noexcept nogil:
     cdef int32_t i
     cdef const Leaf* leaf
     cdef bytes_out dst

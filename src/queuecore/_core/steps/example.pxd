@@ -38,7 +38,7 @@ cdef struct Keys:
     int32_t* table            # index of a name; -1: none
     uint64_t mask
 
-cdef struct Column:
+cdef struct ExampleColumn:
     int32_t kind
     int32_t form
     int32_t section           # 0: features, or the context; 1: feature lists
@@ -52,9 +52,9 @@ cdef struct Column:
     int32_t ndim
     int64_t dims[MAX_DIMS]
 
-cdef struct Plan:
+cdef struct ParsePlan:
     Keys keys[2]
-    Column* columns
+    ExampleColumn* columns
     int32_t count
     int32_t ranks
     int32_t outputs

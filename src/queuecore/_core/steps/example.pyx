@@ -50,7 +50,7 @@ cdef struct Steps:
     Span entry
 
 # Results of the first pass over the values of one column in one record, or in one step of it.
-cdef struct Kept:
+cdef struct KeptValue:
     Lists lists
     int64_t count
     int64_t steps
@@ -61,7 +61,7 @@ cdef struct Strings:
     int64_t n
 
 cdef struct Work:
-    const Plan* plan
+    const ParsePlan* plan
     const Span* records
     int64_t n
     bint batch
@@ -72,7 +72,7 @@ cdef struct Work:
     Wire wire
     Span* seen[2]        # by key: the last entry of it in the record at hand
     int32_t order[2][ORDER]  # of a batch: which key the last record had in this place
-    Kept* kept           # by the column's rank, then record
+    KeptValue* kept           # by the column's rank, then record
 
 
 # ---- the wire --------------------------------------------------------------------------------------------------------
@@ -298,7 +298,7 @@ cdef void* _take(Work* work, int64_t a, int64_t b, int64_t c) noexcept nogil:
     return place
 
 
-cdef int _count(Work* work, int32_t column, int64_t record, Kept* kept) noexcept nogil:
+cdef int _count(Work* work, int32_t column, int64_t record, KeptValue* kept) noexcept nogil:
     # Fills in the number of values that kept.lists has, and the list with which they begin. A list of another kind
     # discards the lists before it, and one of the same kind adds to them.
     cdef Lists rest = kept.lists
@@ -327,7 +327,7 @@ cdef int _count(Work* work, int32_t column, int64_t record, Kept* kept) noexcept
     return 0
 
 
-cdef int64_t _emit(Work* work, int32_t column, int64_t record, const Kept* kept, bytes_out place, int64_t at,
+cdef int64_t _emit(Work* work, int32_t column, int64_t record, const KeptValue* kept, bytes_out place, int64_t at,
                    int64_t room) noexcept nogil:
     # Appends the values that _count counted, and returns the new number of values, or -1: a fault.
     cdef Lists rest = kept.lists
@@ -347,7 +347,7 @@ cdef int64_t _emit(Work* work, int32_t column, int64_t record, const Kept* kept,
 
 cdef int _fixed(Work* work, int32_t index, int64_t record, const Span* entry) noexcept nogil:
     # Writes the values of a FORM_FIXED column directly into their place.
-    cdef const Column* column = &work.plan.columns[index]
+    cdef const ExampleColumn* column = &work.plan.columns[index]
     cdef Cell* out = &work.outputs[column.output]
     cdef Lists rest
     cdef Field field
@@ -387,14 +387,14 @@ cdef int _fixed(Work* work, int32_t index, int64_t record, const Span* entry) no
     return 0
 
 
-cdef int _look(Work* work, int32_t index, int64_t record, const Span* entry, Kept* kept) noexcept nogil:
+cdef int _look(Work* work, int32_t index, int64_t record, const Span* entry, KeptValue* kept) noexcept nogil:
     # Fills in `kept` for a column of another form in a record.
-    cdef const Column* column = &work.plan.columns[index]
+    cdef const ExampleColumn* column = &work.plan.columns[index]
     cdef Steps rest
     cdef Field field
-    cdef Kept step
+    cdef KeptValue step
     cdef int more
-    memset(kept, 0, sizeof(Kept))
+    memset(kept, 0, sizeof(KeptValue))
     if entry.p == NULL:
         if column.required:
             return _fault(work, record, index, WHAT_MISSING, 0)
@@ -408,7 +408,7 @@ cdef int _look(Work* work, int32_t index, int64_t record, const Span* entry, Kep
         return 0
     memset(&rest, 0, sizeof(Steps))
     rest.entry = entry[0]
-    memset(&step, 0, sizeof(Kept))
+    memset(&step, 0, sizeof(KeptValue))
     while True:
         more = _next_step(&rest, &field, &work.wire)
         if more < 0:
@@ -426,8 +426,8 @@ cdef int _look(Work* work, int32_t index, int64_t record, const Span* entry, Kep
 
 
 cdef int _record(Work* work, int64_t record) noexcept nogil:
-    cdef const Plan* plan = work.plan
-    cdef const Column* column
+    cdef const ParsePlan* plan = work.plan
+    cdef const ExampleColumn* column
     cdef const Span* entry
     cdef Field field
     cdef bytes_in p = work.records[record].p
@@ -462,7 +462,7 @@ cdef int _record(Work* work, int64_t record) noexcept nogil:
 
 # ---- columns ---------------------------------------------------------------------------------------------------------
 
-cdef bytes_out _place(Work* work, int32_t output, const Column* column, int64_t n) noexcept nogil:
+cdef bytes_out _place(Work* work, int32_t output, const ExampleColumn* column, int64_t n) noexcept nogil:
     # Returns room for n values of a column; NULL, and a fault: no memory.
     cdef Cell* out = &work.outputs[output]
     if column.kind == KIND_BYTES:
@@ -489,7 +489,7 @@ cdef int64_t* _splits(Work* work, int32_t output, int64_t n) noexcept nogil:
     return <int64_t*>out.data
 
 
-cdef void _shape(Work* work, const Column* column, int64_t rows) noexcept nogil:
+cdef void _shape(Work* work, const ExampleColumn* column, int64_t rows) noexcept nogil:
     # Sets the shape of a column's first output: records, rows (-1: no such dimension), and the column's dimensions.
     cdef Cell* out = &work.outputs[column.output]
     out.ndim = 0
@@ -505,7 +505,7 @@ cdef void _shape(Work* work, const Column* column, int64_t rows) noexcept nogil:
 
 cdef int _begin(Work* work) noexcept nogil:
     # Allocates the memory that every record needs.
-    cdef const Column* column
+    cdef const ExampleColumn* column
     cdef int32_t i, j
     cdef int64_t n = 0
     for i in range(2):
@@ -515,7 +515,7 @@ cdef int _begin(Work* work) noexcept nogil:
         if work.batch:
             for j in range(ORDER):
                 work.order[i][j] = j if j < work.plan.keys[i].count else -1
-    work.kept = <Kept*>_take(work, work.n, work.plan.ranks, sizeof(Kept))
+    work.kept = <KeptValue*>_take(work, work.n, work.plan.ranks, sizeof(KeptValue))
     work.strings = <Strings*>_take(work, work.plan.outputs, sizeof(Strings), 1)
     if work.kept == NULL or work.strings == NULL:
         return -1
@@ -534,16 +534,16 @@ cdef int _begin(Work* work) noexcept nogil:
 cdef int _emit_record(Work* work, int32_t index, int64_t record, bytes_out place, int64_t* at, int64_t room,
                       int64_t* splits, int64_t* step_at) noexcept nogil:
     # Appends the values of one record of a column; in feature lists also the end of each of its steps to `splits`.
-    cdef const Kept* kept = &work.kept[work.plan.columns[index].rank * work.n + record]
+    cdef const KeptValue* kept = &work.kept[work.plan.columns[index].rank * work.n + record]
     cdef Steps rest
     cdef Field field
-    cdef Kept step
+    cdef KeptValue step
     if work.plan.columns[index].section == 0:
         at[0] = _emit(work, index, record, kept, place, at[0], room)
         return -1 if at[0] < 0 else 0
     memset(&rest, 0, sizeof(Steps))
     rest.entry = kept.lists.entry
-    memset(&step, 0, sizeof(Kept))
+    memset(&step, 0, sizeof(KeptValue))
     while _next_step(&rest, &field, &work.wire) > 0:
         step.lists.feature.p = field.p
         step.lists.feature.e = field.e
@@ -560,8 +560,8 @@ cdef int _emit_record(Work* work, int32_t index, int64_t record, bytes_out place
 
 cdef int _flat(Work* work, int32_t index) noexcept nogil:
     # A FORM_FLAT column.
-    cdef const Column* column = &work.plan.columns[index]
-    cdef const Kept* kept = work.kept + column.rank * work.n
+    cdef const ExampleColumn* column = &work.plan.columns[index]
+    cdef const KeptValue* kept = work.kept + column.rank * work.n
     cdef Cell* out = &work.outputs[column.output]
     cdef int32_t output = column.output + 1
     cdef int64_t total = 0, steps = 0, at = 0, step_at = 0, i
@@ -597,8 +597,8 @@ cdef int _flat(Work* work, int32_t index) noexcept nogil:
 
 cdef int _padded(Work* work, int32_t index) noexcept nogil:
     # A FORM_PADDED column.
-    cdef const Column* column = &work.plan.columns[index]
-    cdef const Kept* kept = work.kept + column.rank * work.n
+    cdef const ExampleColumn* column = &work.plan.columns[index]
+    cdef const KeptValue* kept = work.kept + column.rank * work.n
     cdef int64_t longest = 0, row, total = 0, at, i, item = column.item
     cdef int64_t* lengths = NULL
     cdef bytes_out place
@@ -698,7 +698,7 @@ cdef int _run_example(const void* params, const Cell* inputs, Cell* outputs, Are
     cdef int64_t i
     cdef int32_t j
     # The order of keys is set for a batch, and everything else by _begin.
-    work.plan = <const Plan*>params
+    work.plan = <const ParsePlan*>params
     work.outputs = outputs
     work.arena = arena
     work.fault = fault
@@ -750,14 +750,14 @@ cdef class ExampleStep(Step):
         Section, key, kind, form, dimensions, whether it must be there, default (flat array, list of bytes, or None),
         first output.
     """
-    cdef Plan plan
+    cdef ParsePlan plan
     cdef str label
     cdef list keys
     cdef list columns
     cdef list keep    # what the plan points at
 
     def __init__(self, str label, tuple inputs, tuple outputs, list columns):
-        cdef Column* column
+        cdef ExampleColumn* column
         cdef Span* spans
         cdef int64_t side
         if self.params != NULL:
@@ -773,7 +773,7 @@ cdef class ExampleStep(Step):
                 self.keys[section].append(key)
         for section in range(2):
             _fill_keys(&self.plan.keys[section], self.keys[section])
-        self.plan.columns = <Column*>calloc(len(columns) + 1, sizeof(Column))
+        self.plan.columns = <ExampleColumn*>calloc(len(columns) + 1, sizeof(ExampleColumn))
         if self.plan.columns == NULL:
             raise MemoryError
         self.plan.count = len(columns)

@@ -130,7 +130,7 @@ cdef enum:
     WHAT_SIDE = 1         # an input has another side than expected: a, not b
     WHAT_RANK = 2         # an input has a dimensions, not b
 
-cdef struct Leaf:
+cdef struct Operand:
     int32_t cell             # -1: a constant
     int32_t item
     int32_t base_ndim
@@ -150,7 +150,7 @@ cdef struct Instruction:
     int32_t registers[MOST_ARGUMENTS]
 
 cdef struct ExprParams:
-    Leaf* leaves
+    Operand* leaves
     Instruction* instructions
     int32_t leaf_count
     int32_t instruction_count
@@ -216,7 +216,7 @@ cdef class ExprStep(Step):
         self.inputs = inputs
         self.outputs = (output,)
         self.kept = []
-        e.leaves = <Leaf*>calloc(len(leaves) + 1, sizeof(Leaf))
+        e.leaves = <Operand*>calloc(len(leaves) + 1, sizeof(Operand))
         e.instructions = <Instruction*>calloc(len(program) + 1, sizeof(Instruction))
         if e.leaves == NULL or e.instructions == NULL:
             raise MemoryError
@@ -263,7 +263,7 @@ cdef class ExprStep(Step):
         if _lies_alike(e):
             self.run_rows = _rows_of_expression
 
-    cdef int _leaf(self, Leaf* leaf, tuple given) except -1:
+    cdef int _leaf(self, Operand* leaf, tuple given) except -1:
         cdef int32_t i = 0
         cdef bytes data = None
         cdef int64_t nbytes, at = 0, part
@@ -312,7 +312,7 @@ cdef class ExprStep(Step):
         return step_explain("arithmetic", what, a, b)
 
 
-cdef int _read(const ExprParams* e, const Leaf* leaf, const int64_t* sides, const int64_t* dims, bytes_in data,
+cdef int _read(const ExprParams* e, const Operand* leaf, const int64_t* sides, const int64_t* dims, bytes_in data,
                Reading* reading, Fault* fault) noexcept nogil:
     # Fills in how to read a leaf with these sides. Axes that can be read as one are made one.
     cdef int64_t strides[MAX_DIMS]
@@ -386,7 +386,7 @@ cdef void _gather(const Reading* reading, bytes_out target, int64_t at, int64_t 
 cdef bint _lies_alike(const ExprParams* e) noexcept nogil:
     # True if all leaves have the items of the output side by side, in its order: then the leaves of several elements
     # have, too.
-    cdef const Leaf* leaf
+    cdef const Operand* leaf
     cdef int64_t n = 1
     cdef int32_t i, d
     for d in range(e.ndim):
@@ -409,7 +409,7 @@ cdef bint _lies_alike(const ExprParams* e) noexcept nogil:
 cdef int _rows_of_expression(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
                              Fault* fault) noexcept nogil:
     cdef const ExprParams* e = <const ExprParams*>params
-    cdef const Leaf* leaf
+    cdef const Operand* leaf
     cdef Reading* readings = <Reading*>arena_take(arena, e.leaf_count * sizeof(Reading))
     cdef int64_t nbytes = rows * e.made_bytes
     cdef int32_t i
@@ -431,7 +431,7 @@ cdef int _rows_of_expression(const void* params, const Cell* inputs, Cell* outpu
     return _tiles(e, readings, outputs[0].data, nbytes // e.item, arena, fault)
 
 
-cdef int _aligned(const Cell* cell, const Leaf* leaf, Arena* arena, Reading* reading, Fault* fault) noexcept nogil:
+cdef int _aligned(const Cell* cell, const Operand* leaf, Arena* arena, Reading* reading, Fault* fault) noexcept nogil:
     # NumPy's loops expect addresses that are aligned to an item.
     cdef bytes_out moved
     reading.data = cell.data
@@ -447,7 +447,7 @@ cdef int _aligned(const Cell* cell, const Leaf* leaf, Arena* arena, Reading* rea
 cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
                          Fault* fault) noexcept nogil:
     cdef const ExprParams* e = <const ExprParams*>params
-    cdef const Leaf* leaf
+    cdef const Operand* leaf
     cdef const Cell* cell
     cdef Cell* out = &outputs[0]
     cdef Reading* readings
@@ -508,7 +508,7 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
 cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, int64_t n, Arena* arena,
                 Fault* fault) noexcept nogil:
     # n items of the output.
-    cdef const Leaf* leaf
+    cdef const Operand* leaf
     cdef const Instruction* one
     cdef const Reading* reading
     cdef char* data[REGISTERS]
@@ -574,7 +574,7 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
     return 0
 
 
-cdef struct Node:
+cdef struct ExpressionNode:
     StageFn run
     RowsFn run_rows
     const void* params
@@ -586,7 +586,7 @@ cdef struct Node:
     int32_t* places          # for each output, the graph's own output that it is, or -1
 
 cdef struct GraphParams:
-    Node* nodes
+    ExpressionNode* nodes
     int32_t count
     int32_t given
     int32_t made
@@ -623,7 +623,7 @@ cdef class GraphStep(Step):
 
     def __init__(self, tuple inputs, tuple outputs, list constants, list nodes, list made):
         cdef GraphParams* g = &self.graph
-        cdef Node* node
+        cdef ExpressionNode* node
         cdef Cell* cell
         cdef Step step
         cdef bytes data
@@ -636,7 +636,7 @@ cdef class GraphStep(Step):
         self.outputs = outputs
         self.steps = [node_step for node_step, _, _ in nodes]
         self.kept = []
-        g.nodes = <Node*>calloc(len(nodes) + 1, sizeof(Node))
+        g.nodes = <ExpressionNode*>calloc(len(nodes) + 1, sizeof(ExpressionNode))
         g.constants = <Cell*>calloc(len(constants) + 1, sizeof(Cell))
         g.outputs = <int32_t*>calloc(len(made) + 1, sizeof(int32_t))
         if g.nodes == NULL or g.constants == NULL or g.outputs == NULL:
@@ -720,7 +720,7 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
                         Fault* fault) noexcept nogil:
     # With 0 rows: one element, of any shape.
     cdef const GraphParams* g = <const GraphParams*>params
-    cdef const Node* node
+    cdef const ExpressionNode* node
     cdef const Cell* given
     cdef int64_t nbytes = (g.registers + g.most) * <int64_t>sizeof(Cell)
     cdef Cell* cells = <Cell*>arena_take(arena, nbytes)

@@ -12,7 +12,7 @@ from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, Blocks
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.steps.decode cimport WIDE_GAP
 from queuecore._core.stream.describe cimport (
-    KIND_FIXED, KIND_RAGGED, KIND_STRINGS, Component, Description, Elements, Frames, Keeper, Ops, component_of,
+    KIND_FIXED, KIND_RAGGED, KIND_STRINGS, RowComponent, Description, Elements, Frames, Keeper, Ops, component_of,
     describe_columns, describe_output)
 from queuecore._core.device.driver cimport Device
 from queuecore._core.stream.limits cimport (
@@ -220,7 +220,7 @@ cdef int _set_means(Description d, Config* c) except -1:
 
 cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
     # Sets the step that makes components of a record, and where they lie in a slot.
-    cdef Component one
+    cdef RowComponent one
     cdef int32_t i
     m.outputs = <Output*>calloc(2 * len(e.components) + 1, sizeof(Output))
     m.pads = <Pad*>calloc(len(e.components) + 1, sizeof(Pad))
@@ -250,7 +250,7 @@ cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
     return 0
 
 
-cdef int _set_pad(Pad* pad, Component one, tuple sides, bytes fill) except -1:
+cdef int _set_pad(Pad* pad, RowComponent one, tuple sides, bytes fill) except -1:
     # The keeper owns `fill`, to which the pad keeps a pointer.
     cdef int32_t i
     dims = (-1,) if one.kind == KIND_STRINGS else (-1, *one.shape) if one.kind == KIND_RAGGED else one.shape
@@ -293,7 +293,7 @@ cdef int _set_frame(Description d, Pipe* plan, Blocks* frame, Keeper keeper, int
         _set_columns(f.columns, m, keeper, d.elements.step)
     # More slots than files would stay empty.
     frame.cycle = min(f.cycle, max(d.files.names.count, 1))
-    frame.turn_records = min(f.turn, <int64_t>1 << 60)
+    frame.lane_records = min(f.lane_records, <int64_t>1 << 60)
     frame.shuffled = shuffles > 0
     if frame.cycle >= <int64_t>1 << 24:
         raise_error(CODE_INVALID_ARGUMENT, f"cycle_length must be less than 2**24, not {f.cycle}")

@@ -9,10 +9,10 @@ from queuecore._core.order.lengths cimport Lengths
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch
 from queuecore._core.io.sources cimport FileList, FileTable
-from queuecore._core.stream.turns cimport Turns
+from queuecore._core.stream.gate cimport CallGate
 
 
-cdef class Course(Turns):
+cdef class Course(CallGate):
     cdef Pipe* pipe
     cdef Pipe plan            # leaves, specs and config only
     cdef FileTable* table

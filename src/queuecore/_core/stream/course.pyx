@@ -21,14 +21,14 @@ from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop, table_find
 from queuecore._core.stream.traced cimport note_taken
-from queuecore._core.stream.turns cimport STATE_RUNNING, Turns, never_made
+from queuecore._core.stream.gate cimport STATE_RUNNING, CallGate, never_made
 from queuecore._core.atoms.window cimport window_ready, window_take
 
 check_layout(layout_hash())
 
 
 @cython.no_gc_clear  # __dealloc__ needs the objects that a plan refers to
-cdef class Course(Turns):
+cdef class Course(CallGate):
     """The place of an iteration: the elements delivered, the next one, and the files and seeds that it goes on with."""
 
     def __dealloc__(self):

@@ -19,7 +19,7 @@ cdef enum:
     KIND_OBJECT = 5        # Python objects
 
 # A component of an element, and where it lies in batches.
-cdef class Component:
+cdef class RowComponent:
     cdef int kind
     cdef object dtype
     cdef tuple shape          # of a row; of KIND_RAGGED, of a row's values
@@ -27,10 +27,10 @@ cdef class Component:
     cdef int32_t pad          # its number among the padded components; -1: it isn't padded
 
 # Returns a new component.
-cdef Component component_of(int kind, dtype, shape)
+cdef RowComponent component_of(int kind, dtype, shape)
 # Fills the outputs, one or two from `at` on, that say how a component lies in batches or columns. Returns the number of
 # the output after them; `vars` counts the outputs of varying length.
-cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component one, int32_t* vars) except -1
+cdef int describe_output(Output* outputs, int32_t at, int32_t cell, RowComponent one, int32_t* vars) except -1
 # Describes how components lie in columns: fills `columns`, at most two for each component, and CELL_DIMS of `shapes`
 # for each column; both are zero before. Returns the number of columns.
 cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1
@@ -45,7 +45,7 @@ cdef class Frames:
     cdef int32_t framing
     cdef readonly int64_t guess, max_record_bytes
     cdef public int32_t encoding
-    cdef public int64_t header, cycle, turn, piece_bytes, headroom
+    cdef public int64_t header, cycle, lane_records, piece_bytes, headroom
     cdef public Records records
     cdef public CsvFormat csv
     cdef public list columns
@@ -60,7 +60,8 @@ cdef class Elements:
 
 cdef class Ops:
     cdef OpSpec* specs
-    cdef int32_t count, room
+    cdef int32_t count
+    cdef int64_t room
     cdef int32_t shuffles      # and permutations
     cdef list counters         # ShuffleCounter or None, one a shuffle
     cdef list levels           # batch sizes, the innermost first

@@ -4,7 +4,8 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, raise_error
-from queuecore._core.atoms.memory cimport free, realloc
+from queuecore._core.atoms.growing cimport array_room
+from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.framing cimport framing_of
 from queuecore._core.stream.marks cimport ShuffleCounter
@@ -23,12 +24,12 @@ RAGGED, DENSE, OBJECT = KIND_RAGGED, KIND_DENSE, KIND_OBJECT
 
 
 @cython.final
-cdef class Component:
+cdef class RowComponent:
     pass
 
 
-cdef Component component_of(int kind, dtype, shape):
-    cdef Component one = Component.__new__(Component)
+cdef RowComponent component_of(int kind, dtype, shape):
+    cdef RowComponent one = RowComponent.__new__(RowComponent)
     one.kind = kind
     one.dtype = dtype
     one.shape = tuple(shape)
@@ -36,7 +37,7 @@ cdef Component component_of(int kind, dtype, shape):
     return one
 
 
-cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component one, int32_t* vars) except -1:
+cdef int describe_output(Output* outputs, int32_t at, int32_t cell, RowComponent one, int32_t* vars) except -1:
     cdef Output* out = &outputs[at]
     cdef size_t nbytes
     out.cell = cell
@@ -72,7 +73,7 @@ cdef int describe_output(Output* outputs, int32_t at, int32_t cell, Component on
 
 cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1:
     cdef int32_t count = 0, vars = 0, i, j
-    cdef Component one
+    cdef RowComponent one
     cdef Output* out
     for i, (kind, dtype, shape) in enumerate(components):
         one = component_of(kind, dtype, shape)
@@ -129,8 +130,8 @@ cdef class Frames:
         The number of the files' compression; 0: none.
     header : int
         Lines, or rows of CSV, that are left out at the top of each file.
-    cycle, turn : int
-        The number of files that are interleaved, and the number of records that each gives in its turn.
+    cycle, lane_records : int
+        The number of files that are interleaved, and the number of records that each gives in a row.
     piece_bytes, headroom : int
         Other sizes of a piece that is read at once and of the room before it, in bytes, for tests; 0: the usual ones.
     records : Records
@@ -147,7 +148,7 @@ cdef class Frames:
         self.framing = framing_of(framing)
         self.guess = guess
         self.max_record_bytes = max_record_bytes
-        self.cycle = self.turn = 1
+        self.cycle = self.lane_records = 1
         self.records = Records()
 
 
@@ -202,14 +203,10 @@ cdef class Ops:
         free(self.specs)
 
     cdef OpSpec* _add(self, int32_t kind, int64_t size) except NULL:
-        cdef int32_t room = 2 * self.room + 4
-        cdef OpSpec* specs
-        if self.count == self.room:
-            specs = <OpSpec*>realloc(self.specs, size_product(room, sizeof(OpSpec)))
-            if specs == NULL:
-                raise MemoryError
-            self.specs = specs
-            self.room = room
+        cdef OpSpec* specs = <OpSpec*>array_room(self.specs, self.count, &self.room, sizeof(OpSpec))
+        if specs == NULL:
+            raise MemoryError
+        self.specs = specs
         specs = &self.specs[self.count]
         memset(specs, 0, sizeof(OpSpec))
         specs.kind = kind

@@ -1,19 +1,18 @@
 """Executing: the work that is done without the turn."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.string cimport memcpy, memset
-from queuecore._core.atoms.memory cimport realloc
+from libc.string cimport memcpy
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_PIECE
 from queuecore._core.io.engine cimport (
     REQUEST_BYTES, Request, engine_init, engine_step, engine_submit, job_find, job_room)
 from queuecore._core.io.pieces cimport blocks_move, blocks_read
 from queuecore._core.steps.decode cimport (
-    PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, Layout, layout_gather, layout_iovecs, layout_mend, layout_split)
+    PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, RecordLayout, layout_gather, layout_iovecs, layout_mend, layout_split)
 from queuecore._core.atoms.errors cimport (
     CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_RESUME, CODE_STEP, CODE_TOO_LARGE, STAGE_MAP, STAGE_ORDER,
-    WHAT_BEHIND)
+    WHAT_BEHIND, fault_begin)
 from queuecore._core.io.framing cimport framing_handed
-from queuecore._core.atoms.growing cimport Growing
+from queuecore._core.atoms.growing cimport Growing, array_room
 from queuecore._core.stream.limits cimport COLD_UNITS, IOVECS, LOAD_SCATTER_BYTES
 from queuecore._core.stream.meter cimport (
     AT_INPUT, AT_OUTPUT, AT_PLAN, SAMPLED_UNITS, Meter, meter_add, meter_since, meter_unit, meter_until)
@@ -23,9 +22,8 @@ from queuecore._core.stream.pipe cimport (
     ASKED, ASKED_DONE, BATCH_FAILED, BATCH_REFUSED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE,
     UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, pipe_complete, pipe_hold, pipe_memory, pipe_no_memory, room_of)
 from queuecore._core.stream.plan cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, plan_claim, plan_give_back, plan_retire
-from queuecore._core.atoms.platform cimport (
-    Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash, size_product)
-from queuecore._core.stream.rows cimport Part, part_free, part_new, row_of_record, rows_of_block
+from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash
+from queuecore._core.stream.rows cimport BatchPart, part_free, part_new, row_of_record, rows_of_block
 from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_more
 from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
@@ -110,13 +108,10 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
         _refuse(p, b, pass_, ordinal, fault)
         turn_give(p.turn)
         return True
-    if p.bad_count == p.bad_room:
-        grown = <Bad*>realloc(p.bad, size_product(2 * p.bad_room + 16, sizeof(Bad)))
-        noted = grown != NULL
-        if noted:
-            p.bad = grown
-            p.bad_room = 2 * p.bad_room + 16
+    grown = <Bad*>array_room(p.bad, p.bad_count, &p.bad_room, sizeof(Bad))
+    noted = grown != NULL
     if noted:
+        p.bad = grown
         p.bad[p.bad_count].place.pass_ = pass_
         p.bad[p.bad_count].place.ordinal = ordinal
         p.bad[p.bad_count].fault = fault[0]
@@ -164,7 +159,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
                         Growing* vars, int wait, int* status, Fault* fault) noexcept nogil:
     # Reads n records from `ordinal` on into rows of a slot. Returns the number of rows that are in place; *status says
     # why not all.
-    cdef Layout* layout = &p.layout
+    cdef RecordLayout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef int64_t done = 0, m, part, record, offset, got = 0, most, before
@@ -241,7 +236,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
     # Reads lone records that follow each other in equal, small steps, as in a shard, by one read that includes the
     # gaps. Returns the number of rows that are in place; -1: not all could be read. The caller reads other records one
     # by one, which also finds the fault.
-    cdef Layout* layout = &p.layout
+    cdef RecordLayout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef const Run* run = &list_.runs[first]
@@ -302,11 +297,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
             fault.file = -1 if framing_handed(p.maker.framing) else run.block.place.file
             status = READ_FAULT
         elif p.blocks != NULL:  # the run began at a place behind a record that it still needs
-            memset(&fault, 0, sizeof(Fault))
-            fault.code = CODE_RESUME
-            fault.what = WHAT_BEHIND
-            fault.stage = STAGE_ORDER
-            fault.file = fault.offset = fault.record = -1
+            fault_begin(&fault, CODE_RESUME, WHAT_BEHIND, STAGE_ORDER)
             status = READ_FAULT
         elif p.store != NULL:  # row `id` of the store is a record
             status = READ_OK
@@ -350,7 +341,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
     cdef Run* run
     cdef unsigned char* slot
     cdef Growing* vars
-    cdef Part* part
+    cdef BatchPart* part
     cdef int64_t row, i
     cdef int32_t r, near
     cdef int status = READ_OK
@@ -401,7 +392,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
                 # relaxed, as wherever `grown` is used: a statistic and a hint
                 p.shared.grown.fetch_add(room_of(p, part.vars), kRelaxed)
                 turn_take(p.turn)
-                part.next = <Part*>s.batch.parts
+                part.next = <BatchPart*>s.batch.parts
                 s.batch.parts = part
                 turn_give(p.turn)
         u.segment_at += 1
@@ -415,7 +406,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
 cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
     # Reads records into their rows of the store. False: that takes a wait which `wait` forbids; then the whole unit is
     # still to be done.
-    cdef Layout* layout = &p.layout
+    cdef RecordLayout* layout = &p.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef Run* run
@@ -541,7 +532,7 @@ cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint 
                       int64_t staged) noexcept nogil:
     # Adds the requests for a run of records to the unit's job; only counts them unless `fill`. They are read to `to`,
     # or else to the job's stage from byte `staged` on. Returns the bytes of the stage that are used then.
-    cdef Layout* layout = &p.layout
+    cdef RecordLayout* layout = &p.layout
     cdef FileEntry* e
     cdef Request* r
     cdef int64_t done = 0, record, m, nbytes, most = max(REQUEST_BYTES // layout.hop_bytes, 1)

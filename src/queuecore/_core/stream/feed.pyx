@@ -4,13 +4,12 @@ from collections import deque
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memset
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport (
     HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, Blocks, Column, blocks_hand, blocks_hand_break,
     blocks_hand_end)
-from queuecore._core.atoms.errors cimport CODE_HANDED
+from queuecore._core.atoms.errors cimport CODE_HANDED, STAGE_NONE, fault_begin
 from queuecore._core.atoms.parking cimport (
     event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold
@@ -335,9 +334,7 @@ cdef class Feed:
         return self.broken.get(pass_, ())
 
     cdef int _note(self, Fault* f, error) except -1:
-        memset(f, 0, sizeof(Fault))
-        f.file = f.offset = f.record = -1
-        f.code = CODE_HANDED
+        fault_begin(f, CODE_HANDED, 0, STAGE_NONE)
         f.a = self.error_number
         self.error_number += 1
         if error is not None:

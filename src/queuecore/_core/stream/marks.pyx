@@ -4,7 +4,7 @@ from bisect import bisect_left
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
-from queuecore._core.atoms.errors cimport CODE_RESUME, STAGE_ORDER, WHAT_NO_ERROR, raise_error
+from queuecore._core.atoms.errors cimport CODE_RESUME, STAGE_ORDER, WHAT_NO_ERROR, fault_begin, raise_error
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Blocks, blocks_saved
@@ -98,7 +98,7 @@ cdef class Mark:
         if not lanes:
             return frame.cycle == 1 or (self.pass_ == 0 and self.ordinal == 0 and self.good == 0)
         return (frame.cycle > 1 and len(lanes) == blocks_saved(frame.cycle) and lanes[0] <= files_known
-                and lanes[1] < frame.cycle and lanes[2] < frame.turn_records
+                and lanes[1] < frame.cycle and lanes[2] < frame.lane_records
                 and all([-1 <= file < lanes[0] for file in lanes[LANE_HEAD::LANE_NUMBERS]]))
 
 
@@ -253,12 +253,9 @@ cdef Cut* cuts_of(list ends) except NULL:
 
 cdef void cut_expect(Cut* cut, int64_t pass_, int64_t ordinal) noexcept nogil:
     memset(cut, 0, sizeof(Cut))
+    fault_begin(&cut.fault, CODE_RESUME, WHAT_NO_ERROR, STAGE_ORDER)
     cut.pass_ = cut.fault.a = pass_
     cut.ordinal = cut.fault.b = ordinal
-    cut.fault.code = CODE_RESUME
-    cut.fault.what = WHAT_NO_ERROR
-    cut.fault.stage = STAGE_ORDER
-    cut.fault.file = cut.fault.offset = cut.fault.record = -1
 
 
 cdef int by_missing(const void* a, const void* b) noexcept nogil:

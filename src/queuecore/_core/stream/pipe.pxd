@@ -13,7 +13,7 @@ from queuecore._core.atoms.platform cimport (
     Atomic, Batch, EventCount, Fault, Leaf, Runner, Slab, StepFn, Turn, Window, iovec)
 from queuecore._core.io.blocks cimport Blocks, Place, RecordBlock
 from queuecore._core.io.engine cimport Engine, Job
-from queuecore._core.steps.decode cimport Layout
+from queuecore._core.steps.decode cimport RecordLayout
 from queuecore._core.steps.stages cimport StepTimes
 from queuecore._core.device.driver cimport DeviceCore
 from queuecore._core.order.lengths cimport Lengths
@@ -195,7 +195,7 @@ cdef struct Pipe:
     Lines* lines           # that its threads have noted something in, or NULL; under the GIL
     int32_t number         # of the stream's pipes
     bint full              # no batch could be begun for want of room; under the turn
-    Layout layout
+    RecordLayout layout
     Leaf* leaves
     int64_t* offsets
     OpSpec* specs
@@ -270,10 +270,10 @@ cdef void pipe_complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil
 
 # A consumer's hold on a slot, and the base object of each array of the batch. It ends when the last of these arrays is
 # gone: the slot is given back, without a wait.
-cdef class Lease:
+cdef class BatchLease:
     cdef Pipe* pipe
     cdef uint32_t slot
     cdef int64_t rows, subs   # of the batch; its descriptor may become another batch's once the batch is taken
 
 # Returns a lease on a batch that is ready. Under the GIL.
-cdef Lease lease_new(Pipe* p, Batch* b)
+cdef BatchLease lease_new(Pipe* p, Batch* b)

@@ -2,13 +2,13 @@
 cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.io.blocks cimport Blocks, blocks_clear, blocks_close, blocks_init, blocks_saved
 from queuecore._core.steps.decode cimport PLACE_STAGE, layout_clear, layout_plan
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
-from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, WHAT_BUDGET, WHAT_MEMORY
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, STAGE_NONE, WHAT_BUDGET, WHAT_MEMORY, fault_begin
 from queuecore._core.io.engine cimport Engine, job_clear
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.atoms.growing cimport Growing
@@ -20,7 +20,8 @@ from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport (
     Batch, Fault, Leaf, Runner, Slab, StepFn, Turn, Window, alloc_lines, iovec, kAcqRel, kRelaxed, kRelease,
     layout_hash, size_product, size_sum)
-from queuecore._core.stream.rows cimport Output, Pad, Part, part_free, rows_join, rows_pad, scratch_clear, scratch_init
+from queuecore._core.stream.rows cimport (
+    BatchPart, Output, Pad, part_free, rows_join, rows_pad, scratch_clear, scratch_init)
 from queuecore._core.atoms.runtime cimport runner_stop
 from queuecore._core.steps.stages cimport StepTimes
 from queuecore._core.atoms.timeline cimport lines_drop
@@ -60,7 +61,7 @@ cdef void _worker_drop(void* context) noexcept nogil:
 @cython.final
 @cython.no_gc
 @cython.freelist(16)
-cdef class Lease:
+cdef class BatchLease:
     def __dealloc__(self):
         cdef Pipe* p = self.pipe
         if p == NULL or p.generation != fork_generation():
@@ -70,8 +71,8 @@ cdef class Lease:
         pipe_drop(p)
 
 
-cdef Lease lease_new(Pipe* p, Batch* b):
-    cdef Lease lease = Lease.__new__(Lease)
+cdef BatchLease lease_new(Pipe* p, Batch* b):
+    cdef BatchLease lease = BatchLease.__new__(BatchLease)
     lease.slot = b.slot
     lease.rows = b.rows
     lease.subs = b.subs
@@ -119,10 +120,7 @@ cdef int64_t pipe_memory(Pipe* p) noexcept nogil:
 
 cdef void pipe_over_budget(Pipe* p, int64_t nbytes) noexcept nogil:
     cdef Fault f
-    memset(&f, 0, sizeof(Fault))
-    f.code = CODE_EXHAUSTED
-    f.what = WHAT_BUDGET
-    f.file = f.offset = f.record = -1
+    fault_begin(&f, CODE_EXHAUSTED, WHAT_BUDGET, STAGE_NONE)
     f.a = nbytes
     f.b = p.config.budget
     runner_stop(p.runner, &f)
@@ -130,18 +128,15 @@ cdef void pipe_over_budget(Pipe* p, int64_t nbytes) noexcept nogil:
 
 cdef void pipe_no_memory(Pipe* p) noexcept nogil:
     cdef Fault f
-    memset(&f, 0, sizeof(Fault))
-    f.code = CODE_EXHAUSTED
-    f.what = WHAT_MEMORY
-    f.file = f.offset = f.record = -1
+    fault_begin(&f, CODE_EXHAUSTED, WHAT_MEMORY, STAGE_NONE)
     runner_stop(p.runner, &f)
 
 
 # A batch
 
 cdef void pipe_complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
-    cdef Part* parts = <Part*>b.parts
-    cdef Part* next = parts
+    cdef BatchPart* parts = <BatchPart*>b.parts
+    cdef BatchPart* next = parts
     cdef int64_t room = 0
     b.parts = NULL
     while next != NULL:
@@ -443,8 +438,8 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     cdef int32_t i
     cdef int64_t k
     cdef Unit* u
-    cdef Part* part
-    cdef Part* next
+    cdef BatchPart* part
+    cdef BatchPart* next
     if p.runner != NULL:
         registry_remove(p.runner)
     if p.units != NULL:
@@ -464,7 +459,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     free(p.rooms)
     if p.window != NULL and p.window.ring != NULL:
         for i in range(<int32_t>p.window.mask + 1):
-            part = <Part*>p.window.ring[i].parts
+            part = <BatchPart*>p.window.ring[i].parts
             while part != NULL:
                 next = part.next
                 part_free(&p.maker, part)

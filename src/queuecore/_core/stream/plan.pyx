@@ -14,7 +14,7 @@ from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEA
 from queuecore._core.order.order cimport order_forward, order_pull, order_pull_owed
 from queuecore._core.order.op cimport (
     LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Broken, Op, Order,
-    Position, op_refuse, order_owes)
+    SourcePosition, op_refuse, order_owes)
 from queuecore._core.order.runs cimport Run, RunList
 from queuecore._core.order.store cimport order_begin, order_loaded, order_plan_load, order_release, order_room
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, event_notify_all, turn_give, turn_take
@@ -52,7 +52,7 @@ cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     # Notes the places of interleaved files. Under a shuffle, the places are those of an earlier moment: when the oldest
     # block of which the shuffle still has records came to it.
     cdef Blocks* s = p.blocks
-    cdef const Position* source = &p.order.at
+    cdef const SourcePosition* source = &p.order.at
     cdef int64_t n = blocks_saved(s.cycle)
     cdef int64_t* saved = p.lane_marks + <int64_t>(k & p.window.mask) * (n + 1)
     if p.order.bottom_shuffle != NULL and s.oldest != NULL:

@@ -48,8 +48,8 @@ cdef struct Output:
     const Pad* pad       # rows must fit into it; or NULL
 
 # Rows of a batch, of outputs of varying length, that are not in the slot's buffers yet.
-cdef struct Part:
-    Part* next
+cdef struct BatchPart:
+    BatchPart* next
     int64_t row, rows    # the first row, and the number of rows
     Growing* vars
 
@@ -92,9 +92,9 @@ cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, i
 # no memory.
 cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at,
                     Cell* cells, Arena* arena, Fault* fault) noexcept nogil
-cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil
-cdef void part_free(const Maker* m, Part* part) noexcept nogil
+cdef BatchPart* part_new(const Maker* m, int64_t row) noexcept nogil
+cdef void part_free(const Maker* m, BatchPart* part) noexcept nogil
 # Appends the parts, which are freed, to `vars`. False: no memory.
-cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* vars) noexcept nogil
+cdef bint rows_join(const Maker* m, BatchPart* parts, unsigned char* slot, Growing* vars) noexcept nogil
 # Fills the padded rows of a batch. False: no memory.
 cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t rows) noexcept nogil

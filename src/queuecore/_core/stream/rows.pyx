@@ -554,25 +554,25 @@ cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int
 
 # Parts
 
-cdef Part* part_new(const Maker* m, int64_t row) noexcept nogil:
-    cdef Part* part = <Part*>calloc(1, size_sum(sizeof(Part), size_product(m.vars, sizeof(Growing))))
+cdef BatchPart* part_new(const Maker* m, int64_t row) noexcept nogil:
+    cdef BatchPart* part = <BatchPart*>calloc(1, size_sum(sizeof(BatchPart), size_product(m.vars, sizeof(Growing))))
     if part != NULL:
         part.row = row
         part.vars = <Growing*>(part + 1)
     return part
 
 
-cdef void part_free(const Maker* m, Part* part) noexcept nogil:
+cdef void part_free(const Maker* m, BatchPart* part) noexcept nogil:
     cdef int32_t v
     for v in range(m.vars):
         free(part.vars[v].data)
     free(part)
 
 
-cdef bint rows_join(const Maker* m, Part* parts, unsigned char* slot, Growing* vars) noexcept nogil:
-    cdef Part* sorted_ = NULL
-    cdef Part* part
-    cdef Part** at
+cdef bint rows_join(const Maker* m, BatchPart* parts, unsigned char* slot, Growing* vars) noexcept nogil:
+    cdef BatchPart* sorted_ = NULL
+    cdef BatchPart* part
+    cdef BatchPart** at
     cdef const Output* out
     cdef int64_t* ends
     cdef int64_t r

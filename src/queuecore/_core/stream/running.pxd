@@ -4,7 +4,7 @@ from queuecore._core.atoms.timeline cimport Timeline
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport Keeper
 from queuecore._core.stream.feed cimport Feed
-from queuecore._core.stream.pipe cimport Lease, Pipe
+from queuecore._core.stream.pipe cimport BatchLease, Pipe
 from queuecore._core.stream.to_device cimport ToDevice
 from queuecore._core.stream.views cimport Views
 
@@ -18,7 +18,7 @@ cdef class Running(Course):
     cdef object settle_inputs
     cdef Feed feed
     # on the next batch, from the first call that began to deliver it: so its slot is freed once
-    cdef Lease lease
+    cdef BatchLease lease
     cdef int64_t helped_before  # units that the consumer ran in earlier pipes
     cdef int64_t asked_before   # requests of the engine in earlier pipes
     cdef int32_t pipe_count   # so many pipes have begun

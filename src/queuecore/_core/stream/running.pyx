@@ -1,14 +1,14 @@
 """Running: how the pipes of a stream begin and end, one after the other."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.string cimport memset
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.engine cimport engine_counts
 from queuecore._core.io.blocks cimport blocks_lost, blocks_saved, blocks_unfinished
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport keep_until_unused
 from queuecore._core.atoms.errors cimport (
-    CODE_EXHAUSTED, CODE_HANDED, CODE_PRECONDITION, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_THREAD, WHAT_BEHIND, new_error)
+    CODE_EXHAUSTED, CODE_HANDED, CODE_PRECONDITION, CODE_UNAVAILABLE, STAGE_RUNNER, WHAT_BEHIND, WHAT_THREAD,
+    fault_begin, new_error)
 from queuecore._core.stream.execute cimport execute_init, execute_step
 from queuecore._core.stream.feed cimport feed_new
 from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM, cut_expect
@@ -19,7 +19,7 @@ from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, la
 from queuecore._core.atoms.runtime cimport runner_start, runner_stop, stop_fault, wait_out_exit
 from queuecore._core.io.sources cimport file_skippable, table_close_idle, table_named_unchanged, table_settle
 from queuecore._core.stream.traced cimport trace_pipe
-from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING
+from queuecore._core.stream.gate cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING
 from queuecore._core.stream.waiting cimport wait_for_end
 from queuecore._core.atoms.window cimport window_batch
 
@@ -51,7 +51,7 @@ cdef class Running(Course):
     """The pipes of a stream: a new one begins after a resume, an error of an element, or records that are left out."""
 
     def __dealloc__(self):
-        # If `released` is NULL, Turns.__cinit__ has failed, and attributes of this class are NULL instead of None.
+        # If `released` is NULL, CallGate.__cinit__ has failed, and attributes of this class are NULL instead of None.
         if self.released != NULL and self.generation == fork_generation():
             if self._times is not None:
                 self._times.end()
@@ -133,13 +133,9 @@ cdef class Running(Course):
         with nogil:
             rc = runner_start(p.runner, p.config.threads, "qc-reader", pipe_hold, &started)
         if rc != 0:
-            memset(&f, 0, sizeof(Fault))
-            f.code = CODE_UNAVAILABLE
-            f.what = WHAT_THREAD
-            f.stage = STAGE_RUNNER
+            fault_begin(&f, CODE_UNAVAILABLE, WHAT_THREAD, STAGE_RUNNER)
             f.err = rc
             f.a = started + 1
-            f.file = f.offset = f.record = -1
             with nogil:
                 runner_stop(p.runner, &f)
             wait_for_end(p, -1)

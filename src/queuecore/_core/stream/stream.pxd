@@ -1,6 +1,6 @@
 # Streams: one iteration over a plan.
 from libc.stdint cimport int64_t, uint64_t
-from queuecore._core.stream.pipe cimport Lease, Pipe
+from queuecore._core.stream.pipe cimport BatchLease, Pipe
 from queuecore._core.atoms.platform cimport Batch
 from queuecore._core.stream.running cimport Running
 from queuecore._core.stream.scope cimport Scope
@@ -26,7 +26,7 @@ cdef class Stream(Running):
     cdef int _raise_break(self, Pipe* p, uint64_t k) except -1
     cdef int _raise_owed(self, Pipe* p, uint64_t k) except -1
     cdef object _deliver(self, Pipe* p, uint64_t k, object make)
-    cdef Lease _leased(self, Pipe* p, uint64_t k)
+    cdef BatchLease _leased(self, Pipe* p, uint64_t k)
     cdef int _say_held(self, int64_t most) except -1
     cdef void _taken(self, Pipe* p, uint64_t k, list arrays) noexcept
     cdef int _send(self, Pipe* p, uint64_t k) except -1

@@ -20,7 +20,7 @@ from queuecore._core.stream.marks cimport (
 from queuecore._core.stream.meter cimport Times
 from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_take
 from queuecore._core.stream.pipe cimport (
-    BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, Lease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory)
+    BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, BatchLease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory)
 from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.stream.running cimport Running
 from queuecore._core.atoms.runtime cimport runner_join, runner_stop, still_waiting, stop_requested, waited
@@ -31,7 +31,7 @@ from queuecore._core.io.sources cimport FileTable, table_drop, table_new
 from queuecore._core.stream.to_device cimport ToDevice
 from queuecore._core.atoms.timeline cimport Timeline
 from queuecore._core.stream.traced cimport trace_pipe
-from queuecore._core.stream.turns cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, never_made
+from queuecore._core.stream.gate cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, never_made
 from queuecore._core.stream.views cimport Views, assembled, copies
 from queuecore._core.stream.waiting cimport Stall, leave_behind, wait_for_batch, wait_for_end, wait_until_there
 from queuecore._core.atoms.window cimport window_batch, window_ended, window_ready
@@ -302,7 +302,7 @@ cdef class Stream(Running):
         # can raise, or run Python, come first: a call that is cut short there has not happened, and the batch comes
         # again, in the same slot. _again: they delivered the batch already, or took the stream to another place.
         cdef int64_t held
-        cdef Lease lease
+        cdef BatchLease lease
         cdef bint copy
         cdef list arrays = None
         cdef object element = None
@@ -350,7 +350,7 @@ cdef class Stream(Running):
         self._taken(p, k, arrays)
         return element if self.views.levels else self._next_record(make)
 
-    cdef Lease _leased(self, Pipe* p, uint64_t k):
+    cdef BatchLease _leased(self, Pipe* p, uint64_t k):
         # Returns the lease on the next batch. The stream keeps it until the batch is delivered.
         if self.lease is None:
             self.lease = lease_new(p, window_batch(p.window, k))

@@ -1,8 +1,8 @@
 # Views: the arrays of a batch, and elements made of them.
 from libc.stdint cimport int32_t, int64_t
-from queuecore._core.stream.describe cimport Component
+from queuecore._core.stream.describe cimport RowComponent
 from queuecore._core.stream.feed cimport Feed
-from queuecore._core.stream.pipe cimport Lease, Pipe
+from queuecore._core.stream.pipe cimport BatchLease, Pipe
 from queuecore._core.stream.rows cimport Output
 
 
@@ -24,12 +24,12 @@ cdef class Views:
     # number.
     cdef int lead_dims(self, int64_t rows, int64_t subs, int64_t* dims) except -1
     # Returns the rows as they lie, as columns that `Feed.hand` takes.
-    cdef list columns(self, Lease lease)
+    cdef list columns(self, BatchLease lease)
     # Returns a batch of records, made at once.
-    cdef object batch(self, Lease lease)
+    cdef object batch(self, BatchLease lease)
     # Returns the components of a batch. feed: has the objects of components of KIND_OBJECT. number: of the batch, for
     # error messages.
-    cdef list arrays(self, Lease lease, Feed feed, int64_t number)
+    cdef list arrays(self, BatchLease lease, Feed feed, int64_t number)
     # True if all components are arrays: objects can't be copied.
     cdef bint can_be_copied(self) noexcept
     # Make an element: from the components of a batch, and from row `at` of a chunk.
@@ -41,12 +41,13 @@ cdef class Views:
     cdef int64_t slot_offset(self, const Pipe* p, int i) noexcept
     cdef tuple dtype_and_shape(self, int i)
 
-    cdef object _leaf(self, int leaf, unsigned char* slot, int64_t* dims, int lead, Lease lease)
-    cdef object _component(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, Feed feed,
-                           int64_t number)
-    cdef object _dense(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, int64_t number)
-    cdef object _padded(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease)
-    cdef object _built(self, object template, unsigned char* slot, int64_t* dims, int lead, Lease lease)
+    cdef object _leaf(self, int leaf, unsigned char* slot, int64_t* dims, int lead, BatchLease lease)
+    cdef object _component(self, RowComponent one, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
+                           Feed feed, int64_t number)
+    cdef object _dense(self, RowComponent one, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
+                       int64_t number)
+    cdef object _padded(self, RowComponent one, unsigned char* slot, int64_t* dims, int lead, BatchLease lease)
+    cdef object _built(self, object template, unsigned char* slot, int64_t* dims, int lead, BatchLease lease)
 
 
 # Makes an element from a template and its components.

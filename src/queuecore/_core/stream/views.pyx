@@ -6,7 +6,7 @@ from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, raise_error
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.stream.describe cimport KIND_DENSE, KIND_FIXED, KIND_OBJECT, KIND_STRINGS, Component
+from queuecore._core.stream.describe cimport KIND_DENSE, KIND_FIXED, KIND_OBJECT, KIND_STRINGS, RowComponent
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.atoms.platform cimport layout_hash, size_product
 from queuecore._core.stream.rows cimport Output, Pad
@@ -40,7 +40,7 @@ cdef extern from *:
     object qc_view(object descr, int nd, cnp.npy_intp* dims, void* data, object base)
 
 
-cdef inline unsigned char* _slot(Lease lease) noexcept:
+cdef inline unsigned char* _slot(BatchLease lease) noexcept:
     return slab_slot(lease.pipe.slab, lease.slot)
 
 
@@ -74,7 +74,7 @@ cdef object assembled(object template, list parts):
     return named
 
 
-cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object dtype, Lease lease):
+cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object dtype, BatchLease lease):
     # Returns one row, which has a shape of its own.
     cdef cnp.npy_intp shape[MAX_DIMS]
     cdef const int64_t* noted = <int64_t*>(slot + out.dims_offset) + row * out.ndim
@@ -86,7 +86,7 @@ cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object 
                    else slot, lease)
 
 
-cdef tuple _varying(const Output* out, unsigned char* slot, object dtype, Lease lease):
+cdef tuple _varying(const Output* out, unsigned char* slot, object dtype, BatchLease lease):
     # Returns the values of all rows, and the row splits: the begin and end of each row among the values.
     cdef cnp.npy_intp n
     cdef Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
@@ -132,7 +132,7 @@ cdef class Views:
             dims[0] = rows
         return n if n > 0 else 1
 
-    cdef list columns(self, Lease lease):
+    cdef list columns(self, BatchLease lease):
         cdef unsigned char* slot = _slot(lease)
         cdef list columns = []
         cdef const Output* out
@@ -164,17 +164,17 @@ cdef class Views:
             columns.append((qc_view(_UINT8, 1, shape, g.data if g.data != NULL else slot, lease), ends, dims))
         return columns
 
-    cdef object batch(self, Lease lease):
+    cdef object batch(self, BatchLease lease):
         cdef int64_t dims[MAX_DIMS]
         cdef int lead = self.lead_dims(lease.rows, lease.subs, dims)
         return self._built(self.template, _slot(lease), dims, lead, lease)
 
-    cdef list arrays(self, Lease lease, Feed feed, int64_t number):
+    cdef list arrays(self, BatchLease lease, Feed feed, int64_t number):
         cdef int64_t dims[MAX_DIMS]
         cdef int lead = self.lead_dims(lease.rows, lease.subs, dims)
         cdef unsigned char* slot = _slot(lease)
         cdef list arrays = []  # no comprehension: if the list can't grow, Cython's releases the appended object twice
-        cdef Component one
+        cdef RowComponent one
         cdef int i
         if self.components is not None:
             for one in self.components:
@@ -185,7 +185,7 @@ cdef class Views:
         return arrays
 
     cdef bint can_be_copied(self) noexcept:
-        return not self.components or (<Component>self.components[0]).kind != KIND_OBJECT
+        return not self.components or (<RowComponent>self.components[0]).kind != KIND_OBJECT
 
     cdef object whole(self, list arrays):
         if self.assemble is None:
@@ -204,15 +204,15 @@ cdef class Views:
     cdef int64_t slot_offset(self, const Pipe* p, int i) noexcept:
         if self.components is None:
             return p.leaves[i].slot_offset
-        return p.maker.outputs[(<Component>self.components[i]).output].slot_offset
+        return p.maker.outputs[(<RowComponent>self.components[i]).output].slot_offset
 
     cdef tuple dtype_and_shape(self, int i):
         cdef int j
         if self.components is not None:
-            return (<Component>self.components[i]).dtype, (<Component>self.components[i]).shape
+            return (<RowComponent>self.components[i]).dtype, (<RowComponent>self.components[i]).shape
         return self.dtypes[i], tuple([self.sides[i * MAX_DIMS + j] for j in range(self.ndims[i])])
 
-    cdef object _leaf(self, int leaf, unsigned char* slot, int64_t* dims, int lead, Lease lease):
+    cdef object _leaf(self, int leaf, unsigned char* slot, int64_t* dims, int lead, BatchLease lease):
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef int i, n = self.ndims[leaf]
         for i in range(lead):
@@ -221,8 +221,8 @@ cdef class Views:
             shape[lead + i] = self.sides[leaf * MAX_DIMS + i]
         return qc_view(self.dtypes[leaf], lead + n, shape, slot + lease.pipe.leaves[leaf].slot_offset, lease)
 
-    cdef object _component(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, Feed feed,
-                           int64_t number):
+    cdef object _component(self, RowComponent one, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
+                           Feed feed, int64_t number):
         # Returns an array, a Ragged, or a list.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef const Output* out = &lease.pipe.maker.outputs[one.output]
@@ -254,7 +254,8 @@ cdef class Views:
             made = _ragged.Ragged._of(made, np.arange(n + 1, dtype=np.int64) * dims[i])
         return made
 
-    cdef object _dense(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease, int64_t number):
+    cdef object _dense(self, RowComponent one, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
+                       int64_t number):
         # Returns rows that may differ in shape: a list of arrays; of a batch one array, for which their shapes must be
         # equal.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
@@ -282,7 +283,7 @@ cdef class Views:
             shape[lead + i] = noted[i]
         return qc_view(one.dtype, lead + out.ndim, shape, g.data if g.data != NULL else slot, lease)
 
-    cdef object _padded(self, Component one, unsigned char* slot, int64_t* dims, int lead, Lease lease):
+    cdef object _padded(self, RowComponent one, unsigned char* slot, int64_t* dims, int lead, BatchLease lease):
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
         cdef const Pad* pad = &lease.pipe.maker.pads[one.pad]
         cdef const int64_t* sides = <int64_t*>(slot + pad.slot_offset)
@@ -303,7 +304,7 @@ cdef class Views:
         return _ragged.Ragged._of(_ragged.Ragged._of(values, inner),
                                   np.arange(lease.rows + 1, dtype=np.int64) * sides[0])
 
-    cdef object _built(self, object template, unsigned char* slot, int64_t* dims, int lead, Lease lease):
+    cdef object _built(self, object template, unsigned char* slot, int64_t* dims, int lead, BatchLease lease):
         cdef dict element
         if type(template) is int:
             return self._leaf(template, slot, dims, lead, lease)

@@ -18,7 +18,7 @@ from queuecore._core.io.readers cimport (
     READER_FAULT, READER_RECORD, Framing, NativeReader, Reader, Record, reader_next, reader_open, record_check,
     record_drop)
 from queuecore._core.steps.stages cimport Step
-from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FULL, WALK_MORE, TFRecordWalk, crc32c,
     tfrecord_check, tfrecord_resync, tfrecord_walk)
@@ -324,7 +324,7 @@ cdef void _inflate_pieces(int encoding, const unsigned char* p, int64_t n, int64
 
 
 cdef void _inflate_file(int encoding, const char* name, int64_t room, Inflated* out) noexcept nogil:
-    cdef Stream stream
+    cdef ByteStream stream
     cdef Fault fault
     cdef unsigned char* into = _rooms[room]
     cdef int64_t into_bytes = _pieces[room], got = 0

@@ -10,7 +10,8 @@ from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.handoff.handoff cimport (
     HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY, STORE_RANDOM, FrontRun, Hand,
-    Op, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_settle, hand_size, hand_wait, put_try)
+    QueueOp, get_try, hand_cancel, hand_free, hand_init, hand_leave, hand_refill, hand_settle, hand_size, hand_wait,
+    put_try)
 from queuecore._core.atoms.platform cimport (
     Atomic, alloc_lines, kAcqRel, kAcquire, kRelaxed, kRelease, kSeqCst, layout_hash, monotonic_ns)
 from queuecore._core.atoms.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push, pool_row
@@ -59,7 +60,7 @@ cdef uint32_t _hand_slot(HandJob* job, int64_t value) noexcept nogil:
     return slot
 
 
-cdef int _hand_wait(HandJob* job, int side, Op* op, bint hurried) noexcept nogil:
+cdef int _hand_wait(HandJob* job, int side, QueueOp* op, bint hurried) noexcept nogil:
     cdef int rc = HAND_SLICE
     while rc == HAND_SLICE:
         rc = hand_wait(job.hand, side, <Philox*>job.random, op, monotonic_ns() + (20000 if hurried else 50000000))
@@ -70,7 +71,7 @@ cdef int _hand_wait(HandJob* job, int side, Op* op, bint hurried) noexcept nogil
 
 cdef void _hand_put(HandJob* job, int32_t worker) noexcept nogil:
     cdef uint32_t tokens[HAND_PIECE]
-    cdef Op* op
+    cdef QueueOp* op
     cdef int64_t i = 0, n, k, done
     cdef int rc
     while i < job.rounds:
@@ -84,7 +85,7 @@ cdef void _hand_put(HandJob* job, int32_t worker) noexcept nogil:
                 hand_settle(job.hand, <Philox*>job.random)
                 done = 1
         while done < n:
-            op = new Op()
+            op = new QueueOp()
             op.tokens = tokens + done
             op.n = n - done
             _hand_wait(job, SIDE_PUT, op, i % 7 == 0)
@@ -92,7 +93,7 @@ cdef void _hand_put(HandJob* job, int32_t worker) noexcept nogil:
             del op
         i += n
     if job.putting.fetch_sub(1, kAcqRel) == 1:  # acq_rel: the close comes after all rows of all threads
-        op = new Op()
+        op = new QueueOp()
         op.closes = True
         _hand_wait(job, SIDE_PUT, op, False)
         del op
@@ -102,7 +103,7 @@ cdef void _hand_get(HandJob* job) noexcept nogil:
     cdef int64_t last[8]
     cdef uint32_t tokens[HAND_PIECE]
     cdef FrontRun* run
-    cdef Op* op
+    cdef QueueOp* op
     cdef int64_t i = 0, k, n, value, taken = 0, disorder = 0
     cdef int rc
     memset(last, 255, sizeof(last))
@@ -116,7 +117,7 @@ cdef void _hand_get(HandJob* job) noexcept nogil:
                 n = 1
         if n == 0:
             run = <FrontRun*>malloc(sizeof(FrontRun) + HAND_PIECE * sizeof(uint32_t))
-            op = new Op()
+            op = new QueueOp()
             op.run = run
             op.tokens = run.tokens
             op.n = 1 if i % 3 else HAND_PIECE
@@ -230,7 +231,7 @@ cdef enum:
 cdef tuple _CALLS = ("put", "put_many", "get", "get_many", "get_up_to", "close", "cancel")
 
 
-cdef int _call_wait(HandJob* job, int side, Op* op, int64_t timeout_ns) noexcept nogil:
+cdef int _call_wait(HandJob* job, int side, QueueOp* op, int64_t timeout_ns) noexcept nogil:
     # Unlike Python's threads it sleeps on if nobody wakes it: no slice of time makes up for a wake that was lost.
     cdef int64_t until = -1 if timeout_ns < 0 else monotonic_ns() + timeout_ns
     cdef int rc = HAND_SLICE
@@ -246,7 +247,7 @@ cdef int _call_put(HandJob* job, HandCall* c) noexcept nogil:
     cdef int64_t* keys = <int64_t*>malloc((c.n + 1) * sizeof(int64_t))
     cdef int64_t k, at = 0
     cdef int rc
-    cdef Op op
+    cdef QueueOp op
     for k in range(c.n):
         tokens[k] = _hand_slot(job, c.values[k])
         keys[k] = c.values[k] % 10
@@ -280,7 +281,7 @@ cdef int _call_get(HandJob* job, HandCall* c) noexcept nogil:
     cdef FrontRun* run = <FrontRun*>malloc(sizeof(FrontRun) + c.n * sizeof(uint32_t))
     cdef int64_t k
     cdef int rc
-    cdef Op op
+    cdef QueueOp op
     op.n = c.n
     op.run = run
     op.tokens = run.tokens
@@ -305,7 +306,7 @@ cdef int _call_get(HandJob* job, HandCall* c) noexcept nogil:
 
 cdef int _call_close(HandJob* job, HandCall* c) noexcept nogil:
     cdef int rc
-    cdef Op op
+    cdef QueueOp op
     op.closes = True
     rc = _call_wait(job, SIDE_PUT, &op, c.timeout_ns)
     hand_leave(job.hand, SIDE_PUT, <Philox*>job.random, &op)

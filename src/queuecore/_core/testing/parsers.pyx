@@ -17,7 +17,7 @@ from queuecore._core.atoms.platform cimport (
 from queuecore._core.atoms.runtime cimport stop_set
 from queuecore._core.io.inflate cimport (
     INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
-from queuecore._core.io.streams cimport Stream, stream_close, stream_open, stream_read
+from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, TFRecordWalk,
     crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
@@ -74,7 +74,7 @@ cdef class Guarded:
 
 cdef class FileStream:
     """A native stream over one file."""
-    cdef Stream stream
+    cdef ByteStream stream
     cdef StopFlag stop
     cdef readonly bytes name
 

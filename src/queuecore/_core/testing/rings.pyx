@@ -7,8 +7,8 @@ from queuecore._core.atoms.parking cimport event_cancel, event_notify, event_pre
 from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, FifoRing, Runner, StepFn, alloc_lines, cpu_pause, kRelaxed, layout_hash)
 from queuecore._core.atoms.ring cimport (
-    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_TURN, fifo_capacity, fifo_free, fifo_init, fifo_pop,
-    fifo_pop_many, fifo_push, fifo_seal, fifo_size, fifo_turn_give, fifo_turn_take, ring_backoff)
+    RING_EMPTY, RING_FULL, RING_OK, RING_SEALED, RING_OWNED, fifo_capacity, fifo_free, fifo_init, fifo_pop,
+    fifo_pop_many, fifo_push, fifo_seal, fifo_size, fifo_disown_pops, fifo_own_pops, ring_backoff)
 from queuecore._core.atoms.runtime cimport STEP_DONE, runner_join, runner_start
 from queuecore._core.testing.load cimport no_reference
 
@@ -17,7 +17,7 @@ check_layout(layout_hash())
 # Rings, one call at a time
 
 cdef dict _answers = {
-    RING_OK: "ok", RING_EMPTY: "empty", RING_FULL: "full", RING_SEALED: "sealed", RING_TURN: "turn"}
+    RING_OK: "ok", RING_EMPTY: "empty", RING_FULL: "full", RING_SEALED: "sealed", RING_OWNED: "owned"}
 
 
 cdef class Fifo:
@@ -55,10 +55,10 @@ cdef class Fifo:
         return bool(fifo_seal(self.ring))
 
     def turn_take(self):
-        return bool(fifo_turn_take(self.ring))
+        return bool(fifo_own_pops(self.ring))
 
     def turn_give(self):
-        fifo_turn_give(self.ring)
+        fifo_disown_pops(self.ring)
 
     def size(self):
         return fifo_size(self.ring)
@@ -149,7 +149,7 @@ cdef void _ring_consume(RingJob* job, int64_t* last) noexcept nogil:
 
 
 cdef void _ring_gather(RingJob* job, int64_t* last) noexcept nogil:
-    # Takes `gather` rows under one turn, in as many pops as it needs: no row of any producer may be missing between
+    # Takes `gather` rows as the pops' owner, in as many pops as it needs: no row of any producer may be missing between
     # them.
     cdef uint32_t[64] tokens
     cdef uint32_t have
@@ -157,7 +157,7 @@ cdef void _ring_gather(RingJob* job, int64_t* last) noexcept nogil:
     cdef int rc = RING_EMPTY
     cdef int64_t* within = <int64_t*>calloc(job.producers, sizeof(int64_t))
     while rc != RING_SEALED:
-        if not fifo_turn_take(job.fifo):
+        if not fifo_own_pops(job.fifo):
             ring_backoff()
             continue
         have = 0
@@ -169,7 +169,7 @@ cdef void _ring_gather(RingJob* job, int64_t* last) noexcept nogil:
                 have += <uint32_t>rc
             else:
                 ring_backoff()
-        fifo_turn_give(job.fifo)
+        fifo_disown_pops(job.fifo)
         for i in range(job.producers):
             within[i] = -1
         for i in range(<int32_t>have):
@@ -220,7 +220,7 @@ def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint3
     -------
     dict
         Counts of what must not happen: ``lost``, ``twice``, ``disorder`` (of one producer, at one consumer), ``gaps``
-        (within a turn), ``late`` (pushes after the seal). And ``popped``, which is how many pushes were taken.
+        (by an owner), ``late`` (pushes after the seal). And ``popped``, which is how many pushes were taken.
     """
     cdef RingJob* job = <RingJob*>alloc_lines(sizeof(RingJob))
     cdef int64_t i, taken = 0, most = capacity + producers + 64 * gatherers

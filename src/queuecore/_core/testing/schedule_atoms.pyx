@@ -12,8 +12,8 @@ from queuecore._core.atoms.pool cimport (
     Q1, Q2, Q3, Q4, Q5, Q6, SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push)
 from queuecore._core.atoms.ring cimport (
     R1, R10, R11, R12, R13, R14, R15, R16, R2, R3, R4, R5, R6, R7, R8, R9, RING_EMPTY, RING_FULL, RING_OK, RING_SEALED,
-    RING_TURN, fifo_free, fifo_init, fifo_outside, fifo_pop, fifo_pop_many, fifo_push, fifo_push_turn_give,
-    fifo_push_turn_take, fifo_seal, fifo_turn_give, fifo_turn_take)
+    RING_OWNED, fifo_free, fifo_init, fifo_outside, fifo_pop, fifo_pop_many, fifo_push, fifo_disown_pushes,
+    fifo_own_pushes, fifo_seal, fifo_disown_pops, fifo_own_pops)
 from queuecore._core.atoms.runtime cimport (
     E1, E2, F1, F2, F3, F4, stop_event_at, stop_event_set, stop_fault, stop_requested, stop_set)
 from queuecore._core.atoms.slab cimport S1, S2, slots_pop, slots_push
@@ -177,7 +177,7 @@ cdef void _both_outside(void* context, int me) noexcept nogil:
 
 
 cdef void _push_turns(void* context, int me) noexcept nogil:
-    # Two take the pushers' turn and push two tokens that must follow each other, two push without, one pops all. What
+    # Two own the pushes in turn and push two tokens that must follow each other, two push without, one pops all. What
     # the holder writes belongs to it.
     cdef Trial* t = <Trial*>context
     cdef uint32_t token = 0
@@ -185,19 +185,19 @@ cdef void _push_turns(void* context, int me) noexcept nogil:
     cdef int i, _i, k, rc
     if me < 2:
         for i in range(2):
-            while not fifo_push_turn_take(t.a):
+            while not fifo_own_pushes(t.a):
                 cpu_pause()
             t.rows[0].set(t.rows[0].get() + 1)
             for k in range(2):
                 rc = RING_FULL
                 while rc != RING_OK:
                     rc = fifo_push(t.a, 8 * me + 2 * i + k, True)
-                    if rc == RING_TURN:
+                    if rc == RING_OWNED:
                         wrong(1)
                     if rc != RING_OK:
                         cpu_pause()
             t.rows[0].set(t.rows[0].get() + 1)
-            fifo_push_turn_give(t.a)
+            fifo_disown_pushes(t.a)
     elif me < 4:
         for i in range(4):
             while fifo_push(t.a, 8 * me + i, False) != RING_OK:
@@ -262,8 +262,8 @@ cdef void _seal(void* context, int me) noexcept nogil:
 
 
 cdef void _turns(void* context, int me) noexcept nogil:
-    # Three take the turn and pop two tokens that must follow each other; a fourth pops without. What the holder writes
-    # belongs to it.
+    # Three own the pops in turn and pop two tokens that must follow each other; a fourth pops without. What the owner
+    # writes belongs to it.
     cdef Trial* t = <Trial*>context
     cdef uint32_t first = 0, second = 0
     cdef int rc
@@ -278,7 +278,7 @@ cdef void _turns(void* context, int me) noexcept nogil:
             cpu_pause()
         return
     while True:
-        while not fifo_turn_take(t.a):
+        while not fifo_own_pops(t.a):
             cpu_pause()
         t.rows[0].set(t.rows[0].get() + 1)
         rc = fifo_pop(t.a, &first, True)
@@ -290,7 +290,7 @@ cdef void _turns(void* context, int me) noexcept nogil:
             if second != first + 1:
                 wrong(1)
         t.rows[0].set(t.rows[0].get() + 1)
-        fifo_turn_give(t.a)
+        fifo_disown_pops(t.a)
         if rc != RING_OK:
             return
 
@@ -423,9 +423,9 @@ cdef void _crowd(void* context, int me) noexcept nogil:
     cdef int64_t calls = 0, good = 0
     if me == 0:
         if t.kind == 5:
-            fifo_turn_take(t.a)
+            fifo_own_pops(t.a)
         elif t.kind == 7:
-            fifo_push_turn_take(t.a)
+            fifo_own_pushes(t.a)
         arm(True)
         if t.kind == 0:
             fifo_push(t.a, 1, False)
@@ -436,20 +436,20 @@ cdef void _crowd(void* context, int me) noexcept nogil:
         elif t.kind == 3:
             fifo_seal(t.a)
         elif t.kind == 4:
-            fifo_turn_take(t.a)
+            fifo_own_pops(t.a)
         elif t.kind == 5:
-            fifo_turn_give(t.a)
+            fifo_disown_pops(t.a)
         elif t.kind == 6:
-            fifo_push_turn_take(t.a)
+            fifo_own_pushes(t.a)
         elif t.kind == 7:
-            fifo_push_turn_give(t.a)
+            fifo_disown_pushes(t.a)
         elif t.kind == 8:
             fifo_outside(t.a, 1)
         arm(False)
         if t.kind == 4:
-            fifo_turn_give(t.a)
+            fifo_disown_pops(t.a)
         elif t.kind == 6:
-            fifo_push_turn_give(t.a)
+            fifo_disown_pushes(t.a)
         t.answer[0] = 1
         return
     while calls < 20 * t.want and good < t.want and not t.answer[0]:

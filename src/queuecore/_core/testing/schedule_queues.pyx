@@ -4,7 +4,7 @@ from libc.string cimport memcmp, memset
 from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.handoff.handoff cimport (
     HAND_BUSY, HAND_CANCELLED, HAND_CLOSED, HAND_DONE, HAND_SLICE, SIDE_GET, SIDE_PUT, STORE_FIFO, STORE_PRIORITY,
-    STORE_RANDOM, BagRow, FrontRun, Hand, Op, store_pop, get_try, hand_cancel, hand_free, hand_init, hand_leave,
+    STORE_RANDOM, BagRow, FrontRun, Hand, QueueOp, store_pop, get_try, hand_cancel, hand_free, hand_init, hand_leave,
     hand_puts, hand_refill, hand_return, hand_settle, hand_size, hand_unsettled, hand_wait, put_try)
 from queuecore._core.atoms.platform cimport FifoRing, Plain, alloc_lines, cpu_pause, kRelaxed, monotonic_ns
 from queuecore._core.atoms.pool cimport SlotPool, pool_free, pool_grow, pool_init, pool_pop, pool_push
@@ -62,8 +62,8 @@ cdef struct HandTrial:
     Hand* hand
     Philox* random
     Plain[int64_t]* rows
-    Op* ops
-    Op* ends                  # what each looked like when its thread left it
+    QueueOp* ops
+    QueueOp* ends                  # what each looked like when its thread left it
     bint[MOST_OPS] over
     int32_t op_count
     uint32_t[MOST_ROWS] names  # token i at i
@@ -87,8 +87,8 @@ cdef struct HandTrial:
     char[6][MOST_LETTERS] scripts
 
 
-cdef Op* _hand_op(HandTrial* t, int64_t n, uint32_t* tokens) noexcept nogil:
-    cdef Op* op = &t.ops[t.op_count]
+cdef QueueOp* _hand_op(HandTrial* t, int64_t n, uint32_t* tokens) noexcept nogil:
+    cdef QueueOp* op = &t.ops[t.op_count]
     if t.op_count == MOST_OPS - 1:
         wrong(99)
     t.op_count += 1
@@ -97,13 +97,13 @@ cdef Op* _hand_op(HandTrial* t, int64_t n, uint32_t* tokens) noexcept nogil:
     return op
 
 
-cdef void _hand_over(HandTrial* t, Op* op) noexcept nogil:
+cdef void _hand_over(HandTrial* t, QueueOp* op) noexcept nogil:
     # From now on nobody may write to it: on a thread's own stack there would be something else.
     t.ends[op - t.ops] = op[0]
     t.over[op - t.ops] = True
 
 
-cdef int _hand_await(HandTrial* t, int side, Op* op, int64_t deadline) noexcept nogil:
+cdef int _hand_await(HandTrial* t, int side, QueueOp* op, int64_t deadline) noexcept nogil:
     cdef int rc = HAND_SLICE
     while rc == HAND_SLICE:
         rc = hand_wait(t.hand, side, t.random, op, deadline)
@@ -113,7 +113,7 @@ cdef int _hand_await(HandTrial* t, int side, Op* op, int64_t deadline) noexcept 
 
 
 cdef void _hand_close(HandTrial* t, bint gently) noexcept nogil:
-    cdef Op* op
+    cdef QueueOp* op
     t.closing = True
     t.gently = t.gently or gently
     if t.one_closes:
@@ -141,7 +141,7 @@ cdef void _hand_put(HandTrial* t, int me, int64_t n, int64_t more, bint timed) n
     cdef int64_t i, done = 0
     cdef bint late = t.closed
     cdef int rc = HAND_BUSY
-    cdef Op* op
+    cdef QueueOp* op
     t.used[me] += n + more
     for i in range(n):
         t.rows[first + i].set(first + i + 1)
@@ -209,7 +209,7 @@ cdef int _hand_get(HandTrial* t, int me, int64_t n, bint up_to, bint timed, bint
     cdef int64_t[3] keys
     cdef int64_t i
     cdef int rc
-    cdef Op* op
+    cdef QueueOp* op
     t.wanted += n
     if n == 1:
         rc = get_try(t.hand, t.random, &token)
@@ -313,14 +313,14 @@ cdef int _hand_left(HandTrial* t) noexcept nogil:
     for i in range(2):
         if h.side[i].first != NULL or h.side[i].last != NULL or h.side[i].waiting.load(kRelaxed) != 0:
             return 40
-        if h.side[i].turn != (i == SIDE_GET and run != NULL):
+        if h.side[i].owned != (i == SIDE_GET and run != NULL):
             return 41
         if h.side[i].lock.word.load(kRelaxed) != 0 or h.side[i].parked.load(kRelaxed) != 0:
             return 42
     for i in range(t.op_count):
-        if not t.over[i] or memcmp(&t.ops[i], &t.ends[i], sizeof(Op)):
+        if not t.over[i] or memcmp(&t.ops[i], &t.ends[i], sizeof(QueueOp)):
             return 43
-    if h.put_turn or (t.store == STORE_FIFO and (<FifoRing*>h.tail_ring.load(kRelaxed)).tail.load(kRelaxed) & 1):
+    if h.put_owned or (t.store == STORE_FIFO and (<FifoRing*>h.tail_ring.load(kRelaxed)).tail.load(kRelaxed) & 1):
         return 44
     if hand_puts(h) != t.put:
         return 50
@@ -355,8 +355,8 @@ cdef void _hand_set_up(HandTrial* t, uint64_t seed) noexcept nogil:
     t.hand = <Hand*>alloc_lines(sizeof(Hand))
     t.random = <Philox*>alloc_lines(sizeof(Philox))
     t.rows = <Plain[int64_t]*>alloc_lines(MOST_ROWS * sizeof(int64_t))
-    t.ops = <Op*>alloc_lines(MOST_OPS * sizeof(Op))
-    t.ends = <Op*>alloc_lines(MOST_OPS * sizeof(Op))
+    t.ops = <QueueOp*>alloc_lines(MOST_OPS * sizeof(QueueOp))
+    t.ends = <QueueOp*>alloc_lines(MOST_OPS * sizeof(QueueOp))
     philox_seed(t.random, seed, 0)
     # An unbounded store begins small, so that a few rows make it grow a few times.
     hand_init(t.hand, t.store, t.capacity if t.capacity > 0 else 2, t.least, start_of(seed))
@@ -457,7 +457,7 @@ cdef void _victim(HandTrial* t, int me) noexcept nogil:
     cdef uint32_t token = 0
     cdef int side = SIDE_PUT if hand_size(t.hand) == t.capacity else SIDE_GET
     cdef int i, _i
-    cdef Op* op
+    cdef QueueOp* op
     if t.kind == 2 and me == 0:
         for i in range(2):
             op = _hand_op(t, 1, &t.names[i])

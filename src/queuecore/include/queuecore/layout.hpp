@@ -44,7 +44,7 @@ struct StopFlag {
   Fault first;
 };
 
-// ring.pxd. Words of tail and head count in twos; bit 0: a thread has the turn of pushers, or of poppers.
+// ring.pxd. Words of tail and head count in twos; bit 0: a thread owns the pushes, or the pops.
 struct FifoRing {
   Atomic<uint64_t>* cells;   // lap (high 40 bits) and token (low 24 bits)
   uint64_t mask;             // number of cells, a power of two, less one

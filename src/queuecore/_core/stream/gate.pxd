@@ -1,6 +1,6 @@
-# Turns: the calls of several threads to one stream.
+# The gate for the calls of several threads to one stream.
 #
-# Calls from several threads take turns. The thread in the middle of a change is the holder, and others wait for it:
+# One call is in at a time. The thread in the middle of a change is the holder, and others wait for it:
 # without the GIL, in slices, so that they notice signals, and a close(), which doesn't wait. A thread that waits for a
 # batch is no holder: others may take the batch, or go to another place. On the holder's own thread, signal handlers and
 # finalizers may make further calls wherever Python runs: after that, the holder checks that the state that it is about
@@ -10,14 +10,14 @@ from libc.stdint cimport uint64_t
 from queuecore._core.atoms.platform cimport EventCount
 
 cdef enum:
-    # Turns.state
+    # CallGate.state
     STATE_RUNNING = 0
     STATE_ENDED = 1
     STATE_CLOSED = 2
     STATE_FAILED = 3
 
 
-cdef class Turns:
+cdef class CallGate:
     cdef int state
     cdef object failure
     cdef uint64_t generation

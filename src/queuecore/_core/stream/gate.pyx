@@ -1,4 +1,4 @@
-"""Turns: the calls of several threads to one stream."""
+"""The gate for the calls of several threads to one stream."""
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.pystate cimport PyThreadState, PyThreadState_Get
@@ -14,7 +14,7 @@ check_layout(layout_hash())
 
 
 @cython.no_gc_clear
-cdef class Turns:
+cdef class CallGate:
     def __cinit__(self, *_, **__):
         self.generation = fork_generation()
         self.state = STATE_CLOSED  # until the constructor has set all up
