@@ -38,7 +38,7 @@ def sweep(tmp_path):
 
 
 @pytest.mark.thorough
-@pytest.mark.watchdog(120)
+@pytest.mark.watchdog(600)
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "ever"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_call_fails(sweep, name, sticky):

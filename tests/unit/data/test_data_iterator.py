@@ -267,19 +267,6 @@ def test_a_file_that_goes_away_while_open(tmp_path):
     assert list(itertools.chain.from_iterable(itertools.chain(values([first]), values(rest)))) == list(range(200)) * 50
 
 
-def test_docstrings_run():
-    import doctest
-
-    from queuecore._checks import seeds
-    from queuecore._elements import record as _record
-    from queuecore.data import dataset, iterator, options
-
-    for module in (seeds, _record, dataset, iterator, options):
-        result = doctest.testmod(module)
-        assert result.attempted > 0
-        assert result.failed == 0
-
-
 def test_an_iterator_has_the_length_that_is_left():
     ds = Dataset.range(10).batch(3)
     with iter(ds) as it:

@@ -837,14 +837,3 @@ def check(value, spec):
         assert spec.dtype == value.dtype
         assert len(spec.shape) == value.ndim
         assert all(side in (None, there) for side, there in zip(spec.shape, value.shape, strict=True))
-
-
-def test_docstrings_run():
-    import doctest
-
-    from queuecore.data import functions as _functions, iterators as _iterators
-
-    for module in (_functions, _iterators):
-        result = doctest.testmod(module)
-        assert result.attempted > 0
-        assert result.failed == 0
