@@ -119,10 +119,11 @@ peers: build $(STAMP)-peers
 	QUEUECORE_TENSORFLOW_PYTHON=$(CURDIR)/$(PEERS)/bin/python .ci/peers $(PYTEST) -m peers $$(grep -rli asks_tensorflow tests/unit)
 
 # The tests are in the folder that QUEUECORE_PEER_TESTS names, or in TensorFlow's package, where `make peers` has installed it.
-# CONFORMANCE names parts of the paths of modules; the table is written of all of them alone.
+# CONFORMANCE names parts of the paths of modules; the table is written of all of them alone. Tests of PyTorch's loaders
+# need PyTorch: that of `make doors`, if it is there.
 conformance: build
 	PYTHONPATH=tests QUEUECORE_TENSORFLOW_PYTHON=$(CURDIR)/$(PEERS)/bin/python \
-	  $(PY) -P -m conformance.run --page docs/conformance.md $(CONFORMANCE)
+	  $(or $(wildcard $(DOORS)/bin/python),$(PY)) -P -m conformance.run --page docs/conformance.md $(CONFORMANCE)
 
 demo: build $(STAMP)-demo
 	$(BIN)/queuecore demo $(DEMO_ARGS)

@@ -26,6 +26,7 @@ from queuecore.tf1._graph.refused import MissingNameError
 
 RULES = Path(__file__).with_name("not_applying.toml")
 LATE = 124  # the exit status of a process whose test took too long
+MODULE = "QUEUECORE_CONFORMANCE_MODULE"  # the module that runs, for processes that its tests spawn
 
 
 class Rules:
@@ -135,17 +136,25 @@ def tests_of(module: Any) -> list[unittest.TestCase]:
     return found
 
 
+def load(root: Path, file: Path) -> Any:
+    """Import a module of a peer's, with ours in the place of the peer's own."""
+    facades.install(root)
+    torch_names.install()
+    name = ".".join(file.relative_to(root).with_suffix("").parts)
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def run(root: Path, file: Path, out: Path, limit: float, rules: Rules) -> None:
     """Run the tests of a file that are not in `out` yet."""
     done = {json.loads(line)["test"] for line in out.read_text().splitlines()} if out.exists() else set()
-    name = ".".join(file.relative_to(root).with_suffix("").parts)
     with out.open("a") as lines:
-        result = _Result(lines, name, rules, limit)
-        spec = importlib.util.spec_from_file_location(name, file)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
+        module = load(root, file)
+        result = _Result(lines, module.__name__, rules, limit)
         for test in tests_of(module):
             label = result.name(test)
             if label in done:
@@ -165,8 +174,7 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--limit", type=float, default=60.0)
     given = parser.parse_args()
-    facades.install(given.root)
-    torch_names.install()
+    os.environ[MODULE] = f"{given.root}{os.pathsep}{given.file}"
     sys.argv = sys.argv[:1]
     run(given.root, given.file, given.out, given.limit, Rules())
     sys.stdout.flush()
@@ -176,3 +184,5 @@ def main() -> int:
 
 if __name__ == "__main__":
     raise SystemExit(main())
+if __name__ == "__mp_main__":  # a test has spawned this process, for a function of its module
+    load(*map(Path, os.environ[MODULE].split(os.pathsep)))

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import fnmatch
 import json
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -79,17 +82,12 @@ def run_module(root: Path, file: Path, out: Path, module_limit: float, test_limi
     broken = ""
     while True:
         before = out.stat().st_size if out.exists() else 0
-        try:
-            ended = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=max(1.0, until - time.monotonic())
-            )
-        except subprocess.TimeoutExpired:
+        status, told = _ended(command, environment, max(1.0, until - time.monotonic()))
+        if status is None:
             broken = f"the module took more than {module_limit:.0f} s"
-            break
-        if ended.returncode == 0:
-            break
-        if not out.exists() or out.stat().st_size == before:  # no test has begun
-            broken = (ended.stderr.strip().splitlines() or [f"exit status {ended.returncode}"])[-1]
+        elif status and (not out.exists() or out.stat().st_size == before):  # no test has begun
+            broken = (told.strip().splitlines() or [f"exit status {status}"])[-1]
+        if broken or status == 0:
             break
     tests = {}
     for line in out.read_text().splitlines() if out.exists() else []:
@@ -99,6 +97,24 @@ def run_module(root: Path, file: Path, out: Path, module_limit: float, test_limi
         if test["outcome"] == "begun":
             test |= {"outcome": "failed", "reason": "it took too long, or ended its process"}
     return Outcome(str(file.relative_to(root)), tests, broken)
+
+
+def _ended(command: list[str], environment: dict[str, str], limit: float) -> tuple[int | None, str]:
+    """Run a process, and end those that it leaves; return its status, `None` if it took too long, and its errors."""
+    # Not by a pipe: a process that a test left would keep it open.
+    with tempfile.TemporaryFile("w+") as errors:
+        child = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
+        try:
+            status: int | None = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            status = None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        errors.seek(0)
+        return status, errors.read()
 
 
 def table(outcomes: list[Outcome]) -> str:

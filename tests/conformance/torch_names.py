@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
-import sys
-import types
 
 
 def install() -> None:
@@ -16,9 +15,6 @@ def install() -> None:
     from queuecore.torch import DataLoader
 
     torch.utils.data.DataLoader = DataLoader
-    for name in ("torchdata", "torchdata.stateful_dataloader"):
-        module = types.ModuleType(name)
-        module.__path__ = []
-        sys.modules[name] = module
-    sys.modules["torchdata.stateful_dataloader"].StatefulDataLoader = DataLoader
-    sys.modules["torchdata"].stateful_dataloader = sys.modules["torchdata.stateful_dataloader"]
+    if importlib.util.find_spec("torchdata") is not None:
+        # Its samplers, and the protocol of what has a state, stay its own.
+        importlib.import_module("torchdata.stateful_dataloader").StatefulDataLoader = DataLoader

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -163,11 +164,27 @@ def test_a_test_that_takes_too_long_fails_and_the_others_run(tmp_path):
     file = tmp_path / "tensorflow/python/kernel_tests/slow_test.py"
     file.parent.mkdir(parents=True)
     file.write_text(
-        "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n"
-        "    def testA(self):\n        time.sleep(60)\n\n    def testB(self):\n        pass\n"
+        "import subprocess, time, unittest\n\n\nclass Slow(unittest.TestCase):\n"
+        "    def testA(self):\n        subprocess.Popen(['sleep', '90'])\n        time.sleep(60)\n\n"
+        "    def testB(self):\n        pass\n"
     )
+    begun = time.monotonic()
     found = run.run_module(tmp_path, file, tmp_path / "out", 100, 0.5)
     assert outcomes(found) == {"Slow.testA": "failed", "Slow.testB": "passed"}
+    assert time.monotonic() - begun < 60  # the process that the test left isn't waited for
+
+
+def test_a_process_that_a_test_spawns_has_our_names(tmp_path):
+    file = tmp_path / "tensorflow/python/kernel_tests/spawn_test.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(
+        "import multiprocessing, unittest\nfrom tensorflow.python.framework import dtypes\n\n\n"
+        "def name(queue):\n    queue.put(dtypes.int32.name)\n\n\nclass Spawns(unittest.TestCase):\n"
+        "    def test(self):\n        context = multiprocessing.get_context('spawn')\n"
+        "        queue = context.SimpleQueue()\n        child = context.Process(target=name, args=(queue,))\n"
+        "        child.start()\n        self.assertEqual(queue.get(), 'int32')\n        child.join()\n"
+    )
+    assert outcomes(run.run_module(tmp_path, file, tmp_path / "out", 100, 50)) == {"Spawns.test": "passed"}
 
 
 def test_without_a_folder_the_command_says_so(monkeypatch, capsys):
