@@ -86,6 +86,7 @@ class Loader(torch.utils.data.DataLoader[Any]):
     _collates: bool  # batches are collated as PyTorch does by default
     _copy_dataset: str | bool = "shallow"
     _worker_type: str | None = None
+    _processes = False  # workers are processes
     snapshot_every_n_steps: int | None = 1
     _kept: tuple[Any, Any] | None = None  # the plan and the workers that stay
     _seed = 0  # of the newest workers

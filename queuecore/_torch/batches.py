@@ -151,20 +151,23 @@ class DatasetStream:
         if self._elements is not None:
             return
         dataset, opened, begin = self._dataset, self._how.opened, self._begin
-        if begin is not None and begin.get("dataset") is not None:
-            dataset.load_state_dict(copy.deepcopy(begin["dataset"]))
+        over = begin is not None and begin["over"]
+        # Such a dataset begins at its place, so that one iterator is enough: to make one may have effects.
+        held = begin is not None and not over and bool(begin.get("held")) and not begin.get("ended")
+        before = None if begin is None else begin["place"] if held else begin.get("dataset")
+        if before is not None:
+            dataset.load_state_dict(copy.deepcopy(before))
         elements: Any = iter(dataset) if opened is None else opened()
         stateful: Any = next((one for one in (elements, dataset) if is_stateful(one)), None)
         own = opened is None and stateful is not dataset and not isinstance(elements, ElementTensors)
         self._holder = dataset if own and is_stateful(dataset) else None
-        over = begin is not None and begin["over"]
         if begin is not None and not over:
             self._samples, self._ended = begin["samples"], begin.get("ended", False)
         if begin is not None and stateful is None:
             for _ in range(self._samples + self._ended):
                 if next(elements, self) is self:
                     break
-        elif begin is not None and begin["place"] is not None:
+        elif begin is not None and begin["place"] is not None and not held:
             stateful.load_state_dict(copy.deepcopy(begin["place"]))
             if stateful is dataset:
                 elements = iter(dataset)
@@ -230,6 +233,8 @@ class DatasetStream:
         made = {"samples": self._samples, "place": place, "over": over}
         if self._ended and not self._data and not over:  # the dataset may have begun anew
             made["ended"] = True
+        if self._stateful is self._dataset and self._stateful is not self._elements:
+            made["held"] = True  # the place is the dataset's, and its iterator another object
         return made if self._holder is None else made | {"dataset": self._holder.state_dict()}
 
     def _next_place(self) -> dict[str, Any]:

@@ -31,6 +31,9 @@ from queuecore.errors import InvalidArgumentError
 __all__ = ["Guard", "Parts", "Shared", "functions_of", "is_library"]
 
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes, bytearray, range, slice, type, ModuleType))
+_CONTAINERS = frozenset(
+    (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict, collections.Counter)
+)
 _MOST_ITEMS = 1000  # items of a list that are looked at: if none of them holds a part, the list is data
 _MOST_PARTS = 20_000
 _DEEPEST = 12
@@ -200,6 +203,9 @@ class Parts:
         Classes of datasets.
     generators : dict of type to callable, optional
         Classes of random generators besides those of Python and NumPy, each with the function that copies one.
+    containers : bool, default False
+        Whether each copy has lists, dicts, sets and deques of its own, those in attributes of datasets and in each
+        other.
 
     Attributes
     ----------
@@ -212,7 +218,11 @@ class Parts:
     """
 
     def __init__(
-        self, dataset: Any, kinds: tuple[type, ...] = (), generators: dict[type, Callable[[Any], Any]] | None = None
+        self,
+        dataset: Any,
+        kinds: tuple[type, ...] = (),
+        generators: dict[type, Callable[[Any], Any]] | None = None,
+        containers: bool = False,
     ) -> None:
         self.dataset = dataset
         self.objects: list[Any] = []
@@ -223,11 +233,13 @@ class Parts:
         self._known: dict[int, Any] = {}
         self._above: dict[int, list[int]] = {}
         self._copied: set[int] = set()  # ids of datasets and of the objects that hold them
+        self._containers = containers
         self._look(dataset)
 
     def _look(self, dataset: Any) -> None:
         own: list[int] = []
         classes: dict[type, tuple[bool, bool]] = {}
+        private: set[int] = set()  # datasets, and containers in them
         # Breadth first: parts near the dataset come first.
         left: collections.deque[tuple[Any, str, int, int]] = collections.deque([(dataset, "dataset", 0, 0)])
         while left and len(self._known) < _MOST_PARTS:
@@ -250,7 +262,10 @@ class Parts:
                 continue
             generates = _is_generator(value) or kind in self._generators
             self.is_changing |= generates
-            if is_dataset or generates or changes:
+            contains = self._containers and kind in _CONTAINERS and above in private
+            if is_dataset or contains:
+                private.add(key)
+            if is_dataset or generates or changes or contains:
                 own.append(key)
             if depth >= _DEEPEST:
                 continue

@@ -71,7 +71,8 @@ def planned(loader: Loader) -> CrewPlan:
         return CrewPlan("")
     if asked == "process":
         return CrewPlan("process")
-    parts = Parts(dataset, (torch.utils.data.Dataset,), {torch.Generator: _generator_copy})
+    # Streams keep their place in lists and dicts too, while those of an indexed dataset are data, or what it has read.
+    parts = Parts(dataset, (torch.utils.data.Dataset,), {torch.Generator: _generator_copy}, loader._epoch.beside)
     collation = [] if loader._collates else Parts(loader.collate_fn).objects
     reason = draws([*parts.objects, *collation], _is_drawn)
     if reason and asked is None:

@@ -20,6 +20,7 @@ from queuecore._torch.places import (
     VERSION,
     Marks,
     arranged,
+    begins,
     beside_state,
     draw,
     generators_of,
@@ -56,6 +57,7 @@ class Epoch:
         self._crew: Any = None
         self._caught: list[Exception] = []  # errors of the sampler, whose frames hold this iterator
         self._num_yielded = 0  # batches delivered by this iterator, under PyTorch's name
+        self.before = 0  # batches of this epoch that others delivered
         # For an iterable dataset, PyTorch remembers the length that the program was told.
         self._reported: int | None = getattr(loader, "_IterableDataset_len_called", None)
         self._dataset = loader.dataset
@@ -114,15 +116,17 @@ class Epoch:
     def _counted(self, batch: Any) -> Any:
         """Count a batch of an iterable dataset; warn as PyTorch does if there are more than the length says."""
         self._num_yielded += 1
-        if self._reported is not None and self._num_yielded > self._reported:
+        count = self.before + self._num_yielded
+        if self._reported is not None and count > self._reported:
             of_workers = (
-                " Perhaps each worker gives all of the data: see IterableDataset in PyTorch's documents."
+                " For multiprocessing data-loading, this may mean that each worker gives all of the data: see "
+                "IterableDataset in PyTorch's documents."
                 if self._workers
                 else ""
             )
             warnings.warn(
                 f"Length of IterableDataset {self._dataset} was reported to be {self._reported} (when accessing "
-                f"len(dataloader)), but {self._num_yielded} samples have been fetched.{of_workers}",
+                f"len(dataloader)), but {count} samples have been fetched.{of_workers}",
                 stacklevel=4,
             )
         return batch
@@ -140,6 +144,10 @@ class Epoch:
 
     def close(self, timeout: float | None = 1.0) -> None:
         self._crew.close(timeout)
+
+    def _shutdown_workers(self) -> None:
+        """Close, under the name that programs call for PyTorch's iterators."""
+        self.close()
 
 
 class Mapped(Epoch):
@@ -174,6 +182,13 @@ class Mapped(Epoch):
         if state is not None:
             loader._kept = loader._states = None
         self._every = How.of(loader, False).every
+        # A dataset may have the global generator's state in its own, and load it. So in the loop's thread, it loads
+        # when it saved: before the first draws of an epoch, or behind the draw of its order.
+        self._alone: Fetch | None = None
+        if not plan.how:
+            self._alone = Fetch(How.of(loader), loader.dataset, None if saved is None else saved[1][0])
+            if state is not None and begins(state):
+                self._alone.load()
         sampling = self._begin = sampling_of(loader) if state is None else dict(state["sampling"])
         self._marks = Marks(generators_of(loader)[2], self._every, None if state is None else state.get("sampled"))
         with sampling_again(loader, state) as apart:
@@ -184,7 +199,8 @@ class Mapped(Epoch):
             indices, number = rewound(loader, state, indices)
             numbered = self._marks.numbered(indices, number, self._low, frozenset(self._ahead))
             # The first index makes the sampler draw its random numbers.
-            first = list(itertools.islice(numbered, 1)) if apart else []
+            loads = self._alone is not None and self._alone.begin is not None
+            first = list(itertools.islice(numbered, 1)) if apart or loads else []
         self._numbered: Iterator[tuple[int, Any]] = itertools.chain(first, numbered)
         self._at_work = workers if plan.how else 0
         self._in_order = loader.in_order
@@ -199,7 +215,7 @@ class Mapped(Epoch):
             crew = crew_of(loader, plan, loader._seed, self._low % workers, begin, True)
             self._room = max(loader.prefetch_factor * workers, 1)
         else:
-            self._alone = Fetch(How.of(loader), loader.dataset, None if saved is None else saved[1][0])
+            assert self._alone is not None
             self._alone.load()
             crew = Alone([self._alone])
         self._crew = crew
@@ -210,7 +226,7 @@ class Mapped(Epoch):
         for _ in range(again):
             with contextlib.suppress(Exception):
                 next(self)
-        self._num_yielded = 0
+        self._num_yielded, self.before = 0, self._low + len(self._ahead)
 
     def _hand_on(self) -> None:
         # In this thread, as in PyTorch: so a sampler's draws come in the same order among other draws.
@@ -270,7 +286,7 @@ class Mapped(Epoch):
 
     def state_dict(self) -> dict[str, Any]:
         datasets = self._datasets
-        if not self._at_work:
+        if self._alone is not None:
             if (datasets is not None or self._marks.wanted) and not (
                 self._num_yielded or self._crew.asked or self._ended
             ):
@@ -281,6 +297,11 @@ class Mapped(Epoch):
         return mapped_state(
             self._low, sorted(self._ahead), self._size, self._begin, self._marks.at(self._low), copy.deepcopy(datasets)
         )
+
+
+def _delivered_before(state: Mapping[str, Any] | None) -> int:
+    """Return the number of batches of an iterable dataset that were delivered in an epoch before a place in it."""
+    return 0 if state is None or state["over"] else state.get("batches", 0)
 
 
 def _delivered(result: WorkerResult) -> Any:
@@ -309,11 +330,12 @@ class Streamed(Epoch):
         super().__init__(loader)
         self._shared: int | None = None  # seed of a data pipe's shuffles
         if isinstance(loader.dataset, torch.utils.data.IterDataPipe):
-            begins = state is None or state["over"] or state.get("shared") is None
-            self._shared = draw(loader.generator) if begins or state is None else state["shared"]
+            begun = state is not None and not state["over"] and state.get("shared") is not None
+            self._shared = state["shared"] if begun and state is not None else draw(loader.generator)
             shared = torch.Generator().manual_seed(self._shared)
             torch.utils.data.graph_settings.apply_random_seed(loader.dataset, shared)
         draw(loader.generator)
+        self.before = _delivered_before(state)
         self._timeout = loader.timeout
         self._arranged = arranged(loader)
         self._stream = DatasetStream(How.of(loader), loader.dataset, state)
@@ -336,6 +358,7 @@ class Streamed(Epoch):
 
     def state_dict(self) -> dict[str, Any]:
         made = {"version": VERSION, "arranged": self._arranged, **self._stream.place(self.over)}
+        made["batches"] = 0 if self.over else self.before + self._num_yielded
         return made if self._shared is None else made | {"shared": self._shared}
 
     def stats(self) -> dict[str, int]:
@@ -364,12 +387,14 @@ class StreamedBeside(Epoch):
             loader._kept = loader._states = None
         workers = loader.num_workers
         self._arranged = arranged(loader)
+        self.before = _delivered_before(state)
         over = state is None or state["over"]
-        begins = not over or loader.persistent_workers  # workers that stay go on after the end
-        self._places: list[Any] = list(state["streams"]) if begins and state is not None else [None] * workers
+        goes_on = not over or loader.persistent_workers  # workers that stay go on after the end
+        self._places: list[Any] = list(state["streams"]) if goes_on and state is not None else [None] * workers
         self._turn: int = 0 if over or state is None else state["turn"]
         self._next = self._turn
         self._active = [True] * workers
+        self._in_order, self._asked = loader.in_order, [0] * workers
         self._seeded = seeded(loader) if state is None else dict(state.get("seeded") or {})
         loader._seed = seed_of(loader, self._seeded)
         places = self._places[:]
@@ -385,12 +410,17 @@ class StreamedBeside(Epoch):
         crew.start()
 
     def _hand_on(self) -> None:
-        for _ in self._active:
-            worker, self._next = self._next, (self._next + 1) % len(self._active)
-            if self._active[worker]:
-                self._crew.put(WorkerCall(0, None, None, worker))
-                return
-        self._crew.end()
+        """Ask the next worker that has data; out of order, the next one of those that have least to do."""
+        workers = len(self._active)
+        turns = [(self._next + one) % workers for one in range(workers)]
+        left = [worker for worker in turns if self._active[worker]]
+        if not left:
+            self._crew.end()
+            return
+        worker = left[0] if self._in_order else min(left, key=self._asked.__getitem__)
+        self._next = (worker + 1) % workers
+        self._asked[worker] += 1
+        self._crew.put(WorkerCall(0, None, None, worker))
 
     def _step(self) -> Any:
         while True:
@@ -399,6 +429,7 @@ class StreamedBeside(Epoch):
             except StopIteration:
                 self.over = True
                 raise
+            self._asked[result.worker] -= 1
             if result.place is not None:
                 self._places[result.worker] = result.place
             if result.ended:
@@ -410,4 +441,5 @@ class StreamedBeside(Epoch):
             return self._counted(_delivered(result))
 
     def state_dict(self) -> dict[str, Any]:
-        return beside_state(self._arranged, list(self._places), self._turn, self.over, dict(self._seeded))
+        made = beside_state(self._arranged, list(self._places), self._turn, self.over, dict(self._seeded))
+        return made | {"batches": 0 if self.over else self.before + self._num_yielded}

@@ -23,6 +23,7 @@ from queuecore._torch.places import (
     is_stateful,
     mapped_state,
     sampling_of,
+    seed_ahead,
     seeded,
     size_of,
 )
@@ -105,8 +106,9 @@ class DataLoader(Loader, Generic[T]):
     copy_dataset : {"shallow", "deep", False}, default "shallow"
         The parts that each worker thread has for itself, from the beginning of an epoch on. ``"shallow"``: a copy of
         every dataset in the dataset (in attributes, lists, tuples, dicts, bound methods), of transformations whose
-        methods set attributes, and of random generators; arrays, lists and all else are shared, so only values assigned
-        to attributes are a worker's own. ``"deep"``: a copy of everything. False: nothing.
+        methods set attributes, and of random generators, and with an ``IterableDataset`` of the lists, dicts, sets and
+        deques in it; arrays and all else are shared, so only values assigned to attributes are a worker's own.
+        ``"deep"``: a copy of everything. False: nothing.
     worker_type : {"thread", "process"}, optional
         The kind of workers. Default: threads, unless the code of samples draws from the random generators that all
         threads share (of ``random``, ``numpy.random`` and PyTorch): then processes. Worker processes are PyTorch's;
@@ -247,7 +249,8 @@ class DataLoader(Loader, Generic[T]):
         beside = StreamedBeside if num_workers and not alone else Streamed
         self._epoch = beside if iterable else Mapped
         if self._epoch is not Streamed:
-            planned(self)  # logs the choice of workers, and warns
+            self._processes = planned(self).how == "process"  # this logs the choice of workers, and warns
+            self.check_worker_number_rationality()
         if ours:
             self._opened = _native(self, dataset, prefetch_factor, device, buffers)
 
@@ -256,7 +259,9 @@ class DataLoader(Loader, Generic[T]):
         return self.__dict__ | {"_newest": None, "_ready": None, "_kept": None, "_states": None}
 
     def check_worker_number_rationality(self) -> None:
-        """Give no warning: more threads than CPUs are right if they wait."""
+        """Warn as PyTorch does if workers are processes: more threads than CPUs are right if they wait."""
+        if self._processes:
+            super().check_worker_number_rationality()
 
     def __iter__(self) -> Iterator[Any]:
         """Return a new iterator: over the next epoch, or from the loaded place on."""
@@ -276,11 +281,35 @@ class DataLoader(Loader, Generic[T]):
         if ready is None:
             # The threads of an epoch that was left end before new ones begin.
             self._iterator = None
+            if self._kept is not None and getattr(self._kept[1], "closed", False):
+                self._kept = self._states = None
             ready = self._begun(self._state)
             self._state = None
         self._iterator = ready
         made: Iterator[Any] = ready
         return made
+
+    def enumerate(self, start: int = 0) -> Iterator[tuple[int, T]]:
+        """Return an iterator over the batches with their numbers in the epoch, also from a loaded place on.
+
+        Parameters
+        ----------
+        start : int, default 0
+            The number of the epoch's first batch, also if that was delivered before.
+
+        Examples
+        --------
+        >>> loader = DataLoader(range(6), batch_size=2)
+        >>> for number, batch in loader.enumerate():
+        ...     if number == 0:
+        ...         state = loader.state_dict()
+        >>> loader.load_state_dict(state)
+        >>> list(loader.enumerate())
+        [(1, tensor([2, 3])), (2, tensor([4, 5]))]
+        """
+        batches = iter(self)
+        before: int = self._iterator.before
+        return enumerate(batches, start + before)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place after the last batch that the newest iterator delivered.
@@ -293,10 +322,15 @@ class DataLoader(Loader, Generic[T]):
         if self._state is not None:
             return dict(self._state)
         if self._epoch is Mapped and (self._iterator is None or self._iterator.over):
-            return mapped_state(0, [], size_of(self), sampling_of(self), None, self._datasets())
+            sampling = sampling_of(self)
+            if sampling["global"] is None and sampling["seed"] is None:
+                sampling["seed"] = seed_ahead(self)
+            return mapped_state(0, [], size_of(self), sampling, None, self._datasets())
         if self._epoch is StreamedBeside and (self._iterator is None or self._iterator.over):  # this needs no workers
             places = [None] * self.num_workers if self._states is None else list(self._states)
-            return beside_state(arranged(self), places, 0, True, seeded(self))
+            seed = seeded(self)
+            seed["seed"] = seed_ahead(self) if seed["seed"] is None else seed["seed"]
+            return beside_state(arranged(self), places, 0, True, seed)
         if self._iterator is None:  # a place is that of an iterator, so there has to be one
             self._ready = self._iterator = self._begun(None)
         state: dict[str, Any] = self._iterator.state_dict()
@@ -352,7 +386,8 @@ class DataLoader(Loader, Generic[T]):
         state : mapping
             A state of a loader with the same arguments, from its `state_dict`. `num_workers` (except with an
             ``IterableDataset``, or a dataset that has states), `snapshot_every_n_steps`, `worker_type`,
-            `prefetch_factor` and others that don't change the batches may differ.
+            `prefetch_factor` and others that don't change the batches may differ. An empty state: the beginning of the
+            next epoch, whatever was loaded before.
 
         Raises
         ------
@@ -362,6 +397,9 @@ class DataLoader(Loader, Generic[T]):
             If it is of another dataset, another kind of sampler or other batches. Differences that only the dataset can
             find are raised when the iteration begins.
         """
+        if isinstance(state, Mapping) and not state:
+            self._state = self._ready = self._iterator = None
+            return
         mapped = self._epoch is Mapped
         keys = {"batches", "ahead", "size", "sampling", "now"} if mapped else {"samples", "place", "over", "arranged"}
         if not isinstance(state, Mapping) or state.get("version") != VERSION or not keys <= state.keys():

@@ -20,6 +20,7 @@ __all__ = [
     "VERSION",
     "Marks",
     "arranged",
+    "begins",
     "beside_state",
     "draw",
     "generators_of",
@@ -29,6 +30,7 @@ __all__ = [
     "rewound",
     "sampling_again",
     "sampling_of",
+    "seed_ahead",
     "seed_of",
     "seeded",
     "size_of",
@@ -137,6 +139,22 @@ def seeded(loader: Loader) -> dict[str, Any]:
     return {"generator": generator, "drawn": not kept, "seed": loader._seed if kept else None}
 
 
+def begins(state: Mapping[str, Any]) -> bool:
+    """Return whether a state, over a dataset with ``__getitem__``, is that before the first draws of an epoch."""
+    return state["sampling"]["seed"] is None
+
+
+def seed_ahead(loader: Loader) -> int | None:
+    """Return the seed that the workers of the next epoch will get from the global generator.
+
+    `None`: there are no workers, they have a seed already, or the seed follows from the state of a loader's generator.
+    """
+    if not loader.num_workers or loader.generator is not None or loader._kept is not None:
+        return None
+    with torch.random.fork_rng(devices=[]):
+        return draw(None)
+
+
 def seed_of(loader: Loader, begin: dict[str, Any]) -> int:
     """Return the seed of an epoch's workers, from `seeded` or a saved state, and note it there."""
     if loader.generator is not None and begin.get("generator") is not None:
@@ -224,10 +242,11 @@ def sampling_again(loader: Loader, state: Mapping[str, Any] | None) -> Generator
         if stateful is not None and sampling["sampler"] is not None:
             stateful.load_state_dict(copy.deepcopy(sampling["sampler"]))
         begin = _rng_state(sampling["global"]) if draws and sampling["global"] is not None else None
-        if begin is not None and torch.equal(begin, now):  # the generator has its state of the epoch's beginning
+        going_on = state["now"] == _digest(now)  # the generator has its state of the time when the place was saved
+        # Or that of the epoch's beginning.
+        if (going_on and begins(state)) or (begin is not None and torch.equal(begin, now)):
             yield False
             return
-        going_on = state["now"] == _digest(now)  # or its state of the time when the place was saved
     with torch.random.fork_rng(devices=[]):
         if begin is not None:
             torch.set_rng_state(begin)

@@ -147,6 +147,11 @@ class Processes:
         Whether the dataset is one with ``__getitem__``, whose places are its states.
     before : Processes, optional
         The crew of the epoch before, whose processes go on.
+
+    Attributes
+    ----------
+    closed : bool
+        Whether the processes were ended.
     """
 
     def __init__(
@@ -157,6 +162,7 @@ class Processes:
         self._failed: dict[int, BaseException] = {}
         self._calls = _Calls()
         self._iterator: Any = None if before is None else before._iterator
+        self.closed = False
         self._begun = False  # calls put before `start` are sent by it
         kinds = torch.utils.data._DatasetKind
         self._asks = indexed
@@ -209,6 +215,8 @@ class Processes:
         """Do nothing: processes need no notice of the end of calls."""
 
     def get(self) -> WorkerResult:
+        if self.closed:  # PyTorch's iterator would end as if that were all data
+            raise FailedPreconditionError("this iterator of a DataLoader is closed")
         if self._iterator.epoch() is not self:
             raise FailedPreconditionError("a newer iterator of this DataLoader has taken the workers that stay")
         number, *rest = next(self._iterator)
@@ -218,5 +226,6 @@ class Processes:
     def close(self, timeout: float | None) -> None:
         """End the processes."""
         del timeout
+        self.closed = True
         if self._iterator is not None:
             self._iterator._shutdown_workers()

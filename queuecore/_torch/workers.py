@@ -122,9 +122,17 @@ class LoaderWorker:
         """Return whether a thread works as this worker."""
         return not self._left.is_set()
 
+    @property
+    def exitcode(self) -> int | None:
+        """None while a thread works as this worker, then 0: as of a process that has ended."""
+        return 0 if self._left.is_set() else None
+
     def join(self, timeout: float | None = None) -> None:
         """Wait until the worker's thread has ended, or for `timeout` seconds."""
         self._left.wait(timeout)
+
+    def terminate(self) -> None:
+        """Do nothing: a thread ends by itself, with its iterator."""
 
     def begin(self) -> BaseException | None:
         """Call the functions for the start of a worker; return their error, or `None`."""
