@@ -260,6 +260,8 @@ class Mapped(Epoch):
         return worker
 
     def _step(self) -> Any:
+        if self.over:  # a later epoch may have the workers
+            raise StopIteration
         if not self._at_work and not self._crew.asked:
             self._room = 1
             self._hand_on()
@@ -423,7 +425,7 @@ class StreamedBeside(Epoch):
         self._crew.put(WorkerCall(0, None, None, worker))
 
     def _step(self) -> Any:
-        while True:
+        while not self.over:
             try:
                 result = self._crew.get()
             except StopIteration:
@@ -439,6 +441,7 @@ class StreamedBeside(Epoch):
             self._hand_on()
             self._turn = (result.worker + 1) % len(self._active)
             return self._counted(_delivered(result))
+        raise StopIteration  # again: a later epoch may have the workers
 
     def state_dict(self) -> dict[str, Any]:
         made = beside_state(self._arranged, list(self._places), self._turn, self.over, dict(self._seeded))

@@ -231,7 +231,9 @@ class DataLoader(Loader, Generic[T]):
             raise ValueError(f"snapshot_every_n_steps is a number of batches, 0 or None, not {snapshot_every_n_steps}")
         if device is not None and (not ours or collate_fn is not None):
             raise ValueError("device= is for the batches of a queuecore dataset, without a collate_fn")
-        if alone and worker_init_fn is not None:
+        # Programs with data pipes give one of PyTorch's, which once divided them and does nothing now.
+        old = getattr(worker_init_fn, "__module__", "") == "torch.utils.data.backward_compatibility"
+        if alone and worker_init_fn is not None and not old:
             raise ValueError("worker_init_fn: such a dataset has no workers in which to call it")
         if timeout > 0 and not ours and (alone or not num_workers):
             raise ValueError("timeout: there is no one to wait for, as the caller's own thread does the work")

@@ -12,6 +12,7 @@ from typing import Any
 from queuecore._torch.base import Loader
 from queuecore._torch.batches import DatasetStream, Fetch, How, WorkerCall, WorkerResult
 from queuecore._torch.package import torch
+from queuecore._torch.threads import taken_error
 from queuecore._torch.workers import info_of
 from queuecore.errors import FailedPreconditionError
 
@@ -218,7 +219,7 @@ class Processes:
         if self.closed:  # PyTorch's iterator would end as if that were all data
             raise FailedPreconditionError("this iterator of a DataLoader is closed")
         if self._iterator.epoch() is not self:
-            raise FailedPreconditionError("a newer iterator of this DataLoader has taken the workers that stay")
+            raise taken_error()
         number, *rest = next(self._iterator)
         made = WorkerResult(number, *rest)
         return made._replace(error=self._failed.pop(number)) if made.error is True else made

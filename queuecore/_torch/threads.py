@@ -21,10 +21,15 @@ from queuecore.data._plan.chain import Chain, dataset_of
 from queuecore.data._plan.steps import Count, Unknown
 from queuecore.data._rows.chunks import One, Piece
 from queuecore.data.options import Options
-from queuecore.errors import StallError
+from queuecore.errors import FailedPreconditionError, StallError
 from queuecore.stdqueue import SimpleQueue
 
-__all__ = ["Alone", "Team", "Threads"]
+__all__ = ["Alone", "Team", "Threads", "taken_error"]
+
+
+def taken_error() -> FailedPreconditionError:
+    """Return the error of an iterator whose workers stayed for another one."""
+    return FailedPreconditionError("a newer iterator of this DataLoader has taken the workers that stay")
 
 
 class Alone:
@@ -40,8 +45,13 @@ class Alone:
 
     def __init__(self, jobs: list[Any], workers: Sequence[LoaderWorker] = ()) -> None:
         self._jobs, self.workers = jobs, workers
-        self.team = Team(0, False, False)
         self._calls: collections.deque[WorkerCall] = collections.deque()
+        self._taken = False  # another epoch has the workers
+
+    @property
+    def team(self) -> Alone:
+        """The crew itself, which has nobody to share anything with."""
+        return self
 
     def start(self) -> None:
         """Do nothing: `get` does all the work."""
@@ -57,7 +67,15 @@ class Alone:
     def end(self) -> None:
         """Do nothing: without threads, nobody waits for more calls."""
 
+    def settle(self) -> None:
+        """Answer the calls that are left, as PyTorch's workers that stay do: so the next epoch's numbers are theirs."""
+        while self._calls:
+            self.get()
+        self._taken = True
+
     def get(self) -> WorkerResult:
+        if self._taken:
+            raise taken_error()
         if not self._calls:
             raise StopIteration
         call = self._calls[0]
@@ -106,6 +124,7 @@ class Team:
         self._ended: SimpleQueue[None] = SimpleQueue()
         self._scope = Scope(True)
         self._stopped = False
+        self.taken = False  # another epoch has the workers
 
     def start(self, worker: LoaderWorker, job: Any, begins: bool) -> None:
         """Start a thread for a worker."""
@@ -118,7 +137,8 @@ class Team:
         self._started += 1
 
     def settle(self) -> None:
-        """Wait until all threads have ended."""
+        """Wait until all threads have ended, for another epoch with the same workers."""
+        self.taken = True
         self.stop()
         for _ in range(self._started):
             self._ended.get()
@@ -232,6 +252,8 @@ class Threads:
         self.team.order.put(None)
 
     def get(self) -> WorkerResult:
+        if self.team.taken:
+            raise taken_error()
         try:
             result: WorkerResult = next(self._iterator)
         except StallError as error:

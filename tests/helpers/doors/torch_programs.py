@@ -28,6 +28,16 @@ class Drawing(data.Dataset):
         torch.set_rng_state(state["generator"])
 
 
+class Plain(data.Dataset):
+    """Numbers."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> int:
+        return index
+
+
 class Drawn(data.Dataset):
     """Samples that draw from the global generator, and no state."""
 

@@ -132,6 +132,39 @@ def test_workers_that_were_shut_down_are_followed_by_others(how):
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
+@pytest.mark.parametrize("how", ["thread", "process"])
+@pytest.mark.parametrize("kind", [programs.Plain, programs.Drawn, programs.DrawnStream])
+def test_an_iterator_whose_workers_a_newer_one_has_taken_raises_an_error(kind, how):
+    loader = DataLoader(kind(), num_workers=2, persistent_workers=True, worker_type=how)
+    older = iter(loader)
+    next(older)
+    newer = iter(loader)
+    with pytest.raises(FailedPreconditionError, match="a newer iterator"):
+        list(older)
+    assert len(list(newer)) == 6
+    assert len(list(loader)) == 6 and next(newer, None) is None
+
+
+def test_workers_that_stay_draw_the_numbers_of_pytorchs_where_an_epoch_was_left():
+    def epochs(cls: Any, kind: Any, **more: Any) -> Any:
+        generator = torch.Generator().manual_seed(1)
+        loader = cls(kind(), None, num_workers=2, persistent_workers=True, generator=generator, **more)
+        for _ in loader:
+            break
+        return list(loader)
+
+    for kind in (programs.Drawn, programs.DrawnStream):
+        assert epochs(DataLoader, kind, worker_type="thread") == epochs(torch.utils.data.DataLoader, kind)
+
+
+def test_an_older_programs_function_for_data_pipes_is_taken():
+    from torch.utils.data import backward_compatibility, datapipes
+
+    pipe = datapipes.iter.IterableWrapper(range(5)).sharding_filter()
+    loader = DataLoader(pipe, None, num_workers=2, worker_init_fn=backward_compatibility.worker_init_fn)
+    assert list(loader) == list(range(5))
+
+
 def test_an_empty_state_is_the_beginning():
     loader = DataLoader(range(4), 2)
     next(iter(loader))
