@@ -401,7 +401,8 @@ class StreamedBeside(Epoch):
         loader._seed = seed_of(loader, self._seeded)
         places = self._places[:]
         if over:
-            self._places = [None] * workers if state is not None or loader._states is None else loader._states
+            ended = [None] * workers if state is not None or loader._states is None else loader._states
+            self._places = [one and one | {"over": True} for one in ended]
         if loader.persistent_workers:
             loader._states = self._places
         self._crew = crew = crew_of(loader, plan, loader._seed, self._turn, places)

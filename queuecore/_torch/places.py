@@ -128,7 +128,8 @@ def beside_state(
     `seeded`: the seed of the workers, and what it follows from.
     """
     made = {"version": VERSION, "arranged": arranged, "samples": 0, "place": None, "over": over, "seeded": seeded}
-    places = [one and one | {"over": over} for one in places]
+    # Workers that stay, and have delivered nothing in this epoch, are at the end of the one before.
+    places = [one and one | {"over": over or one["over"]} for one in places]
     return made | {"streams": places, "turn": turn}
 
 

@@ -86,7 +86,7 @@ class Begun(data.IterableDataset):
         return map(self.one, range(self.at, 6))
 
     def one(self, number: int) -> int:
-        self.at = number + 1
+        self.at = (number + 1) % 6
         return number
 
     def state_dict(self) -> dict[str, Any]:

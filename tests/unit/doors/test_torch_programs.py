@@ -145,6 +145,25 @@ def test_an_iterator_whose_workers_a_newer_one_has_taken_raises_an_error(kind, h
     assert len(list(loader)) == 6 and next(newer, None) is None
 
 
+@pytest.mark.parametrize("kind", [programs.Gated, programs.Begun])
+@pytest.mark.parametrize("how", ["thread", "process"])
+@pytest.mark.parametrize("place", [0, 1, 2, 3])
+def test_workers_that_stay_are_not_at_their_end_before_they_delivered_anything(place, how, kind):
+    programs.gate.set()
+
+    def made() -> Any:
+        return DataLoader(kind(), batch_size=None, num_workers=3, persistent_workers=True, worker_type=how)
+
+    loader = made()
+    list(loader)
+    batches = iter(loader)
+    for _ in range(place):
+        next(batches)
+    again = made()
+    again.load_state_dict(json.loads(json.dumps(loader.state_dict())))
+    assert list(again) == list(batches) and list(again) == list(loader)
+
+
 def test_workers_that_stay_draw_the_numbers_of_pytorchs_where_an_epoch_was_left():
     def epochs(cls: Any, kind: Any, **more: Any) -> Any:
         generator = torch.Generator().manual_seed(1)
