@@ -146,12 +146,19 @@ class DatasetStream:
         self._since = 0  # batches since `_marked` was taken
         self._marked: Any = None
 
-    def open(self) -> None:
-        """Begin to iterate, unless the iteration has begun."""
+    def open(self, first: Callable[[], object] | None = None) -> None:
+        """Begin to iterate, unless the iteration has begun.
+
+        `first` is called before the pass begins, but behind the loading of a state that is the end of the pass before:
+        the dataset may have the global generator's state in its own.
+        """
         if self._elements is not None:
             return
         dataset, opened, begin = self._dataset, self._how.opened, self._begin
         over = begin is not None and begin["over"]
+        if first is not None and not (over and begin is not None and begin["place"] is not None):
+            first()
+            first = None
         # Such a dataset begins at its place, so that one iterator is enough: to make one may have effects.
         held = begin is not None and not over and bool(begin.get("held")) and not begin.get("ended")
         before = None if begin is None else begin["place"] if held else begin.get("dataset")
@@ -178,10 +185,14 @@ class DatasetStream:
                     stateful.load_state_dict(copy.deepcopy(begin["place"]))
                     elements = dataset
                 if over:
+                    if first is not None:
+                        first()
                     elements = iter(dataset)
             elif over:  # the next iterator begins with the next pass
                 if isinstance(elements, ElementTensors):
                     elements.close()
+                if first is not None:
+                    first()
                 elements = stateful = iter(dataset) if opened is None else opened()
         self._stateful, self._elements = stateful, elements
         if self._how.every != 1 and stateful is not None:

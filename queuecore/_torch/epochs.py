@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import itertools
 import sys
 import warnings
@@ -336,12 +337,11 @@ class Streamed(Epoch):
             self._shared = state["shared"] if begun and state is not None else draw(loader.generator)
             shared = torch.Generator().manual_seed(self._shared)
             torch.utils.data.graph_settings.apply_random_seed(loader.dataset, shared)
-        draw(loader.generator)
         self.before = _delivered_before(state)
         self._timeout = loader.timeout
         self._arranged = arranged(loader)
         self._stream = DatasetStream(How.of(loader), loader.dataset, state)
-        self._stream.open()
+        self._stream.open(functools.partial(draw, loader.generator))
 
     @property
     def has_threads(self) -> bool:

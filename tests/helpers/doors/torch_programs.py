@@ -56,6 +56,16 @@ class DrawnStream(data.IterableDataset):
             yield int(torch.randint(1 << 20, (1,)))
 
 
+class DrawnAndSaved(DrawnStream):
+    """The same, with the global generator's state as its own."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"generator": torch.get_rng_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        torch.set_rng_state(state["generator"])
+
+
 class Tallies(data.IterableDataset):
     """A stream that keeps count in a list, a dict, a set and a dict within a list."""
 

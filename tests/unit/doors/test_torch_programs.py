@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.doors, pytest.mark.filterwarnings("ignore:This DataLoa
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: make doors")
 
-from helpers.doors import torch_programs as programs  # noqa: E402
+from helpers.doors import torch_programs as programs, torch_stateful as stateful  # noqa: E402
 
 from queuecore.data import Dataset  # noqa: E402
 from queuecore.errors import FailedPreconditionError, InvalidArgumentError  # noqa: E402
@@ -45,6 +45,20 @@ def test_a_dataset_that_saves_the_global_generator_resumes_in_the_same_order(shu
     again.load_state_dict(state)
     assert list(again) == rest
     assert seed == 4 or list(again) == following
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("kind", [stateful.Drawn, programs.DrawnAndSaved])
+def test_a_stream_that_saves_the_global_generator_goes_on_with_the_next_epochs_numbers(kind, seed):
+    torch.manual_seed(3)
+    loader = DataLoader(kind(), 2, collate_fn=plain)
+    list(loader)
+    state = loader.state_dict()
+    following = list(loader)
+    torch.manual_seed(seed)
+    again = DataLoader(kind(), 2, collate_fn=plain)
+    again.load_state_dict(state)
+    assert list(again) == following
 
 
 @pytest.mark.parametrize("worker_type", ["thread", "process"])
