@@ -446,7 +446,12 @@ class ExamplePlan:
         return made, lengths
 
     def assembled(self, arrays: list[Any], batch: bool) -> dict[Any, Any]:
-        """Return the components by key, of Examples parsed one by one: flat columns of a batch are `Ragged`."""
+        """Return the components by key, of Examples parsed one by one: flat columns of a batch are `Ragged`.
+
+        Without `batch` also of a vector of Examples, parsed as one element.
+        """
+        if not batch and len(arrays) == sum(len(column.outputs(True)) for column in self.columns):
+            return self.assemble(arrays, True)[0][0]
         parts: list[Any] = []
         for column, part in zip(self.columns, arrays, strict=True):
             if not batch or column.form == _FIXED:

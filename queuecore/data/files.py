@@ -447,7 +447,7 @@ class CsvDataset(Dataset):
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
         How files are compressed.
     buffer_size : int, optional
-        Not used: files are read in blocks of 256 KiB.
+        At least 1, and not used: files are read in blocks of 256 KiB.
     header : bool, default False
         Leave out the first row of each file.
     field_delim : str, default ","
@@ -460,8 +460,7 @@ class CsvDataset(Dataset):
         The columns to take, rising; `record_defaults` are theirs. Or their names in any order, which elements have too:
         those in the header of the first file, which is read for it here and now.
     exclude_cols : sequence of int or str, optional
-        The columns to leave out, instead. Columns behind those of `record_defaults` are left out too, where tf.data
-        refuses the row.
+        The columns to leave out, instead.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
     as_dict : bool, default False
@@ -517,7 +516,8 @@ class CsvDataset(Dataset):
         num_parallel_reads: int | None = None,
         as_dict: bool = False,
     ) -> None:
-        del buffer_size
+        if buffer_size is not None:
+            check_int(buffer_size, "buffer_size", 1)
         record_defaults, tables = csv_tables(record_defaults)
         columns = csv_columns(record_defaults, "CsvDataset")
         delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
@@ -526,10 +526,10 @@ class CsvDataset(Dataset):
         if isinstance(filenames, Iterator):
             filenames = list(filenames)
         wanted = _Wanted(filenames, headings, len(columns))
-        select_cols, order = wanted.numbers(select_cols, exclude_cols)
+        select_cols, order, most = wanted.numbers(select_cols, exclude_cols)
         columns = [columns[at] for at in order]
         options = (field_delim, use_quote_delim, na_value, select_cols)
-        make = _CsvFormats(columns, options)
+        make = _CsvFormats(columns, options, most)
         make(_LINE_BYTES)
         if delim in b"\r\n" or (use_quote_delim and delim == b'"'):
             raise InvalidArgumentError(
@@ -632,24 +632,27 @@ class _Wanted:
             raise InvalidArgumentError(f"CsvDataset: {what} has {column!r}, and the columns are {names}")
         return names.index(column)
 
-    def numbers(self, select: Any, exclude: Any) -> tuple[Any, list[int]]:
-        """Return the columns to take, rising, `None` for all; and which of the user's columns each of them is."""
+    def numbers(self, select: Any, exclude: Any) -> tuple[Any, list[int], int]:
+        """Return the columns to take, rising, `None` for all; which of the user's columns each is; and the `most`.
+
+        That is the number of fields that a row may have, 0 if they decide nothing.
+        """
         order = list(range(self._count))
         if select is not None and exclude is not None:
             raise InvalidArgumentError("CsvDataset: give select_cols or exclude_cols, and not both")
         if exclude is not None:
             without = {self._number(column, "exclude_cols") for column in exclude}
             left = (number for number in itertools.count() if number not in without)
-            return list(itertools.islice(left, self._count)), order
+            return list(itertools.islice(left, self._count)), order, next(left)
         if select is None or not any(isinstance(column, str) for column in select):
-            return select, order
+            return select, order, 0
         numbers = [self._number(column, "select_cols") for column in select]
         if len(set(numbers)) != len(numbers) or len(numbers) != self._count:
             raise InvalidArgumentError(
                 f"CsvDataset: select_cols {list(select)!r} must be {self._count} different columns, as record_defaults"
             )
         order.sort(key=numbers.__getitem__)
-        return sorted(numbers), order
+        return sorted(numbers), order, 0
 
     def names(self, select: Any) -> list[str]:
         """Return the names of the columns to take."""
@@ -684,10 +687,11 @@ class _ReadByTables:
 class _CsvFormats:
     """Makes native formats with a limit for rows; can be pickled, which a native format can't."""
 
-    def __init__(self, columns: Any, options: Any) -> None:
+    def __init__(self, columns: Any, options: Any, most: int) -> None:
         self._columns = columns
         self._options = options
+        self._most = most
 
     def __call__(self, max_record_bytes: int) -> Any:
         delim, quotes, na_value, select = self._options
-        return csv_format(self._columns, delim, quotes, na_value, select, max_record_bytes, "CsvDataset")
+        return csv_format(self._columns, delim, quotes, na_value, select, max_record_bytes, "CsvDataset", self._most)

@@ -339,9 +339,17 @@ def parse_example_dataset(
         spec = dataset.element_spec
         if not isinstance(spec, ArraySpec) or spec.dtype != BYTES or (spec.shape is not None and len(spec.shape) != 1):
             raise DtypeError(f"Input dataset should be a dataset of vectors of strings. Instead it is `{spec}`.")
-        return dataset.map(stage, num_parallel_calls, deterministic)
+        whole = functools.partial(_parsed, features)  # of a vector that is no batch
+        try:
+            return dataset.map(stage if dataset._chain.batches else whole, num_parallel_calls, deterministic)
+        except InvalidArgumentError:  # strings in several dimensions, which only Python makes
+            return dataset.map(whole, num_parallel_calls, deterministic)
 
     return apply
+
+
+def _parsed(features: Mapping[Any, Any], records: Any) -> Any:
+    return parse_example(records, features)
 
 
 def make_batched_features_dataset(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from queuecore._checks.usercode import check_arguments, name_of
+from queuecore._core.stream.describe import STRINGS
 from queuecore._elements.nests import apart
 from queuecore._ops.functions import is_native
 from queuecore._ops.stage import Stage
@@ -22,6 +23,7 @@ __all__ = ["check_function", "check_keys", "mapped_chain"]
 
 _OBJECTS = "elements are Python objects"
 _SHAPED = "elements are padded or ragged batches"
+_VECTORS = "an element of its input is a vector of strings, whose results have a dimension more"
 _WHOLE = "it makes something else of a batch than of its elements one by one"
 
 
@@ -38,6 +40,8 @@ def mapped_chain(
     call: FunctionCall | StageCall
     if isinstance(function, Stage):
         why = _why_not(chain) or (_WHOLE if not function.rowwise and chain.batches else "")
+        if not why and function.structure is not None and chain.made.components[0][0] == STRINGS:
+            why = _VECTORS
         if not why:
             native = chain.then(Map(function, on_device))
             native.check()

@@ -151,6 +151,24 @@ def test_columns_excluded_that_there_are_not(folder):
         list(CsvDataset(folder / "plain", [0] * 3, exclude_cols=[1]))
 
 
+@pytest.mark.parametrize("buffered", [0, 1], ids=["plain", "quoted"])
+def test_fields_behind_the_columns_that_are_left(tmp_path, buffered):
+    file = tmp_path / "wide.csv"
+    file.write_text("1,2,3\n4,5\n" + ('"6"' if buffered else "6") + ",7,8,9\n")
+    rows = iter(CsvDataset(file, [0], exclude_cols=[1, 2]))
+    assert [int(next(rows)[0]) for _ in range(2)] == [1, 4]
+    with pytest.raises(CsvError, match="line 3: expected 1 fields, got 4"):
+        next(rows)
+    # Numbers that are selected say nothing of those behind.
+    assert run(CsvDataset(file, [0], select_cols=[0]), values) == [(1,), (4,), (6,)]
+
+
+@pytest.mark.parametrize("size", [0, -3])
+def test_a_buffer_of_nothing(folder, size):
+    with pytest.raises(InvalidArgumentError, match="buffer_size"):
+        CsvDataset(folder / "plain", [0, 0], buffer_size=size)
+
+
 def example(number):
     """An Example with a number `a` below 128, and as many numbers `b`, by the wire format's rules."""
 
@@ -179,6 +197,23 @@ def test_examples_of_batches():
     for bad in (Dataset.range(3).batch(2), ds.unbatch(), ds.batch(2), Dataset.zip(ds, ds)):
         with pytest.raises(TypeError, match="Input dataset should be a dataset of vectors of strings"):
             bad.apply(experimental.parse_example_dataset(FEATURES))
+
+
+def test_examples_of_vectors_that_are_no_batch():
+    given = Dataset.from_tensors(np.array([example(number) for number in (3, 4)], object))
+    # Examples 3 and 4 have one number `a`, which is their own, and that many numbers `b`.
+    one = given.apply(experimental.parse_example_dataset(FEATURES))
+    batch = given.unbatch().batch(2).apply(experimental.parse_example_dataset(FEATURES))
+    assert one.element_spec["a"] == ArraySpec((None,), np.dtype(np.int64))
+    assert run(one, sides) == run(batch, sides)
+    # As a stage, too.
+    assert run(given.map(ops.parse_example(features=FEATURES)), sides) == run(batch, sides)
+
+
+def test_strings_of_examples_in_several_dimensions():
+    features = {"s": ops.FixedLenFeature((1, 2), bytes, [b"x", b"y"])}
+    parsed = Dataset.from_tensors(b"").repeat(3).batch(2).apply(experimental.parse_example_dataset(features))
+    assert [one["s"].to_list() for one in parsed] == [[[[b"x", b"y"]]] * 2, [[[b"x", b"y"]]]]
 
 
 def batches(files, **given):

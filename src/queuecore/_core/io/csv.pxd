@@ -67,7 +67,8 @@ cdef struct CsvPlan:
     const CsvKernels* kernels
     CsvColumn* columns           # the wanted ones, by rising `field`
     int32_t count
-    bint selected                # rows may have further fields
+    bint selected                # fields behind the last wanted one aren't looked at
+    int64_t most                 # fields that a row of a block may have
     CsvDialect dialect
     bint quotes
     unsigned char stop[256]      # for each byte: it may end a field without quotes

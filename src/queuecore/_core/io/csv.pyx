@@ -1,6 +1,6 @@
 """CSV: lines of fields as numbers and strings. See csv.pxd for the contract."""
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
@@ -67,10 +67,12 @@ cdef class CsvFormat:
         Limit of a row in a block.
     level : int, default -1
         Kernels to use: 0 those of every processor, 1 those for AVX2; -1: the fastest.
+    most : int, default 0
+        Fields that a row of a block may have at most; 0: any number if `selected`, else one for each column.
     """
 
     def __init__(self, list columns, bint selected, int delim, bint quotes, bytes na, int64_t max_record_bytes,
-                 int level=-1):
+                 int level=-1, int64_t most=0):
         cdef CsvPlan* plan = &self.plan
         cdef CsvColumn* column
         cdef CsvText text
@@ -104,6 +106,7 @@ cdef class CsvFormat:
                     raise ValueError("a default of another size")
                 memcpy(column.initial, <bytes_in>initial, column.item_bytes)
         plan.selected = selected
+        plan.most = most or (INT64_MAX if selected else plan.count)
         plan.quotes = quotes
         plan.dialect.delim = delim
         plan.dialect.filler = 120 if delim != 120 else 121
@@ -393,7 +396,7 @@ cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* 
     if rows > block.most - block.rows:
         rows = block.most - block.rows
     width = ends[0]
-    if width <= plan.columns[plan.count - 1].field or (not plan.selected and width != plan.count):
+    if width <= plan.columns[plan.count - 1].field or width > plan.most:
         return 0
     k = 0
     while k < rows and ends[k] == (k + 1) * width:
@@ -513,7 +516,7 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
                 break
             if what != 0:
                 return _wrong(fault, CODE_CSV, what, at, row.place - p, at.line + row.lines, row.fields)
-            if row.fields <= plan.columns[plan.count - 1].field or (not plan.selected and row.fields != plan.count):
+            if row.fields <= plan.columns[plan.count - 1].field or row.fields > plan.most:
                 return _wrong(fault, CODE_CSV, WHAT_CSV_FIELDS, at, 0, at.line,
                               (plan.columns[plan.count - 1].field + 1) << 32 | row.fields)
             what = _fill(plan, spans, places, block.rows, arena, &column)
