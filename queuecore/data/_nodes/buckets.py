@@ -35,10 +35,11 @@ from queuecore.data._nodes.run import NodeRun, rows_of
 from queuecore.data._nodes.whole import WholeCall
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout, NativeComponent
-from queuecore.data._plan.steps import Count, Map, Unknown
+from queuecore.data._plan.steps import Count, Map
 from queuecore.data._rows.chunks import Chunk, Column, Failed, Objects
-from queuecore.data._rows.values import readonly
+from queuecore.data._rows.values import batched_spec, readonly
 from queuecore.errors import DataLossError, InvalidArgumentError, QueueCoreError
+from queuecore.ragged import Sparse
 
 __all__ = ["buckets"]
 
@@ -198,13 +199,14 @@ class Buckets(Node):
         return f"Python: stacks batches, of many rows at a time; {how}"
 
     def count(self, needed: int | None) -> Count:
-        raise Unknown
+        return self.inputs[0].endless(needed)
 
     def layout(self) -> Layout:
         return Layout(None)
 
     def spec(self) -> Any:
-        return self.shapes.specs((None,))
+        spec = self.inputs[0].element_spec
+        return self.shapes.specs((None,)) if self.given != [None] or spec is None else batched_spec(spec, None)
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk | Failed]:
         if self.sorted is None:
@@ -354,7 +356,8 @@ class Buckets(Node):
                 length = self.length(readonly(element), number)
                 index = bisect.bisect_right(self.boundaries, length)
                 arrays = self._placed(element, length, index, number)
-                return index, [array.copy() for array in arrays]  # it may wait for long, and would keep others with it
+                # It may wait for long, and would keep others with it.
+                return index, [array if isinstance(array, Sparse) else array.copy() for array in arrays]
             except QueueCoreError as error:
                 if run.skips is None:
                     return Failed(error)
@@ -365,8 +368,8 @@ class Buckets(Node):
     def _placed(self, element: Any, length: int, index: int, number: int) -> list[Array]:
         if self.closed and index == len(self.boundaries):
             raise InvalidArgumentError(
-                f"{_NAME}: element {number} has the length {length}, and with pad_to_bucket_boundary all must be less "
-                f"than the last boundary, {self.boundaries[-1]}",
+                "When pad_to_bucket_boundary=True, elements must have length < max(bucket_boundaries): "
+                f"{_NAME}: element {number} has the length {length}, and the last boundary is {self.boundaries[-1]}",
                 stage=_NAME,
                 record=number,
             )

@@ -27,7 +27,7 @@ from queuecore.data._nodes.run import NodeRun, leave_out
 from queuecore.data._nodes.whole import WholeCall
 from queuecore.data._plan.chain import Chain, Chained, chain_of, dataset_of
 from queuecore.data._plan.made import Layout
-from queuecore.data._plan.steps import Unknown
+from queuecore.data._plan.steps import Count, Unknown
 from queuecore.data._rows.chunks import Column, Failed, One, Piece, Rows
 from queuecore.data._rows.columns import joined
 from queuecore.data._rows.states import first_state, next_state
@@ -151,8 +151,8 @@ class GroupByWindow(Node):
     def where(self) -> str:
         return f"Python: {name_of(self.key.function)} for each element, {name_of(self.reduce)} for each window"
 
-    def count(self, needed: int | None) -> int:
-        raise Unknown
+    def count(self, needed: int | None) -> Count:
+        return self.inputs[0].endless(needed)
 
     @lazy
     def first(self) -> Chain | None:

@@ -30,7 +30,7 @@ from queuecore.data._nodes.orders import TurnTape
 from queuecore.data._nodes.run import NodeRun, Opened, Seeded, open_chain, rows_of
 from queuecore.data._plan.chain import Chain, Chained, chain_of
 from queuecore.data._plan.made import Layout, NativeComponent, native_of
-from queuecore.data._plan.steps import BatchStep, Count, Skip, Take, Unknown
+from queuecore.data._plan.steps import BatchStep, Count, Skip, Take
 from queuecore.data._rows.chunks import Chunk, Failed, Objects, Rows
 from queuecore.data._rows.columns import compacted, joined, typed
 from queuecore.data.options import Options
@@ -90,9 +90,7 @@ class Interleave(Node):
         return f"{self.method}({name_of(self.function)}, {self.cycle}, {self.block})"
 
     def count(self, needed: int | None) -> Count:
-        if needed is None and self.inputs[0].known_count() == math.inf:
-            return math.inf
-        raise Unknown
+        return self.inputs[0].endless(needed)
 
     @lazy
     def first(self) -> Chain | None:

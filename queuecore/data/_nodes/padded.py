@@ -24,6 +24,7 @@ from queuecore.data._plan.made import Layout, Made, NativeComponent, assembler
 from queuecore.data._plan.steps import BatchStep, Count, ShapedBatch
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.elements import flattened
+from queuecore.data._rows.values import stacked_sparse
 from queuecore.errors import DataLossError, DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse, strings
 
@@ -423,7 +424,9 @@ class Fit:
         return [*arrays, self.template] if self.told else arrays
 
     def _fitting(self, element: Any) -> list[Array]:
-        arrays = [_array(part) for part in self._flat(element)]
+        arrays: list[Any] = [
+            part if self.sides is None and isinstance(part, Sparse) else _array(part) for part in self._flat(element)
+        ]
         for index, (array, sides) in enumerate(zip(arrays, self.sides or [], strict=bool(self.sides))):
             assert sides is not None
             if array.ndim == len(sides) and self.open[index]:
@@ -531,13 +534,15 @@ class RowPad:
 
 @dataclass(frozen=True)
 class Stack:
-    """Stacks arrays of one shape; or makes rows of them that may differ in length."""
+    """Stacks arrays of one shape; or makes rows of them that may differ in length. Sparse ones are stacked."""
 
     index: int
     ragged: bool
 
     def __call__(self, arrays: list[Array]) -> Any:
         dtype = _same_dtype(arrays, self.index)
+        if isinstance(arrays[0], Sparse):
+            return stacked_sparse(arrays, self.index)
         shape = arrays[0].shape
         for array in arrays:
             if array.shape[self.ragged :] != shape[self.ragged :] or array.ndim != len(shape):

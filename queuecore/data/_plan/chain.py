@@ -7,6 +7,7 @@ kinds of sources nor `queuecore.data.Dataset`, by which users hold a chain.
 from __future__ import annotations
 
 import abc
+import math
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -313,6 +314,12 @@ class Chain:
             return self.count(needed)
         except (Unknown, QueueCoreError):  # an error comes out where it belongs, when the elements are read
             return None
+
+    def endless(self, needed: int | None) -> float:
+        """Return infinity, if these elements have no end. `Unknown`: only reading tells how many are made of them."""
+        if needed is None and self.known_count() == math.inf:
+            return math.inf
+        raise Unknown
 
     def check_shards(self) -> None:
         """Raise `InvalidArgumentError` if a shard with ``uneven="raise"`` gets another number than the others."""

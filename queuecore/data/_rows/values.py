@@ -32,6 +32,7 @@ __all__ = [
     "shown",
     "spec_of",
     "stacked",
+    "stacked_sparse",
     "typed_spec",
 ]
 
@@ -367,12 +368,7 @@ def stacked(elements: Sequence[Any], batch: int) -> Any:
             raise _unlike(elements, batch)
         return _of_rows(concatenated(elements), [len(one) for one in elements])
     if isinstance(first, Sparse):
-        if any(
-            not isinstance(one, Sparse) or one.dtype != first.dtype or len(one.dense_shape) != len(first.dense_shape)
-            for one in elements
-        ):
-            raise _unlike(elements, batch)
-        return _stacked_sparse(elements)
+        return stacked_sparse(elements, batch)
     raise InvalidArgumentError(f"cannot batch elements that are {type(first).__name__}s (batch {batch})", stage="batch")
 
 
@@ -423,11 +419,17 @@ def concatenated(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def _stacked_sparse(elements: Sequence[Sparse]) -> Sparse:
+def stacked_sparse(elements: Sequence[Any], batch: int) -> Sparse:
+    """Return sparse arrays as one, as wide as the widest; errors as of `stacked`."""
+    first = elements[0]
+    if any(
+        not isinstance(one, Sparse) or one.dtype != first.dtype or len(one.dense_shape) != len(first.dense_shape)
+        for one in elements
+    ):
+        raise _unlike(elements, batch)
     counts = [len(one.values) for one in elements]
     indices = np.concatenate([one.indices for one in elements])
     rows = np.repeat(np.arange(len(elements), dtype=np.int64), counts)
-    # As of features of different lengths: wide enough for all.
     shape = np.max([one.dense_shape for one in elements], axis=0)
     values = concatenated([one.values for one in elements])
     return Sparse(np.column_stack([rows, indices]), values, [len(elements), *shape])

@@ -15,6 +15,14 @@ from queuecore.errors import DtypeError, InvalidArgumentError, PipelineError
 LETTERS = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 0, 0, 2, 2, 0, 0])
 
 
+def test_windows_and_buckets_of_an_endless_dataset_have_no_end():
+    numbers = Dataset.range(3)
+    for ds, count in ((numbers, -2), (numbers.repeat(), -1)):
+        assert ds.group_by_window(lambda x: x, batches(2), 2).cardinality() == count
+        buckets = ds.batch(1).bucket_by_sequence_length(len, [2], [1, 1])
+        assert buckets.cardinality() == count
+
+
 def batches(size):
     return lambda key, window: window.batch(size)
 

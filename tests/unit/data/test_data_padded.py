@@ -419,6 +419,25 @@ def test_buckets_of_tuples(tmp_path):
         np.testing.assert_array_equal(batch["a"], padded([arrays[n] for n in numbers], (None,), -1))
 
 
+def test_buckets_of_sparse_arrays():
+    def line(n):
+        return qc.Sparse([[at] for at in range(n)], np.arange(n), [n + 1])
+
+    numbers = Dataset.from_tensor_slices([1, 5, 2, 6, 3])
+    lines = numbers.map(lambda n: (line(int(n)), n))
+    made = lines.bucket_by_sequence_length(lambda x, n: int(x.dense_shape[0]), [4], [2, 2], no_padding=True)
+    assert made.element_spec[0] == qc.data.SparseSpec((None, None), np.dtype(np.int64))
+    found = [(x.to_dense().tolist(), n.tolist()) for x, n in made]
+    # A batch is as wide as its widest row.
+    assert found == [
+        ([[0, 0, 0], [0, 1, 0]], [1, 2]),
+        ([[0, 1, 2, 3, 4, 0, 0], [0, 1, 2, 3, 4, 5, 0]], [5, 6]),
+        ([[0, 1, 2, 0]], [3]),
+    ]
+    with pytest.raises(InvalidArgumentError, match="Sparse"):
+        list(lines.bucket_by_sequence_length(lambda x, n: int(n), [4], [2, 2], padded_shapes=((None,), ())))
+
+
 def test_buckets_without_padding():
     elements = rows(40, 6)
     ds = given(elements, VARYING).bucket_by_sequence_length(len, list(range(1, 7)), [3] * 7, no_padding=True)
