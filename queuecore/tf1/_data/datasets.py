@@ -7,6 +7,7 @@ tensors' present values.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -72,7 +73,6 @@ __all__ = [
     "general_spec",
     "int_tensor",
     "names_of",
-    "padding_of",
     "scalar_of",
     "seeds_of",
     "variant_of",
@@ -364,10 +364,20 @@ class Dataset(DatasetBase):
         else:
             given = weights._variant if isinstance(weights, Dataset) else convert_to_tensor(weights)
             if not isinstance(weights, Dataset) and not given.shape.is_compatible_with([count]):
-                raise ValueError(f"`weights` must be of {count} numbers, one for each dataset, not {weights!r}")
+                raise ValueError(
+                    f"Invalid `weights`. `weights` should have the same length as `datasets`, {count}, but it is "
+                    f"{weights!r}."
+                )
+            if not isinstance(weights, Dataset) and given.dtype not in (np.float32, np.float64):
+                raise TypeError(
+                    "Invalid `weights`. `weights` type must be either `tf.float32` or `tf.float64` but is "
+                    f"{given.dtype!r}."
+                )
 
         def kernel(_: Any, *values: Any) -> Any:
             shares = values[count]
+            if not isinstance(shares, eager.Dataset) and not np.any(shares):
+                return values[0].take(0)  # no dataset is ever asked
             return eager.Dataset.sample_from_datasets(
                 list(values[:count]),
                 shares if isinstance(shares, eager.Dataset) else [float(one) for one in shares],
@@ -628,14 +638,14 @@ class Dataset(DatasetBase):
             If a structure, a shape or a type doesn't fit.
         """
         given, size = batch_tensors(batch_size, drop_remainder)
-        told, sides, filled = padding_of(self, padded_shapes, padding_values)
-        left = iter(told)
+        padding = Padding(self, padded_shapes, padding_values)
+        left = iter(padding.shapes)
         spec = mapped(lambda leaf: stacked(LeafSpec(leaf.dtype, next(left)), size), self._spec)
 
-        def kernel(_: Any, ds: Any, n: Any, drop: Any) -> Any:
-            return ds.padded_batch(int(n), sides, filled, bool(drop))
+        def kernel(_: Any, ds: Any, n: Any, drop: Any, *shapes: Any) -> Any:
+            return ds.padded_batch(int(n), padding.sides(shapes), padding.values, bool(drop))
 
-        return self._step("PaddedBatchDataset", spec, kernel, given, name)
+        return self._step("PaddedBatchDataset", spec, kernel, [*given, *padding.tensors], name)
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """Take elements apart, along their first dimension.
@@ -678,6 +688,8 @@ class Dataset(DatasetBase):
         drop = convert_to_tensor(drop_remainder, bool, "drop_remainder")
         known, full = constant_value(size), bool(constant_value(drop))
         rows = None
+        if known is not None and np.ndim(known) == 1 and len(known) and (known == known[0]).all():
+            known = known[0]  # turns of one size
         if known is not None and np.ndim(known) == 0 and known > 0:
             sides = [None if leaf.shape.sides is None else leaf.shape.sides[0] for leaf in self._rows("rebatch")]
             rows = int(known) if full or all(side and side % known == 0 for side in sides) else None
@@ -994,21 +1006,21 @@ class Dataset(DatasetBase):
         if len(sizes) != len(boundaries) + 1:
             raise ValueError("len(bucket_batch_sizes) must equal len(bucket_boundaries) + 1")
         found = self._function(element_length_func, "element_length_func")
-        if no_padding:
-            told, sides, filled = [leaf.shape for leaf in leaves(self._spec)], None, None
-        else:
-            told, sides, filled = padding_of(self, padded_shapes, padding_values)
+        padding = None if no_padding else Padding(self, padded_shapes, padding_values)
+        count = len(found.captured)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
-            function = found.bound(run, values)
+            function = found.bound(run, values[:count])
+            pads = (None, None) if padding is None else (padding.sides(values[count:]), padding.values)
             return ds.bucket_by_sequence_length(
-                function, boundaries, sizes, sides, filled, pad_to_bucket_boundary, no_padding, drop_remainder
+                function, boundaries, sizes, *pads, pad_to_bucket_boundary, no_padding, drop_remainder
             )
 
-        left = iter(told)
+        left = iter([leaf.shape for leaf in leaves(self._spec)] if padding is None else padding.shapes)
         size = sizes[0] if drop_remainder and len(set(sizes)) == 1 else None
         spec = mapped(lambda leaf: stacked(replace(leaf, shape=next(left)), size), self._spec)
-        return self._step("BucketBySequenceLengthDataset", spec, kernel, found.captured, name)
+        given = [*found.captured, *(() if padding is None else padding.tensors)]
+        return self._step("BucketBySequenceLengthDataset", spec, kernel, given, name)
 
     def group_by_window(
         self,
@@ -1041,13 +1053,13 @@ class Dataset(DatasetBase):
         """
         if (window_size is None) == (window_size_func is None):
             raise ValueError("Either the `window_size` argument or the `window_size_func` argument must be specified.")
-        key = scalar_of(self._function(key_func, "key_func"), "key_func")
+        key = scalar_of(self._function(_number(key_func, "key_func"), "key_func"), "key_func")
         number = LeafSpec(int64, as_shape([]))
         reduced = Function(self.graph, reduce_func, [number, Nested(self._spec)], "reduce_func")
         spec = _dataset_spec(reduced, "reduce_func")
         functions, given = [key, reduced], [int_tensor(0 if window_size is None else window_size, "window_size")]
         if window_size_func is not None:
-            sizes = Function(self.graph, window_size_func, [number], "window_size_func")
+            sizes = Function(self.graph, _number(window_size_func, "window_size_func"), [number], "window_size_func")
             functions.append(scalar_of(sizes, "window_size_func"))
 
         def kernel(run: Any, ds: Any, size: Any, *values: Any) -> Any:
@@ -1300,6 +1312,8 @@ def general_spec(first: Any, second: Any, what: str) -> Any:
 
 def _of_one_type(one: Any, other: Any) -> bool:
     # Whether two parts are of one kind and type: all else may differ.
+    if isinstance(one, LeafSpec) and isinstance(other, LeafSpec):
+        return bool(one.dtype == other.dtype)
     if type(one) is not type(other):
         return False
     return isinstance(one, (Nested, NoneLeaf)) or bool(replace(one, shape=other.shape) == other)
@@ -1307,8 +1321,12 @@ def _of_one_type(one: Any, other: Any) -> bool:
 
 def _alike(datasets: Sequence[Dataset], what: str) -> Any:
     if not datasets:
-        raise ValueError(f"{what}: `datasets` should not be empty")
-    return general([checked(one, what) for one in datasets], what)
+        raise ValueError(f"Invalid `datasets`. `datasets` should not be empty: {what}.")
+    given = [checked(one, what) for one in datasets]
+    try:
+        return general(given, what)
+    except TypeError as error:
+        raise TypeError(f"Invalid `datasets`. `datasets` must have compatible element specs. {error}") from None
 
 
 def _options(variant: Tensor) -> Options:
@@ -1335,6 +1353,19 @@ def scalar_of(found: Function, what: str) -> Function:
     if not isinstance(spec, LeafSpec) or spec.dtype != int64 or spec.shape.ndims not in (0, None):
         raise ValueError(f"Invalid `{what}`. `{what}` must return a single `tf.int64` scalar tensor, not {spec!r}.")
     return found
+
+
+def _number(function: Any, what: str) -> Callable[..., Any]:
+    # A function that may return a number of Python's, which is an int64 then.
+    if not callable(function):
+        raise TypeError(f"{what} must be callable, not {function!r}")
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        made = function(*arguments)
+        return made if isinstance(made, Tensor) else convert_to_tensor(made, np.int64)
+
+    return call
 
 
 def check_state(spec: Any, after: Any) -> None:
@@ -1409,25 +1440,52 @@ def batch_tensors(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], i
     return [size, drop], None if known is None or known < 1 else int(known)
 
 
-def padding_of(dataset: Dataset, padded_shapes: Any, padding_values: Any) -> tuple[list[TensorShape], Any, Any]:
-    """Return the padded shapes of an element's parts; and shapes and values, as `queuecore.data` takes them."""
-    found = leaves(dataset._spec)
-    if any(not isinstance(leaf, LeafSpec) for leaf in found):
-        raise TypeError("Batching of padded sparse tensors and of datasets is not supported")
-    made = [leaf.shape for leaf in found]
-    if padded_shapes is None:
-        if any(shape.sides is None for shape in made):
-            raise ValueError("You must provide `padded_shapes` argument because a component has unknown rank.")
-    else:
-        told = matched(dataset._spec, padded_shapes, "padded_shapes")
-        made = [_padded(*one) for one in zip(told, made, strict=True)]
-    values: list[Any] = [None] * len(found)
-    if padding_values is not None:
-        told = [padding_values] * len(found)
-        if isinstance(padding_values, (tuple, list, dict)):
-            told = matched(dataset._spec, _with_defaults(dataset._spec, padding_values), "padding_values")
-        values = [None if one is None else _constant(one, leaf.dtype) for one, leaf in zip(told, found, strict=True)]
-    return made, plain(dataset._spec, [one.sides for one in made]), plain(dataset._spec, values)
+class Padding:
+    """The shapes that elements are padded to, and the values that pad them.
+
+    Attributes
+    ----------
+    shapes : list of TensorShape
+        What is known of the shapes of the parts of a padded element.
+    tensors : list of Tensor
+        The shapes that only a run tells.
+    values : structure
+        As `queuecore.data` takes them.
+    """
+
+    def __init__(self, dataset: Dataset, padded_shapes: Any, padding_values: Any) -> None:
+        found = leaves(dataset._spec)
+        if any(not isinstance(leaf, LeafSpec) for leaf in found):
+            raise TypeError("Batching of padded sparse tensors and of datasets is not supported")
+        self._spec = dataset._spec
+        self.shapes = [leaf.shape for leaf in found]
+        self._late: list[Tensor | None] = [None] * len(found)
+        if padded_shapes is None:
+            if any(shape.sides is None for shape in self.shapes):
+                raise ValueError("You must provide `padded_shapes` argument because a component has unknown rank.")
+        else:
+            told = matched(dataset._spec, padded_shapes, "padded_shapes")
+            self._late = [one if isinstance(one, Tensor) and constant_value(one) is None else None for one in told]
+            self.shapes = [_padded(*one) for one in zip(told, self.shapes, strict=True)]
+        self.tensors = [one for one in self._late if one is not None]
+        values: list[Any] = [None] * len(found)
+        if padding_values is not None:
+            told = [padding_values] * len(found)
+            if isinstance(padding_values, (tuple, list, dict)):
+                told = matched(dataset._spec, _with_defaults(dataset._spec, padding_values), "padding_values")
+            values = [
+                None if one is None else _constant(one, leaf.dtype) for one, leaf in zip(told, found, strict=True)
+            ]
+        self.values = plain(dataset._spec, values)
+
+    def sides(self, values: Sequence[Any]) -> Any:
+        """Return the shapes as `queuecore.data` takes them, with the values that the tensors have in a run."""
+        left = iter(values)
+        made = [
+            shape.sides if late is None else [None if side == -1 else int(side) for side in next(left)]
+            for shape, late in zip(self.shapes, self._late, strict=True)
+        ]
+        return plain(self._spec, made)
 
 
 def _with_defaults(spec: Any, values: Any) -> Any:
@@ -1456,11 +1514,14 @@ def _padded_sides(told: Any) -> TensorShape:
 
 def _padded(told: Any, shape: TensorShape) -> TensorShape:
     if isinstance(told, Tensor):
-        rank = None if told.shape.ndims != 1 else told.shape[0].value
-        told = constant_value(told)
-        if told is None and (rank is None or shape.sides is None or rank == len(shape.sides)):
-            raise ValueError("padded_shapes must be known before the graph runs")
-        told = [None] * (rank or 0) if told is None else told
+        known = constant_value(told)
+        if known is None:
+            told.shape.ranked(1)
+            count = shape.ndims if told.shape[0].value is None else told.shape[0].value
+            if count is None:
+                return shape
+            known = [None] * count
+        told = known
     made = told if isinstance(told, TensorShape) else _padded_sides(told)
     if made.sides is None or (shape.sides is not None and len(made.sides) != len(shape.sides)):
         raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "

@@ -10,13 +10,15 @@ import numpy as np
 
 import queuecore.data as eager
 from queuecore._elements.component import BYTES, Component
+from queuecore._ops.csv import csv_columns
 from queuecore.data._plan.blocks import BlockSource, blocks_of_fixed
 from queuecore.data._plan.chain import chain_of, dataset_of
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._data.datasets import AUTOTUNE, STRING, Dataset, int_tensor, names_of, variant_of
 from queuecore.tf1._data.nests import LeafSpec
 from queuecore.tf1._graph.graph import Tensor, constant_value, convert_to_tensor
-from queuecore.tf1._graph.values import DType, as_dtype, as_shape, as_value, string
+from queuecore.tf1._graph.values import DType, as_dtype, as_shape, string
+from queuecore.tf1._ops.decoders import csv_default
 
 __all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset", "csv_column"]
 
@@ -170,7 +172,7 @@ class CsvDataset(_Files):
         For each column a type, if a value is required, or the value of empty fields.
     compression_type : {"", "ZLIB", "GZIP"}, optional
     buffer_size : int, optional
-        Not used.
+        At least 1, and not used.
     header : bool, default False
         Leave out the first row of each file.
     field_delim, use_quote_delim, na_value, select_cols
@@ -182,7 +184,9 @@ class CsvDataset(_Files):
         header: bool = False, field_delim: str = ",", use_quote_delim: bool = True, na_value: str = "",
         select_cols: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
-        del buffer_size
+        size = None if buffer_size is None else constant_value(int_tensor(buffer_size, "buffer_size"))
+        if size is not None and size < 1:
+            raise InvalidArgumentError(f"buffer_size should be positive: it is {buffer_size!r}")
         types, columns = zip(*map(csv_column, record_defaults), strict=True) if len(record_defaults) else ((), ())
 
         def make(names: Any, compression: Any, *_: Any) -> Any:
@@ -195,12 +199,19 @@ class CsvDataset(_Files):
 
 
 def csv_column(default: Any) -> tuple[DType, Any]:
-    """Return the type of a column, and a user's default as `queuecore.data.CsvDataset` takes it."""
-    try:
-        dtype = as_dtype(default)
-    except (TypeError, InvalidArgumentError):
-        value = constant_value(default) if isinstance(default, Tensor) else as_value(default)
-        if isinstance(value, np.ndarray) and value.ndim == 1 and value.size < 2:
-            value = value[0] if value.size else as_dtype(value.dtype)
-        return string if isinstance(value, bytes) else as_dtype(value.dtype), value
-    return dtype, dtype.dtype
+    """Return the type of a column, and a user's default as `queuecore.data.CsvDataset` takes it.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If a default has two dimensions.
+    ValueError
+        If it is a tensor whose value only a run tells.
+    """
+    value = csv_default(default)
+    if np.ndim(value) > 1:
+        raise InvalidArgumentError(f"CsvDataset: Shape must be at most rank 1 but is rank {np.ndim(value)}")
+    if not isinstance(value, (list, tuple, np.ndarray, np.generic, bytes, str, int, float)):
+        value = as_dtype(value).dtype
+    dtype, _ = csv_columns([value], "CsvDataset")[0]
+    return as_dtype(dtype), value

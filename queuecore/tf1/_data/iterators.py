@@ -12,6 +12,7 @@ import numpy as np
 
 import queuecore.data as eager
 from queuecore.errors import (
+    CsvError,
     DeadlineExceededError,
     FailedPreconditionError,
     InvalidArgumentError,
@@ -42,7 +43,9 @@ from queuecore.tf1._data.nests import (
 )
 from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, convert_to_tensor, get_default_graph
 from queuecore.tf1._graph.plans import planned
+from queuecore.tf1._graph.texts import retell
 from queuecore.tf1._graph.values import name_of, string
+from queuecore.tf1._ops.decoders import CSV_ROWS
 from queuecore.tf1._ops.ragged import RaggedTensor
 from queuecore.tf1._ops.sparse import SparseTensor
 
@@ -108,6 +111,9 @@ class _Place:
                 return next(iterator)
             except StopIteration:
                 raise OutOfRangeError("End of sequence") from None
+            except CsvError as error:
+                retell(error, *CSV_ROWS)
+                raise
             except PipelineError as error:
                 # The user gets the exception that an operation of a function raised.
                 cause = error.__cause__

@@ -22,6 +22,7 @@ __all__ = [
     "Nested",
     "NoneLeaf",
     "RaggedLeaf",
+    "RaggedRow",
     "SparseLeaf",
     "classes",
     "joined",
@@ -97,6 +98,25 @@ class LeafSpec:
     def __repr__(self) -> str:
         """Return both."""
         return f"TensorSpec(shape={self.shape}, dtype={name_of(self.dtype)})"
+
+
+@dataclass(frozen=True)
+class RaggedRow(LeafSpec):
+    """The specification of a tensor that was a row of a ragged one: a batch of these is ragged.
+
+    Attributes
+    ----------
+    dtype, shape
+        As of `LeafSpec`.
+    row_splits_dtype : numpy.dtype
+        Of the splits in a batch.
+    """
+
+    row_splits_dtype: DType = int64
+
+    def __repr__(self) -> str:
+        """Return all of it, as of a ragged tensor without divided dimensions."""
+        return f"RaggedTensorSpec({self.shape}, {name_of(self.dtype)}, 0, {name_of(self.row_splits_dtype)})"
 
 
 @dataclass(frozen=True)
@@ -316,7 +336,7 @@ def shapes(spec: Any) -> Any:
 def classes(spec: Any) -> Any:
     """Return what the parts of an element are: `Tensor`, `SparseTensor`, `RaggedTensor`, `Dataset`, or none of them."""
     kinds: dict[type, type] = {LeafSpec: Tensor, SparseLeaf: SparseTensor, RaggedLeaf: RaggedTensor}
-    kinds |= {Nested: DatasetBase.seen(), NoneLeaf: type(None)}
+    kinds |= {RaggedRow: Tensor, Nested: DatasetBase.seen(), NoneLeaf: type(None)}
     return mapped(lambda leaf: kinds[type(leaf)], spec)
 
 
@@ -326,6 +346,8 @@ def stacked(leaf: Any, size: int | None) -> Any:
         raise TypeError("datasets can't be batched: flat_map a window to batches of its elements")
     if isinstance(leaf, NoneLeaf):
         return leaf
+    if isinstance(leaf, RaggedRow):
+        return RaggedLeaf(leaf.dtype, TensorShape([size]).concatenate(leaf.shape), 1, leaf.row_splits_dtype)
     made = replace(leaf, shape=TensorShape([size]).concatenate(leaf.shape))
     return replace(made, ragged_rank=leaf.ragged_rank + 1) if isinstance(leaf, RaggedLeaf) else made
 
@@ -335,10 +357,12 @@ def unbatched(leaf: Any) -> Any:
     if isinstance(leaf, NoneLeaf):
         return leaf
     shape = leaf.shape[1:] if leaf.shape.sides is not None else leaf.shape
+    if isinstance(leaf, RaggedRow):
+        return LeafSpec(leaf.dtype, shape)
     if not isinstance(leaf, RaggedLeaf):
         return replace(leaf, shape=shape)
     return (
-        LeafSpec(leaf.dtype, shape)
+        RaggedRow(leaf.dtype, shape, leaf.row_splits_dtype)
         if leaf.ragged_rank == 1
         else replace(leaf, shape=shape, ragged_rank=leaf.ragged_rank - 1)
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from queuecore.errors import QueueCoreError
 
-__all__ = ["before", "retell", "retold"]
+__all__ = ["Text", "before", "retell", "retold"]
 
 Text = tuple[str, str | Callable[[re.Match[str]], str]]
 

@@ -277,17 +277,29 @@ def _known(value: Any, what: str) -> Any:
 # Shapes
 
 
+def _is_sparse(value: Any) -> bool:
+    # A SparseTensor, or its value.
+    return hasattr(value, "dense_shape")
+
+
 def shape(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tensor:
-    """Return a tensor's shape, as a vector."""
-    given, wanted = convert_to_tensor(input), as_dtype(out_type or np.int32)
+    """Return a tensor's shape, as a vector; also a sparse one's."""
+    wanted = as_dtype(out_type or np.int32)
+    if _is_sparse(input):
+        return cast(input.dense_shape, wanted, name)
+    given = convert_to_tensor(input)
     if given.shape.is_fully_defined():
         return convert_to_tensor(np.array(given.shape.as_list(), wanted), name=name or "Shape")
     return apply_op("Shape", [given], wanted, [given.shape.ndims], lambda x: np.array(np.shape(x), wanted), name)
 
 
 def size(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tensor:
-    """Return how many items a tensor has."""
-    given, wanted = convert_to_tensor(input), as_dtype(out_type or np.int32)
+    """Return how many items a tensor has; of a sparse one, how many it would have if it were dense."""
+    wanted = as_dtype(out_type or np.int32)
+    if _is_sparse(input):
+        sides = cast(input.dense_shape, wanted)
+        return apply_op("Prod", [sides], wanted, (), lambda x: np.prod(x, dtype=wanted.dtype), name)
+    given = convert_to_tensor(input)
     count = given.shape.num_elements()
     if count is not None:
         return convert_to_tensor(np.array(count, wanted), name=name or "Size")
@@ -296,6 +308,8 @@ def size(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tenso
 
 def rank(input: Any, name: str | None = None) -> Tensor:
     """Return how many dimensions a tensor has."""
+    if _is_sparse(input):
+        return size(input.dense_shape, name)
     given = convert_to_tensor(input)
     if given.shape.ndims is not None:
         return convert_to_tensor(np.array(given.shape.ndims, np.int32), name=name or "Rank")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from queuecore.ops import (
 )
 from queuecore.ragged import Ragged, Sparse
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor, folded_value
-from queuecore.tf1._graph.texts import retold
+from queuecore.tf1._graph.texts import Text, retold
 from queuecore.tf1._graph.values import DType, Sides, as_dtype, int64, string
 from queuecore.tf1._ops.ragged import RaggedTensor
 from queuecore.tf1._ops.sparse import SparseTensor
@@ -180,7 +181,7 @@ def decode_csv(
         if any(a >= b for a, b in itertools.pairwise(chosen)):
             raise ValueError("select_cols is not strictly increasing.")
     given = _strings(records, "decode_csv")
-    defaults = [_default(one) for one in record_defaults]
+    defaults = [csv_default(one) for one in record_defaults]
     for rank in map(np.ndim, defaults):
         if rank > 1:
             raise InvalidArgumentError(f"decode_csv: Shape must be at most rank 1 but is rank {rank}")
@@ -215,15 +216,42 @@ _CSV = [
     ("inside a quoted field that is not doubled", "Quote inside a string has to be escaped by another quote"),
 ]
 
+_KINDS = {"float32": "float", "float64": "double"}
 
-def _default(value: Any) -> Any:
+
+def _fields(found: re.Match[str]) -> str:
+    wanted, there = int(found[1]), int(found[2])
+    return f"Expect {wanted} fields but have {'more' if there > wanted else there} in record"
+
+
+CSV_ROWS: list[Text] = [
+    (r": expected (\d+) fields, got (\d+)", _fields),
+    (r", column (\d+).*: a value is required here",
+     lambda found: f"Field {int(found[1]) - 1} is required but missing in record!"),
+    (r", column (\d+).*: '?(.*?)'? is no (float32|float64|int32|int64)$",
+     lambda found: f"Field {int(found[1]) - 1} in record is not a valid {_KINDS.get(found[3], found[3])}: {found[2]}"),
+    ("a quote inside a field that is not quoted", "Unquoted fields cannot have quotes inside"),
+    ("a quote inside a quoted field that is not doubled", "Quote inside a string has to be escaped by another quote"),
+    ("the quote that opens here is never closed", "Reached end of file without closing quoted field in record"),
+]  # fmt: skip
+"""What TensorFlow says of rows of CSV files. It counts the fields that are taken, where they are selected."""
+
+
+def csv_default(value: Any) -> Any:
+    """Return the default of a column, of what may be a tensor.
+
+    Raises
+    ------
+    ValueError
+        If only a run tells it.
+    """
     if isinstance(value, (list, tuple)) and len(value) == 1 and isinstance(value[0], Tensor):
         value = value[0]
     if not isinstance(value, Tensor):
         return value
     known = folded_value(value)
     if known is None:
-        raise ValueError(f"decode_csv: a default must be known before the graph runs, and {value!r} is not")
+        raise ValueError(f"the default of a column of CSV must be known before the graph runs, and {value!r} is not")
     # An empty array of strings shows the column's type by its dtype alone.
     return np.empty(0, "S1") if value.dtype == string and np.size(known) == 0 else known
 
@@ -520,7 +548,7 @@ def _parsed(
 _FEATURES = [
     ("features must be a dict that is not empty, not (.*)", r"Missing: features was \1."),
     ("one of context_features and sequence_features must name", "Missing features."),
-    ("feature (.*): all dimensions of the shape must be known, not None", "Missing shape for feature \\1."),
+    ("feature '?(.*?)'?: all dimensions of the shape must be known, not None", "Missing shape for feature \\1."),
     (r"feature '?(.*?)'?: all dimensions of the shape must be known, not [\[(]None",
      r"First dimension of shape for feature \1 unknown. Consider using FixedLenSequenceFeature."),
     (r"feature '?(.*?)'?: all dimensions of the shape must be known, not ([\[(].*)",
@@ -533,13 +561,14 @@ _FEATURES = [
     (r"(\w+) does not go into feature lists: (.*)", r"Unsupported \1 \2."),
     ("index_key and size must be one each", "index_key and size must have equal lengths."),
 ]  # fmt: skip
-_VALUES = [
+_VALUES: list[Text] = [
     (r"(Name: .*, Key: .*, Index: \d+.  Data types don't match.) Expected type: (\w+), Actual type: (\w+)",
      r"\1 Data type: \3 but expected type: \2"),
     (r"(Key: .*Data types don't match.) Expected type: (\w+), Actual type: (\w+)",
      r"\1 Data type: \3 but expected type: \2"),
-    (r"(Name: .*Saw \d+ values but output shape is:) \['\?'(?:, )?(.*)\]", r"\1 [?,\2]"),
-    (r"(Name: .*)", r"\1"),
+    (r"(Name: .*Saw \d+ values but output shape is:) \['\?'(?:, )?(.*)\]",
+     lambda found: f"{found[1].replace('Number of string', 'Number of bytes')} [?,{found[2]}]"),
+    (r"(Name: .*)", lambda found: found[1].replace("Number of string", "Number of bytes")),
     (r"(\d+) example_names for (\d+) messages", r"Expected len(names) == len(serialized), but got: \1 vs. \2"),
 ]  # fmt: skip
 

@@ -617,3 +617,141 @@ def test_all_names_of_queuecore_data_are_there():
             "prefetch_to_device", "shuffle_and_repeat"}  # fmt: skip
     there = {name for name in dir(qc.data.Dataset) if not name.startswith("_")}
     assert there - set(dir(tf.data.Dataset)) == ours
+
+
+# ---- what a program may leave to a run, or to Python
+
+
+def test_keys_and_sizes_of_windows_may_be_numbers_of_pythons():
+    made = Range(5).group_by_window(lambda x: 0, lambda key, window: window.batch(9), window_size_func=lambda key: 2)
+    assert taken(made) == [[0, 1], [2, 3], [4]]
+    with pytest.raises(ValueError, match="`key_func` must return a single `tf.int64` scalar"):
+        Range(5).group_by_window(lambda x: tf.cast(x, tf.int32), lambda key, window: window, 2)
+
+
+def test_padded_shapes_of_a_run():
+    rows = Range(1, 4).map(lambda n: tf.fill([n], n))
+    side = tf.placeholder(tf.int64, [1])
+    padded = rows.padded_batch(2, side)
+    assert padded.output_shapes.as_list() == [None, None]
+    assert taken(padded, initializer={side: [4]}) == [[[1, 0, 0, 0], [2, 2, 0, 0]], [[3, 3, 3, 0]]]
+    assert taken(padded, initializer={side: [-1]}) == [[[1, 0], [2, 2]], [[3, 3, 3]]]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="padded_shapes"):
+        taken(padded, initializer={side: [-5]})
+    # In a function it may depend on the arguments.
+    windows = rows.group_by_window(
+        lambda x: tf.size(x, out_type=tf.int64) % 2, lambda key, w: w.padded_batch(5, [tf.stack([key + 3])][0]), 5
+    )
+    assert taken(windows) == [[[2, 2, 0]], [[1, 0, 0, 0], [3, 3, 3, 0]]]
+    buckets = rows.bucket_by_sequence_length(lambda x: tf.size(x), [2], [2, 2], padded_shapes=side)
+    assert taken(buckets, initializer={side: [4]}) == [[[2, 2, 0, 0], [3, 3, 3, 0]], [[1, 0, 0, 0]]]
+    with pytest.raises(ValueError, match="not compatible"):
+        rows.padded_batch(2, tf.placeholder(tf.int64, [2]))
+
+
+def test_buckets_of_sparse_tensors():
+    def line(n):
+        return tf.SparseTensor(tf.expand_dims(tf.range(n), 1), tf.range(n), [n])
+
+    made = Slices(np.array([1, 3, 2])).map(line)
+    made = made.bucket_by_sequence_length(lambda x: tf.shape(x)[0], [3], [2, 1], no_padding=True)
+    assert [one.dense_shape.tolist() for one in taken_values(made)] == [[1, 3], [2, 2]]
+
+
+def taken_values(dataset):
+    fetch = dataset.make_one_shot_iterator().get_next()
+    with tf.Session() as sess:
+        return [sess.run(fetch) for _ in range(2)]
+
+
+def test_sizes_of_sparse_tensors():
+    value = tf.SparseTensor([[0, 1], [2, 0]], [5.0, 6.0], [3, 4])
+    assert run((tf.shape(value), tf.shape(value, out_type=tf.int64))) == ([3, 4], [3, 4])
+    assert run((tf.size(value), tf.rank(value))) == (12, 2)
+    assert tf.shape(value).dtype == tf.int32
+
+
+def test_rows_of_a_ragged_tensor_make_ragged_batches():
+    ragged = tf.ragged.constant([[1, 2], [3, 4], [5]])
+    rows = Slices(ragged)
+    assert rows.output_shapes.as_list() == [None]
+    assert taken(rows) == [[1, 2], [3, 4], [5]]
+    batches = rows.batch(2)
+    element = batches.make_one_shot_iterator().get_next()
+    assert isinstance(element, tf.RaggedTensor)
+    # Of rows of one length, too.
+    assert taken(batches) == [[[1, 2], [3, 4]], [[5]]]
+    assert taken(batches.rebatch(3)) == [[[1, 2], [3, 4], [5]]]
+    assert taken(batches.unbatch()) == [[1, 2], [3, 4], [5]]
+    assert taken(rows.map(lambda row: row + 1)) == [[2, 3], [4, 5], [6]]
+    assert taken(rows.concatenate(Slices(np.array([[7]], np.int32)))) == [[1, 2], [3, 4], [5], [7]]
+    assert taken(rows.padded_batch(3, [None])) == [[[1, 2], [3, 4], [5, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "drop", "rows"), [([2, 2], False, 2), ([2, 2], True, 2), ([1, 3], True, None), ([3, 3], False, None)]
+)
+def test_static_rows_of_batches_of_other_sizes(sizes, drop, rows):
+    made = Range(8).batch(4, drop_remainder=True).rebatch(sizes, drop)
+    assert made.output_shapes.as_list() == [rows]
+
+
+def test_weights_of_datasets():
+    ones, twos = Range(1).repeat(), Range(1, 2).repeat()
+    assert taken(tf.data.Dataset.sample_from_datasets([ones, twos], [0.0, 0.0])) == []
+    for weights, error, text in (
+        ([1, 1], TypeError, "`tf.float32` or `tf.float64`"),
+        ([0.5], ValueError, "`weights` should have the same length as `datasets`"),
+    ):
+        with pytest.raises(error, match=text):
+            tf.data.Dataset.sample_from_datasets([ones, twos], weights)
+    with pytest.raises(TypeError, match="must have compatible element specs"):
+        tf.data.Dataset.sample_from_datasets([ones, Slices([1.0])])
+
+
+# ---- rows of CSV files
+
+
+def test_defaults_of_columns_that_are_tensors(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("1,,x\n2,5,\n")
+    kinds = [tf.constant([], tf.int64), [tf.constant(7)], tf.constant([b"none"])]
+    made = tf.data.experimental.CsvDataset(str(file), kinds)
+    assert made.output_types == (tf.int64, tf.int32, tf.string)
+    assert taken(made) == [(1, 7, b"x"), (2, 5, b"none")]
+    tables = tf.data.experimental.make_csv_dataset(
+        str(file), 2, ["a", "b", "c"], kinds, num_epochs=1, shuffle=False, header=False
+    )
+    assert taken(tables) == [{"a": [1, 2], "b": [7, 5], "c": [b"x", b"none"]}]
+    # An empty list: a float that is required.
+    assert taken(tf.data.experimental.CsvDataset(str(file), [[], [0], [""]])) == [(1.0, 0, b"x"), (2.0, 5, b"")]
+    with pytest.raises(ValueError, match="Shape must be at most rank 1 but is rank 2"):
+        tf.data.experimental.CsvDataset(str(file), [tf.constant([[1]])] * 3)
+    with pytest.raises(ValueError, match="must be known before the graph runs"):
+        tf.data.experimental.CsvDataset(str(file), [tf.placeholder(tf.int32, [1])] * 3)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="buffer_size should be positive"):
+        tf.data.experimental.CsvDataset(str(file), kinds, buffer_size=0)
+
+
+@pytest.mark.parametrize(
+    ("row", "text"),
+    [
+        ("1,2,3", "Expect 2 fields but have more in record"),
+        ("1", "Expect 2 fields but have 1 in record"),
+        ("1,", "Field 1 is required but missing in record!"),
+        ("1.5,2", "Field 0 in record is not a valid int32: 1.5"),
+        ('1,2"', "Unquoted fields cannot have quotes inside"),
+        ('1,"2"3', "Quote inside a string has to be escaped by another quote"),
+        ('1,"2', "Reached end of file without closing quoted field in record"),
+    ],
+)
+def test_what_is_wrong_with_a_row(tmp_path, row, text):
+    file = tmp_path / "bad.csv"
+    file.write_text("8,9\n" + row)
+    rows = tf.data.experimental.CsvDataset(str(file), [[0], tf.int32]).make_one_shot_iterator().get_next()
+    with tf.Session() as sess:
+        assert sess.run(rows) == (8, 9)
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            sess.run(rows)
+    assert caught.value.message.startswith(text)
+    assert "line 2" in caught.value.message

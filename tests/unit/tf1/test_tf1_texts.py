@@ -189,7 +189,7 @@ def fixed(*arguments):
 # What TensorFlow says of features, of one message, and of a batch with names
 FEATURES = [
     ({}, "Missing: features was {}."),
-    (fixed(None, tf.float32), "Missing shape for feature 'a'."),
+    (fixed(None, tf.float32), "Missing shape for feature a."),
     (fixed([None, 2], tf.float32), "First dimension of shape for feature a unknown. Consider using FixedLenSequence"),
     (fixed([2, None], tf.float32), "All dimensions of shape for feature a need to be known but received [2, None]."),
     (fixed([2], tf.float32, [1.0]), "Cannot reshape a tensor with 1 elements to shape [2] (2 elements)"),
@@ -203,6 +203,13 @@ def test_features(features, text):
         with pytest.raises(ValueError) as caught:
             parse(given, features)
         assert str(caught.value).startswith(text)
+
+
+def test_what_is_wrong_with_strings_of_messages(sess):
+    given = [example(a=[b"x"])]
+    stride = {"a": tf.FixedLenSequenceFeature([2], tf.string, allow_missing=True)}
+    for features, text in ((fixed([2], tf.string), "!= expected."), (stride, "is not a multiple of stride length.")):
+        assert f"Key: a, Index: 0.  Number of bytes values {text}" in message(sess, tf.parse_example(given, features))
 
 
 STRIDE = {"a": tf.FixedLenSequenceFeature([2], tf.float32, allow_missing=True)}
