@@ -55,13 +55,24 @@ def _array(value: Any, dtype: Any = None) -> Any:
         value, (builtins.bool, int, float, str, bytes, list, tuple)
     ):
         return value if dtype is None else value.astype(dtype_of(dtype))
+    if dtype is not None and dtype_of(dtype).kind == "S" and np.size(value) == 0:
+        return np.empty(np.shape(value), "S1")
     made = np.asarray(value, dtype_of(dtype) if dtype is not None and dtype_of(dtype).kind != "S" else None)
     if made.dtype.kind == "U":
-        return np.char.encode(made)
+        made = np.char.encode(made)
+    if made.dtype.kind == "S" and isinstance(value, (list, tuple)):
+        return _strings(value)
     if dtype is None and made.dtype in (np.int64, np.float64):
         small = made.astype({"i": np.int32, "f": np.float32}[made.dtype.kind])
         made = made if made.dtype.kind == "i" and (small != made).any() else small
     return made
+
+
+def _strings(value: Any) -> Any:
+    # With the zeros at their ends, which NumPy's strings lose.
+    made = np.asarray(value, object)
+    flat = [one.encode() if isinstance(one, str) else one for one in made.ravel().tolist()]
+    return np.fromiter(flat, object, len(flat)).reshape(made.shape)
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: Any = None) -> Any:
@@ -150,6 +161,40 @@ def sparse(indices: Any, values: Any, dense_shape: Any) -> Any:
     return qc.Sparse(np.asarray(indices, np.int64).reshape(-1, len(dense_shape)), _array(values), _shape(dense_shape))
 
 
+class RaggedTensor:
+    """The class of ragged tensors, as far as its constructors go."""
+
+    from_row_lengths = staticmethod(
+        lambda values, row_lengths, **named: qc.Ragged(_array(values), np.concatenate([[0], np.cumsum(row_lengths)]))
+    )
+    from_row_splits = staticmethod(
+        lambda values, row_splits, **named: qc.Ragged(_array(values), np.asarray(row_splits, np.int64))
+    )
+
+
+def decode_csv(records: Any, record_defaults: Any, *given: Any, **named: Any) -> Any:
+    """Return the columns of records."""
+    if "field_delim" not in named and given:
+        named["field_delim"], *given = given  # type: ignore[assignment]
+    return qc.ops.decode_csv(records, csv_defaults(record_defaults), *given, **named)
+
+
+def csv_defaults(given: Any) -> list[Any]:
+    """Return the defaults of columns, types as NumPy's."""
+    return [dtype_of(one) if isinstance(one, DType) else one for one in given]
+
+
+def csv_dataset(filenames: Any, record_defaults: Any, *given: Any, **named: Any) -> Any:
+    """Return a dataset of rows."""
+    return data.CsvDataset(filenames, csv_defaults(record_defaults), *given, **named)
+
+
+def make_csv_dataset(*given: Any, column_defaults: Any = None, **named: Any) -> Any:
+    """Return a dataset of batches of rows."""
+    columns = column_defaults if column_defaults is None else csv_defaults(column_defaults)
+    return data.experimental.make_csv_dataset(*given, column_defaults=columns, **named)
+
+
 def map_fn(fn: Any, elems: Any, dtype: Any = None, **named: Any) -> Any:
     """Return an array of what a function makes of each row."""
     made = np.stack([np.asarray(fn(one)) for one in elems])
@@ -204,7 +249,9 @@ NAMES: dict[str, Any] = {
     "range": span,
     "zeros": lambda shape, dtype=np.float32, name=None: np.zeros(_shape(shape), dtype_of(dtype)),
     "ones": lambda shape, dtype=np.float32, name=None: np.ones(_shape(shape), dtype_of(dtype)),
-    "shape": lambda x, name=None, out_type=np.int32: np.asarray(np.shape(x), dtype_of(out_type)),
+    "shape": lambda x, name=None, out_type=np.int32: np.asarray(
+        getattr(x, "dense_shape", None) if isinstance(x, qc.Sparse) else np.shape(x), dtype_of(out_type)
+    ),
     "size": lambda x, name=None: np.int32(np.size(x)),
     "rank": lambda x, name=None: np.int32(np.ndim(x)),
     "expand_dims": lambda x, axis=0, name=None: np.expand_dims(x, axis),
@@ -225,6 +272,10 @@ NAMES: dict[str, Any] = {
     "assert_less": assert_that(np.less),
     "assert_greater": assert_that(np.greater),
     "map_fn": map_fn,
+    "decode_csv": decode_csv,
+    "CsvDataset": csv_dataset,
+    "make_csv_dataset": make_csv_dataset,
+    "RaggedTensor": RaggedTensor,
     "SparseTensor": sparse,
     "SparseTensorValue": sparse,
     "RaggedTensorValue": lambda values, row_splits: qc.Ragged(_array(values), np.asarray(row_splits, np.int64)),
