@@ -135,7 +135,7 @@ class Ragged:
 
         Parameters
         ----------
-        rows : sequence of bytes, or of sequences of numbers
+        rows : sequence of bytes, or of sequences of numbers or bytes
             The rows; of sequences of sequences, and so on, too.
         dtype : dtype, optional
             Of the numbers.
@@ -158,6 +158,8 @@ class Ragged:
             if not all(isinstance(one, (list, tuple)) for one in flat):
                 raise
             return cls(cls.from_list(flat, dtype), splits)
+        if dtype is None and values.dtype.kind == "S":  # which would lose the zeros at their ends
+            return cls(cls.from_list(flat), splits)
         return cls(values, splits)
 
     @property

@@ -229,3 +229,11 @@ def test_arrow_capsules_that_nobody_takes():
 def test_what_arrow_has_not(dtype):
     with pytest.raises(DtypeError):
         Ragged(np.zeros(2, dtype), [0, 2]).__arrow_c_array__()
+
+
+def test_lists_of_lists_of_strings_keep_every_byte():
+    flat = Ragged.from_list([[b"a\0", b""], [], [b"\0"]])
+    assert flat.to_list() == [[b"a\0", b""], [], [b"\0"]]
+    assert flat.values.is_bytes
+    deep = [[[b"a\0", b"b"]], [[b"cd", b""]]]  # of one length, too
+    assert Ragged.from_list(deep).to_list() == deep
