@@ -9,7 +9,7 @@ import urllib.parse
 from collections.abc import Iterable
 from typing import Any
 
-from queuecore.errors import InvalidArgumentError, UnimplementedError
+from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
 
 __all__ = ["Filename", "expand_filenames", "expand_patterns", "local_name", "local_text", "matches"]
 
@@ -86,7 +86,9 @@ def matches(pattern: bytes, *, hidden: bool = False, recursive: bool = False) ->
 def _encode(name: Any) -> bytes:
     try:
         path = local_name(os.fsencode(name))
-    except (TypeError, UnicodeEncodeError):
+    except TypeError:
+        raise DtypeError(f"a file name must be str, bytes or os.PathLike, not {name!r}") from None
+    except UnicodeEncodeError:
         raise InvalidArgumentError(f"a file name must be str, bytes or os.PathLike, not {name!r}") from None
     if not path:
         raise InvalidArgumentError("a file name is empty")
@@ -133,5 +135,5 @@ def expand_patterns(patterns: Filename | Iterable[Filename]) -> list[bytes]:
     found = sorted(match for name in names for match in matches(name, hidden=True))
     if not found:
         shown = ", ".join(repr(os.fsdecode(name)) for name in names)
-        raise InvalidArgumentError(f"no file matches {shown}", path=names[0], stage=_STAGE)
+        raise InvalidArgumentError(f"No files matched pattern: {shown}", path=names[0], stage=_STAGE)
     return found

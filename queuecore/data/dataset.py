@@ -316,7 +316,7 @@ class Dataset(Sources, Grouping, Keeping):
         return self._shape(*padded(self._chain, size, drop, padded_shapes, padding_values))
 
     def dense_to_ragged_batch(self, batch_size: SupportsIndex, drop_remainder: bool = False) -> Dataset:
-        r"""Stack elements that follow each other, which may differ in their first dimension.
+        r"""Stack elements that follow each other, which may differ in shape.
 
         Parameters
         ----------
@@ -328,16 +328,17 @@ class Dataset(Sources, Grouping, Keeping):
         Returns
         -------
         Dataset
-            A component whose first dimension isn't known beforehand comes as a `Ragged` of rows; others as in `batch`.
+            A component with a dimension that isn't known beforehand comes as a `Ragged`, whose rows may differ down to
+            the last such dimension; others as in `batch`.
 
         Raises
         ------
         InvalidArgumentError
-            If another dimension isn't known beforehand.
+            If nothing is known of the elements.
 
         Notes
         -----
-        Runs in the native threads, without the GIL; the rows are views.
+        Runs in the native threads, without the GIL, if only the first dimension is unknown; the rows are views.
 
         Examples
         --------
@@ -359,7 +360,7 @@ class Dataset(Sources, Grouping, Keeping):
         row_splits_dtype: Any = np.int64,
         name: str | None = None,
     ) -> Dataset:
-        """Stack elements that follow each other, which may differ in their first dimension.
+        """Stack elements that follow each other, which may differ in shape.
 
         Parameters
         ----------
@@ -1059,7 +1060,7 @@ class Dataset(Sources, Grouping, Keeping):
         Raises
         ------
         DtypeError
-            If an element is anything else than one integer or string.
+            If an element is anything else than integers or strings, in one component.
 
         Notes
         -----

@@ -39,7 +39,7 @@ from queuecore.data._plan.steps import Count, Map
 from queuecore.data._rows.chunks import Chunk, Column, Failed, Objects
 from queuecore.data._rows.values import batched_spec, readonly
 from queuecore.errors import DataLossError, InvalidArgumentError, QueueCoreError
-from queuecore.ragged import Sparse
+from queuecore.ragged import Ragged, Sparse
 
 __all__ = ["buckets"]
 
@@ -357,7 +357,7 @@ class Buckets(Node):
                 index = bisect.bisect_right(self.boundaries, length)
                 arrays = self._placed(element, length, index, number)
                 # It may wait for long, and would keep others with it.
-                return index, [array if isinstance(array, Sparse) else array.copy() for array in arrays]
+                return index, [array if isinstance(array, (Ragged, Sparse)) else array.copy() for array in arrays]
             except QueueCoreError as error:
                 if run.skips is None:
                     return Failed(error)
@@ -448,7 +448,7 @@ def buckets(
 
 
 def _stacking(shapes: Shapes) -> Joiner:
-    return Joiner(shapes.template, [Stack(index, False) for index in range(len(shapes.known))])
+    return Joiner(shapes.template, [Stack(index, 0) for index in range(len(shapes.known))])
 
 
 def _listed(values: Any, what: str) -> list[Any]:

@@ -145,7 +145,8 @@ class Choose(Node):
                 if len(bad):
                     yield part[: bad[0]].astype(np.int64)
                     raise InvalidArgumentError(
-                        f"choice {start + int(bad[0])} is {part[bad[0]]}, and there are {self.number} datasets",
+                        f"Selector index out of range: choice {start + int(bad[0])} is {part[bad[0]]}, and there are "
+                        f"{self.number} datasets",
                         stage=self.name,
                         record=start + int(bad[0]),
                     )

@@ -24,7 +24,7 @@ from queuecore.data._plan.made import Layout, Made, NativeComponent, assembler
 from queuecore.data._plan.steps import BatchStep, Count, ShapedBatch
 from queuecore.data._rows.chunks import Failed, One, Piece
 from queuecore.data._rows.elements import flattened
-from queuecore.data._rows.values import stacked_sparse
+from queuecore.data._rows.values import stacked
 from queuecore.errors import DataLossError, DtypeError, InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse, strings
 
@@ -425,7 +425,7 @@ class Fit:
 
     def _fitting(self, element: Any) -> list[Array]:
         arrays: list[Any] = [
-            part if self.sides is None and isinstance(part, Sparse) else _array(part) for part in self._flat(element)
+            part if self.sides is None and _is_stackable(part) else _array(part) for part in self._flat(element)
         ]
         for index, (array, sides) in enumerate(zip(arrays, self.sides or [], strict=bool(self.sides))):
             assert sides is not None
@@ -442,6 +442,10 @@ class Fit:
                         "that padded_shapes has for it"
                     )
         return arrays
+
+
+def _is_stackable(part: Any) -> bool:
+    return isinstance(part, Sparse) or (isinstance(part, Ragged) and not part.is_bytes)
 
 
 def _parts(template: Any, element: Any) -> Iterator[Any]:
@@ -534,15 +538,18 @@ class RowPad:
 
 @dataclass(frozen=True)
 class Stack:
-    """Stacks arrays of one shape; or makes rows of them that may differ in length. Sparse ones are stacked."""
+    """Stacks arrays of one shape; or makes rows of them that may differ in length in the first `ragged` dimensions.
+
+    Sparse and ragged ones are stacked.
+    """
 
     index: int
-    ragged: bool
+    ragged: int
 
     def __call__(self, arrays: list[Array]) -> Any:
         dtype = _same_dtype(arrays, self.index)
-        if isinstance(arrays[0], Sparse):
-            return stacked_sparse(arrays, self.index)
+        if _is_stackable(arrays[0]):
+            return stacked(arrays, self.index)
         shape = arrays[0].shape
         for array in arrays:
             if array.shape[self.ragged :] != shape[self.ragged :] or array.ndim != len(shape):
@@ -554,10 +561,19 @@ class Stack:
         if not self.ragged:
             made = np.stack(arrays)
             return _strings(made) if dtype.kind == "O" else made
-        splits = np.zeros(len(arrays) + 1, np.int64)
-        np.cumsum([len(array) for array in arrays], out=splits[1:])
-        rows = np.concatenate(arrays)
-        return Ragged(_strings(rows) if dtype.kind == "O" else rows, splits)
+        return _nested(arrays, self.ragged)
+
+
+def _nested(arrays: list[Array], depth: int) -> Ragged:
+    """Return arrays as the rows of a `Ragged`; they may differ in their first `depth` dimensions."""
+    splits = np.zeros(len(arrays) + 1, np.int64)
+    np.cumsum([len(array) for array in arrays], out=splits[1:])
+    if depth > 1:
+        none = np.empty((0, *arrays[0].shape[2:]), arrays[0].dtype)
+        inner = [row for array in arrays for row in array]
+        return Ragged(_nested(inner or [none], depth - 1)[: len(inner)], splits)
+    rows = np.concatenate(arrays)
+    return Ragged(_strings(rows) if rows.dtype.kind == "O" else rows, splits)
 
 
 def _strings(array: Array) -> Ragged:
@@ -682,8 +698,14 @@ def _untyped(value: Any) -> Any:
 
 
 def _ragged_of_objects(chain: Chain, size: int, drop: bool) -> tuple[Node, ShapedBatch]:
+    if chain.element_spec is None and chain.known_count() == 0:  # nothing will ever be stacked
+        step = ShapedBatch(
+            size, drop, ["dense_to_ragged_batch", None], {"assemble": OpenJoiner(None)}, lambda dims: None
+        )
+        return PaddedElements((chain,), Fit(None, None, True)), step
     made = shapes_of(chain, None, None, False, "dense_to_ragged_batch")
-    joins = [Stack(index, side[:1] == (-1,)) for index, side in enumerate(made.known)]
+    joins = [Stack(index, max((at + 1 for at, one in enumerate(side) if one < 0), default=0))
+             for index, side in enumerate(made.known)]  # fmt: skip
     step = ShapedBatch(size, drop, ["dense_to_ragged_batch"], {"assemble": Joiner(made.template, joins)}, made.specs)
     return PaddedElements((chain,), Fit(made.template, None)), step
 
@@ -700,10 +722,7 @@ def dense_to_ragged(chain: Chain, size: int, drop: bool) -> tuple[Node | None, S
         if kind != DENSE:
             continue
         if None in shape[1:]:
-            raise InvalidArgumentError(
-                f"dense_to_ragged_batch: component {index} has the shape {shape}, and only the first dimension of rows "
-                "may differ. Use padded_batch"
-            )
+            return _ragged_of_objects(chain, size, drop)
         components[index] = NativeComponent(RAGGED, np.dtype((dtype, shape[1:])), shape[1:])
     changes = {} if components == made.components else {"components": components}
     return None, ShapedBatch(size, drop, ["dense_to_ragged_batch"], changes, made.spec)

@@ -79,7 +79,7 @@ class SparseBatch(ObjectBatch):
             _check_rank(len(shape), self.row)
             if any(most is not None and side > most for side, most in zip(shape, self.row, strict=True)):
                 raise DataLossError(
-                    f"sparse_batch: an element of shape {list(shape)} is larger than row_shape, {list(self.row)} "
+                    f"sparse_batch: an element of shape {list(shape)} is larger than the row shape, {list(self.row)} "
                     f"(batch {number})",
                     stage=self.name,
                 )
@@ -94,7 +94,7 @@ class SparseBatch(ObjectBatch):
 def _check_rank(rank: int, row: tuple[int | None, ...]) -> None:
     if rank != len(row):
         raise InvalidArgumentError(
-            f"sparse_batch: row_shape {list(row)} is of {len(row)} dimensions, and elements have {rank}"
+            f"sparse_batch: elements of {rank} dimensions are incompatible with the row shape, {list(row)}"
         )
 
 

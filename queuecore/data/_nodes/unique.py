@@ -16,13 +16,14 @@ from queuecore.data._plan.chain import Chain
 from queuecore.data._rows.chunks import Piece
 from queuecore.data._rows.elements import flattened
 from queuecore.errors import DtypeError
+from queuecore.ragged import Ragged
 
 __all__ = ["UniqueNode"]
 
 
 @dataclass(frozen=True, eq=False)
 class UniqueNode(Filter):
-    """The first of all elements that are equal. Elements are single integers or strings.
+    """The first of all elements that are equal. Elements are integers or strings, or arrays of one of these.
 
     It is a filter whose predicate keeps what has come: there is a new one in each pass.
     """
@@ -36,14 +37,12 @@ class UniqueNode(Filter):
         Raises
         ------
         DtypeError
-            If an element is anything else than one integer or string.
+            If an element is anything else than integers or strings, in one component.
         """
         spec = chain.element_spec
         leaves = flattened(spec, lambda leaf, _: leaf)[1]
-        if len(leaves) != 1 or not (
-            isinstance(leaves[0], ArraySpec) and leaves[0].dtype.kind in "iuS" and leaves[0].shape == ()
-        ):
-            raise DtypeError(f"unique: elements must be single integers or strings, not {spec!r:.80}")
+        if len(leaves) != 1 or type(leaves[0]) is not ArraySpec or leaves[0].dtype.kind not in "iuS":
+            raise DtypeError(f"unique: elements must be integers or strings, in one component, not {spec!r:.80}")
         return cls((chain,), Predicate(cls.name, _is_new, None, "keeps what has come"), chain.layout)
 
     def words(self) -> dict[str, Any]:
@@ -64,7 +63,19 @@ class UniqueNode(Filter):
 def _is_new(seen: set[Any], value: Any) -> bool:
     while (found := apart(value)) is not None:
         value = next(part for part in found[0] if part is not None)
-    value = value if isinstance(value, bytes) else value.item()
-    new = value not in seen
-    seen.add(value)
+    key = _key(value)
+    new = key not in seen
+    seen.add(key)
     return new
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, Ragged):
+        return _hashable(value.to_list())
+    return (value.shape, value.tobytes()) if value.ndim else value.item()
+
+
+def _hashable(rows: Any) -> Any:
+    return tuple(map(_hashable, rows)) if isinstance(rows, list) else rows

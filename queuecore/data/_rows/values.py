@@ -32,7 +32,6 @@ __all__ = [
     "shown",
     "spec_of",
     "stacked",
-    "stacked_sparse",
     "typed_spec",
 ]
 
@@ -368,7 +367,7 @@ def stacked(elements: Sequence[Any], batch: int) -> Any:
             raise _unlike(elements, batch)
         return _of_rows(concatenated(elements), [len(one) for one in elements])
     if isinstance(first, Sparse):
-        return stacked_sparse(elements, batch)
+        return _stacked_sparse(elements, batch)
     raise InvalidArgumentError(f"cannot batch elements that are {type(first).__name__}s (batch {batch})", stage="batch")
 
 
@@ -419,8 +418,8 @@ def concatenated(parts: Sequence[Any]) -> Any:
     return np.concatenate(parts)
 
 
-def stacked_sparse(elements: Sequence[Any], batch: int) -> Sparse:
-    """Return sparse arrays as one, as wide as the widest; errors as of `stacked`."""
+def _stacked_sparse(elements: Sequence[Any], batch: int) -> Sparse:
+    # As wide as the widest.
     first = elements[0]
     if any(
         not isinstance(one, Sparse) or one.dtype != first.dtype or len(one.dense_shape) != len(first.dense_shape)

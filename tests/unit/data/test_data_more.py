@@ -181,7 +181,7 @@ def test_sparse_batches_that_cannot_be():
     rows = Dataset.range(4).map(in_python(full)).sparse_batch(2, [2])
     it = iter(rows)
     next(it)
-    with pytest.raises(DataLossError, match="larger than row_shape"):
+    with pytest.raises(DataLossError, match="larger than the row shape"):
         next(it)
     for bad in ((0, [2]), (2, [1, 2]), (2, 5), (2, ["a"])):
         with pytest.raises(InvalidArgumentError):

@@ -192,8 +192,13 @@ def test_ragged_batches():
         given(even, Component(np.dtype("<i4"), (2,))).dense_to_ragged_batch(3),
         [np.stack(one) for one in grouped(even, 3)],
     )
-    with pytest.raises(InvalidArgumentError, match="first dimension"):
-        given([], Component(np.dtype("<i4"), (None, None))).dense_to_ragged_batch(2)
+    # Down to the last dimension that differs.
+    deep = [np.full((n, 2, n + 1), n, np.int32) for n in (1, 0, 2)]
+    for make in (lambda ds: ds, lambda ds: ds.map(lambda x: [x][0] if x.size >= 0 else x)):  # natively, and in Python
+        (whole,) = make(given(deep, Component(np.dtype("<i4"), (None, 2, None)))).dense_to_ragged_batch(3)
+        assert isinstance(whole, Ragged)
+        assert whole.to_list() == [one.tolist() for one in deep]
+    assert list(given([], None).dense_to_ragged_batch(2)) == []
     assert ds.output_classes is Ragged
     assert given(elements, dense).padded_batch(2).output_classes is np.ndarray
     assert next(iter(ds.batch(2))).to_list() == [

@@ -9,6 +9,7 @@ from helpers.data.functions import in_python
 
 from queuecore.data import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset, Options
 from queuecore.errors import DtypeError, InvalidArgumentError
+from queuecore.ragged import Ragged
 
 SOURCES = {
     "numbers": [3, 1, 3, 2, 1, 0, 2, 9, 3],
@@ -39,6 +40,18 @@ def test_the_first_of_equal_elements(source, structure):
     assert [plain(leaf[kind](x)) for x in inputs.unique().repeat(2)] == expected * 2
     assert inputs.unique().cardinality() == UNKNOWN_CARDINALITY
     assert inputs.unique().element_spec == inputs.element_spec
+
+
+def test_arrays_are_compared_as_wholes():
+    rows = np.array([[1, 2], [2, 1], [1, 2], [0, 0]])
+    assert [one.tolist() for one in Dataset.from_tensor_slices(rows).unique()] == [[1, 2], [2, 1], [0, 0]]
+    ragged = Ragged.from_list([[1], [1, 1], [1], [1, 1]])
+    assert [one.tolist() for one in Dataset.from_tensor_slices(ragged).unique()] == [[1], [1, 1]]
+    words = Ragged.from_list([[b"a", b"b"], [b"ab"], [b"a", b"b"]])
+    assert [one.to_list() for one in Dataset.from_tensor_slices(words).unique()] == [[b"a", b"b"], [b"ab"]]
+    # The same bytes in another shape are another array.
+    shapes = Dataset.from_generator(lambda: iter([np.zeros((1, 2), int), np.zeros(2, int)]), np.int64).unique()
+    assert [one.shape for one in shapes] == [(1, 2), (2,)]
 
 
 def test_from_any_saved_place():
@@ -75,9 +88,9 @@ def test_errors_keep_their_places():
     assert [int(x) for x in ds.with_options(Options(on_error="skip"))] == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("bad", [1.5, [1, 2], (1, 2), True], ids=str)
+@pytest.mark.parametrize("bad", [1.5, [1.0, 2.0], (1, 2), True], ids=str)
 def test_elements_that_cannot_be_compared(bad):
-    with pytest.raises(DtypeError, match="unique: elements must be single integers or strings"):
+    with pytest.raises(DtypeError, match="unique: elements must be integers or strings"):
         Dataset.from_tensors(bad).unique()
 
 
