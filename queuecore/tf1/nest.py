@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from queuecore.tf1._ops.ragged import RaggedTensorValue
+
 __all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
 
 
 def is_nested(seq: Any) -> bool:
-    """Return whether it is a list, a tuple or a dict."""
-    return isinstance(seq, (list, tuple, Mapping))
+    """Return whether it is a list, a tuple or a dict; the value of a ragged tensor is none of these."""
+    return isinstance(seq, (list, tuple, Mapping)) and not isinstance(seq, RaggedTensorValue)
 
 
 def _values(structure: Any) -> list[Any]:

@@ -8,6 +8,7 @@ tensors' present values.
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ import numpy as np
 
 import queuecore.data as eager
 from queuecore._checks.seeds import Pair, draw_pair, paired
+from queuecore._elements.record import SparseSpec
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 from queuecore.tf1._data.functions import Function
 from queuecore.tf1._data.iterators import components, make_initializable_iterator, make_one_shot_iterator
@@ -66,15 +68,16 @@ __all__ = [
     "batch_tensors",
     "bound_all",
     "captured_of",
-    "check_state",
     "checked",
     "count_tensor",
     "dataset_op",
     "general_spec",
     "int_tensor",
+    "known_leaf",
     "names_of",
     "scalar_of",
     "seeds_of",
+    "settled",
     "variant_of",
 ]
 
@@ -291,13 +294,15 @@ class Dataset(DatasetBase):
         seed : int or Tensor, optional
             Decides the numbers, together with the graph's (`set_random_seed`): they are TensorFlow's own then.
         rerandomize_each_iteration : bool, optional
-            Whether every pass of a `repeat` has numbers of its own. Default: no.
+            Ignored with a warning, as in TensorFlow's graphs.
         name : str, optional
         """
+        if rerandomize_each_iteration is not None:
+            warnings.warn("The `rerandomize_each_iteration` argument is ignored in a graph", stacklevel=2)
         pair, extra = seeds_of(seed)
 
         def kernel(_: Any, *seeds: Any) -> Any:
-            return eager.Dataset.random(pair(*seeds), rerandomize_each_iteration)
+            return eager.Dataset.random(pair(*seeds))
 
         return dataset_op("RandomDataset", extra, LeafSpec(int64, as_shape([])), kernel, name)
 
@@ -321,7 +326,12 @@ class Dataset(DatasetBase):
             If elements differ in structure or type, or choices are no such numbers.
         """
         spec = _alike(datasets, "choose_from_datasets")
-        choice = checked(choice_dataset, "choice_dataset")._spec
+        if not isinstance(choice_dataset, Dataset):
+            raise TypeError(
+                "Invalid `choice_dataset`. `choice_dataset` should be a `tf.data.Dataset` but is "
+                f"{type(choice_dataset)}."
+            )
+        choice = choice_dataset._spec
         if not isinstance(choice, LeafSpec) or choice.dtype != int64 or choice.shape.ndims not in (0, None):
             raise TypeError(f"`choice_dataset` must be a dataset of scalar `tf.int64` tensors, not of {choice!r}")
 
@@ -403,7 +413,8 @@ class Dataset(DatasetBase):
         path : str or Tensor
             The directory.
         element_spec : structure
-            What elements are: the `element_spec` of the dataset that was saved.
+            What elements are: the `element_spec` of the dataset that was saved. Default: what its files say, which are
+            read for it here and now.
         compression : {"GZIP", "AUTO", "NONE"}, optional
             Not used: the files know it.
         reader_func : callable, optional
@@ -415,14 +426,19 @@ class Dataset(DatasetBase):
         Raises
         ------
         ValueError
-            If there is no `element_spec`.
+            If there is no `element_spec`, and only a run tells the `path`; or with `wait`.
         NotFoundError
-            When an iterator is initialised, if no dataset was saved there.
+            When an iterator is initialised, or the files are asked, if no dataset was saved there.
         """
-        if element_spec is None:
-            raise ValueError("In graph mode the `element_spec` argument must be provided.")
-        spec = mapped(_leaf_like, element_spec)
         given = convert_to_tensor(path, string, "path")
+        if wait:
+            raise ValueError("The `wait` argument is only supported for distributed tf.data snapshot.")
+        if element_spec is None:
+            known = constant_value(given)
+            if known is None:
+                raise ValueError("In graph mode the `element_spec` argument must be provided.")
+            element_spec = mapped(known_leaf, eager.Dataset.load(known).element_spec)
+        spec = mapped(_leaf_like, element_spec)
         found = None
         if reader_func is not None:
             found = Function(given.graph, reader_func, [Nested(Nested(spec))], "reader_func")
@@ -430,7 +446,7 @@ class Dataset(DatasetBase):
 
         def kernel(run: Any, where: Any, *values: Any) -> Any:
             reader = None if found is None else found.bound(run, values)
-            return eager.Dataset.load(where, None, compression, reader, wait)
+            return eager.Dataset.load(where, None, compression, reader)
 
         return dataset_op("LoadDataset", [given, *(found.captured if found else ())], made, kernel)
 
@@ -710,7 +726,7 @@ class Dataset(DatasetBase):
     def ragged_batch(
         self, batch_size: Any, drop_remainder: Any = False, row_splits_dtype: Any = int64, name: str | None = None
     ) -> Dataset:
-        """Stack elements that follow each other, which may differ in their first dimension, as ragged tensors.
+        """Stack elements that follow each other, which may differ in shape, as ragged tensors.
 
         Parameters
         ----------
@@ -720,11 +736,6 @@ class Dataset(DatasetBase):
         row_splits_dtype : dtype, default tf.int64
             Of the splits.
         name : str, optional
-
-        Raises
-        ------
-        InvalidArgumentError
-            When an iterator is initialised, if another dimension than the first is unknown.
         """
         given, size = batch_tensors(batch_size, drop_remainder)
         kind = as_dtype(row_splits_dtype)
@@ -755,10 +766,13 @@ class Dataset(DatasetBase):
         ------
         TypeError
             If an element is more than one tensor.
+        InvalidArgumentError, DataLossError
+            When elements are read, if one doesn't fit.
         """
         if not isinstance(self._spec, LeafSpec):
             raise TypeError(f"`sparse_batch` requires an input dataset whose elements are one tensor, not {self._spec}")
-        sides = _padded(row_shape, self._spec.shape).sides or ()
+        # Elements that don't fit are errors of a run, as in TensorFlow.
+        sides = _padded(row_shape, TensorShape(None)).sides or ()
         spec = SparseLeaf(self._spec.dtype, TensorShape([None, *sides]))
 
         def kernel(_: Any, ds: Any, n: Any) -> Any:
@@ -1132,7 +1146,7 @@ class Dataset(DatasetBase):
             If the function doesn't return a pair, or the state's structure or types change.
         """
         spec, state = tensors_of(initial_state, "initial_state")
-        spec, found = _settled(self, scan_func, spec, "scan_func", _state_of_scan)
+        spec, found = settled(self, scan_func, spec, "scan_func", _state_of_scan)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
             initial = joined(spec, [_numpy(one) for one in values[: len(state)]])
@@ -1228,7 +1242,7 @@ class Dataset(DatasetBase):
             If the state's structure or types change.
         """
         spec, state = tensors_of(initial_state, "initial_state")
-        spec, found = _settled(self, reduce_func, spec, "reduce_func", lambda function: function.spec)
+        spec, found = settled(self, reduce_func, spec, "reduce_func", lambda function: function.spec)
         before = leaves(spec)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
@@ -1337,6 +1351,12 @@ def _options(variant: Tensor) -> Options:
     return made.merge(variant.op.attributes.get("options", Options()))
 
 
+def known_leaf(spec: Any) -> Any:
+    """Return what is known of a part of an element of `queuecore.data`."""
+    kind = SparseLeaf if isinstance(spec, SparseSpec) else LeafSpec
+    return kind(as_dtype(spec.dtype), as_shape(spec.shape))
+
+
 def _leaf_like(spec: Any) -> Any:
     return spec if isinstance(spec, (LeafSpec, Nested, RaggedLeaf, SparseLeaf)) else leaf_of(spec.dtype, spec.shape)
 
@@ -1368,7 +1388,7 @@ def _number(function: Any, what: str) -> Callable[..., Any]:
     return call
 
 
-def check_state(spec: Any, after: Any) -> None:
+def _check_state(spec: Any, after: Any) -> None:
     """Raise `TypeError` unless a state keeps its structure and its types."""
     if not same_structure(spec, after) or any(
         isinstance(a, Nested) or not _of_one_type(a, b) for a, b in zip(leaves(spec), leaves(after), strict=True)
@@ -1378,15 +1398,17 @@ def check_state(spec: Any, after: Any) -> None:
         )
 
 
-def _settled(
+def settled(
     dataset: Dataset, function: Callable[..., Any], spec: Any, what: str, state_of: Callable[[Function], Any]
 ) -> tuple[Any, Function]:
-    # The specification of a state, with those facts of a shape alone that the function doesn't change, and the function
-    # called with it: again, if it changed any.
+    """Return what is known of a state, and the function called with it.
+
+    These are the facts of a shape that the function doesn't change: it is called again if it changed any.
+    """
     while True:
         found = Function(dataset.graph, function, [spec, dataset._spec], what)
         after = state_of(found)
-        check_state(spec, after)
+        _check_state(spec, after)
         kept = general_spec(spec, after, what)
         if kept == spec:
             return spec, found

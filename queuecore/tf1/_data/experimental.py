@@ -23,7 +23,6 @@ from queuecore.tf1._data.datasets import (
     batch_tensors,
     bound_all,
     captured_of,
-    check_state,
     checked,
     count_tensor,
     dataset_op,
@@ -31,6 +30,7 @@ from queuecore.tf1._data.datasets import (
     int_tensor,
     scalar_of,
     seeds_of,
+    settled,
 )
 from queuecore.tf1._data.files import CsvDataset
 from queuecore.tf1._data.functions import Function
@@ -464,9 +464,8 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> _Step:
         graph = checked(dataset, "group_by_reducer").graph
         key = scalar_of(dataset._function(key_func, "key_func"), "key_func")
         first = Function(graph, reducer.init_func, [leaf_of(int64, ())], "init_func")
-        after = Function(graph, reducer.reduce_func, [first.spec, dataset._spec], "reduce_func")
-        check_state(first.spec, after.spec)
-        last = Function(graph, reducer.finalize_func, [first.spec], "finalize_func")
+        state, after = settled(dataset, reducer.reduce_func, first.spec, "reduce_func", lambda found: found.spec)
+        last = Function(graph, reducer.finalize_func, [state], "finalize_func")
         functions = [key, first, after, last]
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._data.datasets import AUTOTUNE, STRING, Dataset, int_tensor, names_of, variant_of
 from queuecore.tf1._data.nests import LeafSpec
 from queuecore.tf1._graph.graph import Tensor, constant_value, convert_to_tensor
-from queuecore.tf1._graph.values import DType, as_dtype, as_shape, string
+from queuecore.tf1._graph.values import DType, as_dtype, as_shape, name_of, string
 from queuecore.tf1._ops.decoders import csv_default
 
 __all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset", "csv_column"]
@@ -54,11 +55,23 @@ class _Files(Dataset):
         if isinstance(filenames, Dataset):
             source = filenames._variant
         else:
-            source = convert_to_tensor(filenames, string, "filenames")
+            source = convert_to_tensor(_names(filenames), name="filenames", dtype_hint=string)
+            if source.dtype != string:
+                raise TypeError(
+                    "The `filenames` argument must contain `tf.string` elements. Got "
+                    f"`tf.{name_of(source.dtype)}` elements."
+                )
         compression = convert_to_tensor(compression_type or "", string, "compression_type")
         extra = [] if num_parallel_reads is None else [int_tensor(num_parallel_reads, "num_parallel_reads")]
         variant = variant_of(type_, [source, compression, *more, *extra], kernel)
         super().__init__(variant, spec)
+
+
+def _names(filenames: Any) -> Any:
+    # Paths as strings.
+    if isinstance(filenames, (list, tuple)):
+        return [_names(one) for one in filenames]
+    return os.fspath(filenames) if isinstance(filenames, os.PathLike) else filenames
 
 
 class TextLineDataset(_Files):

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import queuecore.data.experimental as eager
-from queuecore._elements.record import SparseSpec
-from queuecore.tf1._data.datasets import AUTOTUNE, Dataset, checked, dataset_op, seeds_of, variant_of
+from queuecore.tf1._data.datasets import AUTOTUNE, Dataset, checked, dataset_op, known_leaf, seeds_of, variant_of
 from queuecore.tf1._data.files import TFRecordDataset, csv_column
-from queuecore.tf1._data.nests import LeafSpec, SparseLeaf, leaf_of, mapped
+from queuecore.tf1._data.nests import LeafSpec, leaf_of, mapped
 from queuecore.tf1._graph.graph import Operation, convert_to_tensor
-from queuecore.tf1._graph.values import as_dtype, as_shape, string
+from queuecore.tf1._graph.values import string
 from queuecore.tf1._ops.decoders import parse_example
 
 __all__ = [
@@ -61,13 +60,7 @@ def make_csv_dataset(
             num_parallel_reads, sloppy, num_rows_for_inference, compression_type, ignore_errors, encoding,
         )  # fmt: skip
 
-    return dataset_op("MakeCsvDataset", [], mapped(_known, make().element_spec), lambda _: make())
-
-
-def _known(spec: Any) -> Any:
-    """Return what is known of a part of an element of `queuecore.data`."""
-    kind = SparseLeaf if isinstance(spec, SparseSpec) else LeafSpec
-    return kind(as_dtype(spec.dtype), as_shape(spec.shape))
+    return dataset_op("MakeCsvDataset", [], mapped(known_leaf, make().element_spec), lambda _: make())
 
 
 def parse_example_dataset(

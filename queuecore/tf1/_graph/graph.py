@@ -782,7 +782,10 @@ def tensor_in(graph: Graph, value: Any, dtype: Any = None, name: str | None = No
         raise TypeError(f"Can't convert Operation {value.name!r} to Tensor: it has no value")
     if isinstance(value, (list, tuple)) and _holds_tensor(value):
         with graph.as_default():
-            return _packing[0]([tensor_in(graph, one, dtype) for one in value], name=name or "packed")
+            # Numbers of Python's take the type of the tensors beside them.
+            kind = _type_held(value) if dtype is None else dtype
+            parts = [tensor_in(graph, one, dtype if _holds_tensor(one) else kind) for one in value]
+            return _packing[0](parts, name=name or "packed")
     found = as_value(value, dtype)
     if isinstance(found, np.ndarray):  # neither the owner of the array nor a caller that fetches it can change it
         found = found.copy() if isinstance(value, np.ndarray) else found
@@ -790,6 +793,12 @@ def tensor_in(graph: Graph, value: Any, dtype: Any = None, name: str | None = No
     op = graph.create_op("Const", [], [facts_of(found)], lambda: found, name or "Const", pure=True)
     op.attributes["value"] = found
     return op.outputs[0]
+
+
+def _type_held(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return next((kind for kind in map(_type_held, value) if kind is not None), None)
+    return value.dtype if _holds_tensor(value) else None
 
 
 def _holds_tensor(value: Any) -> bool:

@@ -480,8 +480,6 @@ def test_saved_and_loaded(tmp_path):
     assert [one["x"] for one in taken(loaded)] == [0, 1, 2, 3, 4, 5]
     in_order = experimental.load(path, dataset.element_spec, reader_func=lambda shards: shards.flat_map(lambda x: x))
     assert [one["name"] for one in taken(in_order)] == [b"a", b"c", b"e", b"b", b"d", b"f"]
-    with pytest.raises(ValueError, match="element_spec"):
-        tf.data.Dataset.load(path)
     with pytest.raises(tf.errors.NotFoundError):
         taken(tf.data.Dataset.load(str(tmp_path / "none"), dataset.element_spec))
     with tf.Session() as sess:
@@ -755,3 +753,84 @@ def test_what_is_wrong_with_a_row(tmp_path, row, text):
             sess.run(rows)
     assert caught.value.message.startswith(text)
     assert "line 2" in caught.value.message
+
+
+# ---- what lists, paths and files may be
+
+
+def test_numbers_beside_tensors_take_their_type():
+    x = tf.placeholder(tf.int64, [])
+    with tf.Session() as sess:
+        made = sess.run(
+            [tf.convert_to_tensor([2, x]), tf.fill([1, x, 1], 7), tf.convert_to_tensor([[1, 2], [x, 4]])], {x: 3}
+        )
+    assert [one.tolist() for one in made] == [[2, 3], [[[7], [7], [7]]], [[1, 2], [3, 4]]]
+    assert [made[at].dtype for at in (0, 2)] == [np.int64] * 2
+    with pytest.raises(TypeError, match="int32"):
+        tf.convert_to_tensor([x, tf.constant(1)])
+
+
+def test_paths_and_what_is_none(tmp_path):
+    file = tmp_path / "lines"
+    file.write_text("a\nb\n")
+    assert taken(tf.data.TextLineDataset([file])) == [b"a", b"b"]
+    assert taken(tf.data.TextLineDataset(file)) == [b"a", b"b"]
+    with pytest.raises(TypeError, match="must contain `tf.string` elements. Got `tf.int32` elements."):
+        tf.data.TFRecordDataset([1, 2])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="No files matched pattern: .*none"):
+        taken(tf.data.Dataset.list_files(str(tmp_path / "none*")))
+
+
+def test_what_was_saved_says_what_it_is(tmp_path):
+    with tf.Session() as sess:
+        sess.run(tf.data.Dataset.zip((Range(2), Slices([b"x", b"y"]))).save(str(tmp_path / "saved")))
+    loaded = tf.data.Dataset.load(str(tmp_path / "saved"))
+    assert loaded.output_types == (tf.int64, tf.string)
+    assert taken(loaded) == [(0, b"x"), (1, b"y")]
+    with pytest.raises(ValueError, match="`element_spec` argument must be provided"):
+        tf.data.Dataset.load(tf.placeholder(tf.string, []))
+    with pytest.raises(ValueError, match="only supported for distributed tf.data snapshot"):
+        tf.data.Dataset.load(str(tmp_path / "saved"), wait=True)
+
+
+def test_states_of_keys_may_change_their_shapes():
+    reducer = experimental.Reducer(
+        lambda key: tf.zeros([0], tf.int64), lambda state, x: tf.concat([state, [x]], 0), lambda state: state
+    )
+    made = Range(5).apply(experimental.group_by_reducer(lambda x: x % 2, reducer))
+    assert made.output_shapes.as_list() == [None]
+    assert taken(made) == [[0, 2, 4], [1, 3]]
+
+
+def test_rows_that_differ_in_several_dimensions():
+    made = Range(3).map(lambda n: tf.fill([2, n, 3, n], n)).ragged_batch(3)
+    assert taken(made) == [[np.full((2, n, 3, n), n).tolist() for n in range(3)]]
+    assert made.element_spec.ragged_rank == 4
+    ragged = Slices(tf.ragged.constant([[[1], [2, 3]], [[]]])).ragged_batch(2)
+    assert taken(ragged) == [[[[1], [2, 3]], [[]]]]
+
+
+def test_elements_that_do_not_fit_a_sparse_row_are_errors_of_a_run():
+    for element, error, text in (
+        ([[1]], tf.errors.InvalidArgumentError, "incompatible with the row shape"),
+        ([1, 2, 3], tf.errors.DataLossError, "larger than the row shape"),
+    ):
+        rows = tf.data.Dataset.from_tensors(element).sparse_batch(4, [2])
+        with pytest.raises(error, match=text):
+            taken(rows)
+
+
+def test_what_is_asked_of_datasets_by_turns():
+    with pytest.raises(TypeError, match="`choice_dataset` should be a `tf.data.Dataset`"):
+        tf.data.Dataset.choose_from_datasets([Range(2)], None)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Selector index out of range"):
+        taken(tf.data.Dataset.choose_from_datasets([Range(2)], Range(1, 2)))
+    with pytest.warns(UserWarning, match="The `rerandomize_each_iteration` argument is ignored"):
+        numbers = tf.data.Dataset.random(seed=3, rerandomize_each_iteration=True).take(2).repeat(2)
+    assert taken(numbers)[:2] == taken(numbers)[2:]
+
+
+def test_values_of_ragged_tensors_are_leaves():
+    value = tf.ragged.constant_value([[1], []])
+    assert tf.nest.flatten((value, 2)) == [value, 2]
+    assert tf.nest.map_structure(lambda one: one.to_list(), {"a": value}) == {"a": [[1], []]}
