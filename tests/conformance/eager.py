@@ -40,6 +40,10 @@ class DType:
     def dtype(self) -> Any:  # for np.dtype(...)
         return self._dtype
 
+    @property
+    def max(self) -> Any:
+        return (np.iinfo if self._dtype.kind in "iu" else np.finfo)(self._dtype).max
+
     def __repr__(self) -> str:
         return f"tf.{self.name}"
 
@@ -77,7 +81,10 @@ def _strings(value: Any) -> Any:
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: Any = None) -> Any:
     """Return a value as an array."""
-    made = _array(value, dtype)
+    try:
+        made = _array(value, dtype)
+    except ValueError:
+        return qc.Ragged.from_list(value)  # a ragged constant
     if shape is None:
         return made
     return np.broadcast_to(made, shape).copy() if np.size(made) == 1 else np.reshape(made, shape)
@@ -272,6 +279,7 @@ NAMES: dict[str, Any] = {
     "assert_less": assert_that(np.less),
     "assert_greater": assert_that(np.greater),
     "map_fn": map_fn,
+    "random_uniform": lambda shape, minval=0, maxval=1, **named: np.random.uniform(minval, maxval, _shape(shape)),
     "decode_csv": decode_csv,
     "CsvDataset": csv_dataset,
     "make_csv_dataset": make_csv_dataset,

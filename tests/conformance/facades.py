@@ -65,14 +65,24 @@ def _namespaces() -> dict[str, list[Any]]:
         "file_io": [tf.gfile],
         "tf_logging": [tf.logging],
         "compat": [tf.compat],
-        "nest": [tf.nest],
+        "nest": [tf.nest, types.SimpleNamespace(map_structure_up_to=_map_up_to)],
         "errors": [tf.errors],
         "errors_impl": [tf.errors],
         "tf_record": [tf.python_io],
+        "python_io": [tf.python_io],
         "parsing_ops": [tf.io],
         "dataset_ops": [tf.data],
         "summary": [tf.summary],
     }  # fmt: skip
+
+
+def _map_up_to(shallow: Any, function: Callable[..., Any], *deep: Any) -> Any:
+    # As map_structure, where parts of `deep` may be structures.
+    if isinstance(shallow, dict):
+        return {key: _map_up_to(one, function, *[part[key] for part in deep]) for key, one in shallow.items()}
+    if isinstance(shallow, tuple) and not _is_sparse(shallow) and not hasattr(shallow, "row_splits"):
+        return tuple([_map_up_to(one, function, *[part[at] for part in deep]) for at, one in enumerate(shallow)])
+    return function(*deep)
 
 
 def _everywhere() -> list[Any]:
@@ -171,7 +181,8 @@ class Facade(types.ModuleType):
         if self.__name__ in _PACKAGES or whole in _PACKAGES:
             return importlib.import_module(whole)
         if self._names is None:
-            if mode() == EAGER and name in eager.NAMES:
+            files = self.__name__.endswith(("python_io", "tf_record"))  # which have no modes
+            if mode() == EAGER and name in eager.NAMES and not files:
                 return eager.NAMES[name]
             if name in _RENAMED:
                 return _RENAMED[name]
