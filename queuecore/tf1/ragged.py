@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from queuecore.errors import InvalidArgumentError
+from queuecore.errors import InvalidArgumentError, UnimplementedError
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value as constant_value_of, convert_to_tensor
 from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._graph.values import as_dtype, as_value, int64
-from queuecore.tf1._ops.arrays import placeholder as _placeholder
+from queuecore.tf1._ops.arrays import concat as _concat, placeholder as _placeholder, shape as _shape, stack as _stack
 from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue, rows_of
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "range",
     "row_splits_to_segment_ids",
     "segment_ids_to_row_splits",
+    "stack",
 ]
 
 
@@ -132,6 +133,54 @@ def placeholder(dtype: Any, ragged_rank: int, value_shape: Any = None, name: str
     for level in reversed(np.arange(ragged_rank).tolist()):
         found = RaggedTensor(found, _placeholder(int64, [None], f"{name}/row_splits_{level}"))
     return found
+
+
+def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
+    """Return tensors, ragged or not, as the rows of one that is ragged.
+
+    Parameters
+    ----------
+    values : list of Tensor or RaggedTensor
+        Of as many dimensions, and of one type.
+    axis : int, default 0
+        No other.
+    name : str, optional
+        Not used.
+
+    Returns
+    -------
+    RaggedTensor, or Tensor of scalars
+
+    Raises
+    ------
+    ValueError
+        If there are no values, or they differ in their numbers of dimensions.
+    UnimplementedError
+        For another axis.
+    """
+    del name
+    if axis != 0:
+        raise UnimplementedError(f"tf.ragged.stack: the axis must be 0, not {axis!r}")
+    given = [one if isinstance(one, RaggedTensor) else convert_to_tensor(one) for one in values]
+    ranks = {one.shape.ndims for one in given}
+    if len(ranks) != 1 or None in ranks:
+        raise ValueError(f"tf.ragged.stack: all values must have the same known number of dimensions, not {ranks}")
+    if ranks == {0}:
+        return _stack(given)
+    lengths = _stack(
+        [one.nrows() if isinstance(one, RaggedTensor) else _shape(one, out_type=int64)[0] for one in given]
+    )
+    return RaggedTensor.from_row_lengths(_rows(given), lengths)
+
+
+def _rows(given: list[Any]) -> Any:
+    # One behind the other.
+    if not any(isinstance(one, RaggedTensor) for one in given):
+        return _concat(given, 0)
+    parts = [one if isinstance(one, RaggedTensor) else RaggedTensor.from_tensor(one) for one in given]
+    return RaggedTensor.from_row_lengths(
+        _rows([one.values for one in parts]), _concat([one.row_lengths() for one in parts], 0)
+    )
 
 
 def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -279,6 +279,11 @@ NAMES: dict[str, Any] = {
     "assert_less": assert_that(np.less),
     "assert_greater": assert_that(np.greater),
     "map_fn": map_fn,
+    "parse_example": qc.ops.parse_example,
+    "parse_single_example": qc.ops.parse_single_example,
+    "string_join": lambda inputs, separator="", name=None: separator.encode().join(
+        one.encode() if isinstance(one, str) else bytes(one) for one in inputs
+    ),
     "random_uniform": lambda shape, minval=0, maxval=1, **named: np.random.uniform(minval, maxval, _shape(shape)),
     "decode_csv": decode_csv,
     "CsvDataset": csv_dataset,

@@ -334,9 +334,10 @@ def _number(function: Callable[..., Any], element: Any, number: int) -> int:
     try:
         shard = operator.index(made.item() if isinstance(made, np.ndarray | np.generic) and made.size == 1 else made)
     except TypeError:
-        shard = -1
-    if isinstance(made, bool | np.bool_) or not 0 <= shard < 1 << 63:
-        raise InvalidArgumentError(
+        shard = None
+    other = shard is None or isinstance(made, bool | np.bool_)
+    if other or not 0 <= shard < 1 << 63:
+        raise (DtypeError if other else InvalidArgumentError)(
             f"snapshot: {name_of(function)} must return an integer from 0 on, not {made!r:.80} (element {number})",
             stage=_STAGE,
             record=number,

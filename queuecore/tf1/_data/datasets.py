@@ -59,6 +59,7 @@ from queuecore.tf1._graph.graph import (
     seed_pair,
 )
 from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, bool_, int32, int64, string
+from queuecore.tf1._ops.math import cast
 from queuecore.tf1._ops.sparse import SparseTensor
 
 __all__ = [
@@ -999,6 +1000,13 @@ class Dataset(DatasetBase):
 
         return self._step("ParallelInterleaveDataset", spec, kernel, [*given, *found.captured])
 
+    def _sharding(self, function: Any) -> Function:
+        # A function from an element to the number of its shard, of 32 or 64 bits.
+        try:
+            return scalar_of(self._function(_number(function, "shard_func", True), "shard_func"), "shard_func")
+        except ValueError as error:
+            raise TypeError(str(error)) from None
+
     def _datasets(self, function: Any, what: str) -> tuple[Function, Any]:
         found = self._function(function, "map_func")
         return found, _dataset_spec(found, "map_func", what)
@@ -1180,7 +1188,7 @@ class Dataset(DatasetBase):
             functions.append(Function(self.graph, reader_func, [Nested(Nested(spec))], "reader_func"))
             spec = _dataset_spec(functions[0], "reader_func")
         if shard_func is not None:
-            functions.append(scalar_of(self._function(shard_func, "shard_func"), "shard_func"))
+            functions.append(self._sharding(shard_func))
 
         def kernel(run: Any, ds: Any, where: Any, *values: Any) -> Any:
             bound = bound_all(functions, run, values)
@@ -1213,7 +1221,7 @@ class Dataset(DatasetBase):
             raise UnimplementedError("save: checkpoint_args isn't supported: files are written whole, or not at all")
         functions = []
         if shard_func is not None:
-            functions.append(scalar_of(self._function(shard_func, "shard_func"), "shard_func"))
+            functions.append(self._sharding(shard_func))
 
         def kernel(run: Any, ds: Any, where: Any, *values: Any) -> None:
             ds.save(where, compression, *bound_all(functions, run, values))
@@ -1375,15 +1383,17 @@ def scalar_of(found: Function, what: str) -> Function:
     return found
 
 
-def _number(function: Any, what: str) -> Callable[..., Any]:
-    # A function that may return a number of Python's, which is an int64 then.
+def _number(function: Any, what: str, short: bool = False) -> Callable[..., Any]:
+    # A function that may return a number of Python's, which is an int64 then; `short`: and one of 32 bits.
     if not callable(function):
         raise TypeError(f"{what} must be callable, not {function!r}")
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
         made = function(*arguments)
-        return made if isinstance(made, Tensor) else convert_to_tensor(made, np.int64)
+        if not isinstance(made, Tensor):
+            return convert_to_tensor(made, np.int64)
+        return cast(made, np.int64) if short and made.dtype == int32 else made
 
     return call
 

@@ -101,7 +101,7 @@ _NAMES = {
         unsorted_segment_sqrt_n xdivy xlog1py xlogy zero_fraction zeta
     """,
     "tf.ragged": """
-        boolean_mask cross cross_hashed stack stack_dynamic_partitions
+        boolean_mask cross cross_hashed stack_dynamic_partitions
     """,
     "tf.random": """
         Algorithm all_candidate_sampler categorical create_rng_state experimental

@@ -834,3 +834,11 @@ def test_values_of_ragged_tensors_are_leaves():
     value = tf.ragged.constant_value([[1], []])
     assert tf.nest.flatten((value, 2)) == [value, 2]
     assert tf.nest.map_structure(lambda one: one.to_list(), {"a": value}) == {"a": [[1], []]}
+
+
+def test_numbers_of_shards(tmp_path):
+    for number in (lambda x: 0, lambda x: tf.cast(x, tf.int32) % 2):
+        made = Range(4).snapshot(str(tmp_path / "snapshot"), shard_func=number)
+        assert taken(made) == [0, 1, 2, 3]
+    with pytest.raises(TypeError, match="int64"):
+        Range(4).snapshot(str(tmp_path / "other"), shard_func=lambda x: "one")

@@ -104,3 +104,18 @@ def test_what_is_not_there_is_refused_by_name():
         rows.row_lengths(2)
     with pytest.raises(ValueError, match="ragged_rank"):
         tf.ragged.map_flat_values(tf.add, rows, tf.ragged.constant([[[1]]]))
+
+
+def test_stacked_rows():
+    with tf.Graph().as_default(), tf.Session() as sess:
+        ragged = tf.ragged.constant([[1], [2, 3]])
+        lines = tf.ragged.stack([[4], [5, 6], np.empty(0, np.int32)])
+        both = tf.ragged.stack([ragged, [[7, 8]], tf.ragged.constant([[]], tf.int32, ragged_rank=1)])
+        found, deep, numbers = sess.run([lines, both, tf.ragged.stack([1, 2])])
+        assert found.to_list() == [[4], [5, 6], []]
+        assert deep.to_list() == [[[1], [2, 3]], [[7, 8]], [[]]]
+        assert numbers.tolist() == [1, 2]
+        with pytest.raises(ValueError, match="the same known number of dimensions"):
+            tf.ragged.stack([ragged, [1]])
+        with pytest.raises(NotImplementedError, match="axis must be 0"):
+            tf.ragged.stack([ragged, ragged], axis=1)
