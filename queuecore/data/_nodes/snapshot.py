@@ -331,13 +331,13 @@ class ShardWriter(CacheFileWriter):
 
 def _number(function: Callable[..., Any], element: Any, number: int) -> int:
     made = called_at(_STAGE, number, function, *arguments_of(element))
+    shard: int | None
     try:
         shard = operator.index(made.item() if isinstance(made, np.ndarray | np.generic) and made.size == 1 else made)
     except TypeError:
         shard = None
-    other = shard is None or isinstance(made, bool | np.bool_)
-    if other or not 0 <= shard < 1 << 63:
-        raise (DtypeError if other else InvalidArgumentError)(
+    if shard is None or isinstance(made, bool | np.bool_) or not 0 <= shard < 1 << 63:
+        raise (DtypeError if shard is None else InvalidArgumentError)(
             f"snapshot: {name_of(function)} must return an integer from 0 on, not {made!r:.80} (element {number})",
             stage=_STAGE,
             record=number,

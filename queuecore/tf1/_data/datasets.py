@@ -193,13 +193,19 @@ class Dataset(DatasetBase):
 
     @staticmethod
     def from_tensor_slices(tensors: Any) -> Dataset:
-        """Return a dataset of the slices of tensors along their first dimension.
+        """Return a dataset of the slices of tensors along their first dimension, or of the datasets of a list.
 
         Raises
         ------
         ValueError
             If one is a scalar, or they have different lengths.
         """
+        if isinstance(tensors, list) and tensors and all(isinstance(one, Dataset) for one in tensors):
+            inputs = [one._variant for one in tensors]
+            nested = Nested(general(tensors, "from_tensor_slices"))
+            return dataset_op(
+                "TensorSliceDataset", inputs, nested, lambda _, *values: eager.Dataset.from_tensor_slices(list(values))
+            )
         spec, given = tensors_of(tensors, "from_tensor_slices")
         rows = TensorShape([None])
         for leaf in leaves(spec):

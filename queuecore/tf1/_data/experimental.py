@@ -17,6 +17,7 @@ from queuecore.data.settings import (
     ServiceOptions,
     ThreadingOptions,
 )
+from queuecore.errors import DtypeError
 from queuecore.tf1._data.datasets import (
     AUTOTUNE,
     Dataset,
@@ -328,7 +329,7 @@ def from_list(elements: list[Any], name: str | None = None) -> Dataset:
         If it is no list, or items differ in structure or types.
     """
     if not isinstance(elements, list):
-        raise TypeError("Invalid `elements`. `elements` must be a list.")
+        raise DtypeError("Invalid `elements`. `elements` must be a list.")
     if not elements:
         raise ValueError("Invalid `elements`. `elements` should not be empty.")
     found = [tensors_of(one, "from_list") for one in elements]

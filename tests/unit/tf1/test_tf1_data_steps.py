@@ -842,3 +842,12 @@ def test_numbers_of_shards(tmp_path):
         assert taken(made) == [0, 1, 2, 3]
     with pytest.raises(TypeError, match="int64"):
         Range(4).snapshot(str(tmp_path / "other"), shard_func=lambda x: "one")
+
+
+def test_slices_of_a_list_of_datasets():
+    numbers = Slices([Range(2), Range(5, 8)])
+    assert taken(numbers.flat_map(lambda one: one)) == [0, 1, 5, 6, 7]
+    with pytest.raises(TypeError, match="Incompatible dataset elements"):
+        Slices([Range(2), Slices([1.0])])
+    with pytest.raises(ValueError, match="must be a list"):
+        experimental.from_list((1, 2))
