@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import threading
 from collections.abc import Iterator as Threads
 from typing import Any
@@ -43,7 +44,7 @@ from queuecore.tf1._data.nests import (
 )
 from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, convert_to_tensor, get_default_graph
 from queuecore.tf1._graph.plans import planned
-from queuecore.tf1._graph.texts import retell
+from queuecore.tf1._graph.texts import Text, retell
 from queuecore.tf1._graph.values import name_of, string
 from queuecore.tf1._ops.decoders import CSV_ROWS
 from queuecore.tf1._ops.ragged import RaggedTensor
@@ -63,6 +64,18 @@ __all__ = [
 
 _numbers = itertools.count()
 _SLICE = 0.05
+
+
+def _unequal(found: re.Match[str]) -> str:
+    first, other = (found[at].replace(" ", "") for at in (1, 3))
+    return (
+        "Cannot batch tensors with different shapes in component 0. First element had shape "
+        f"{first} and element {found[2]} had shape {other}"
+    )
+
+
+# Of elements of one component: TensorFlow names it, and the error doesn't know it.
+_ROWS: list[Text] = [(r"cannot batch elements of unequal shapes: (\[.*?\]) and, (\d+) later, (\[.*?\])", _unequal)]
 
 
 class _Place:
@@ -111,8 +124,11 @@ class _Place:
                 return next(iterator)
             except StopIteration:
                 raise OutOfRangeError("End of sequence") from None
-            except CsvError as error:
-                retell(error, *CSV_ROWS)
+            except InvalidArgumentError as error:
+                if isinstance(error, CsvError):
+                    retell(error, *CSV_ROWS)
+                elif len(leaves(self.spec)) == 1:
+                    retell(error, *_ROWS)
                 raise
             except PipelineError as error:
                 # The user gets the exception that an operation of a function raised.

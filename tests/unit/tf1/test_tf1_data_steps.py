@@ -851,3 +851,12 @@ def test_slices_of_a_list_of_datasets():
         Slices([Range(2), Slices([1.0])])
     with pytest.raises(ValueError, match="must be a list"):
         experimental.from_list((1, 2))
+
+
+def test_what_is_said_of_elements_that_cannot_be_stacked():
+    text = r"^Cannot batch tensors with different shapes in component 0. First element had shape \[1\] and element 1 "
+    rows = Range(1, 3).map(lambda n: tf.fill([n], n))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=text + r"had shape \[2\]"):
+        taken(rows.batch(2))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="unequal shapes"):  # which component isn't known
+        taken(tf.data.Dataset.zip((Range(2), rows)).batch(2))
