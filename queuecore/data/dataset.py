@@ -1415,9 +1415,7 @@ class Dataset(Sources, Grouping, Keeping):
         [0, 1, 7, 8]
         """
         check_name(name)
-        made = Concatenate((self._chain, _checked(dataset, "concatenate: dataset")))
-        made.layout()
-        return _of(made)
+        return _of(Concatenate.of(self._chain, _checked(dataset, "concatenate: dataset")))
 
     def enumerate(self, start: SupportsIndex = 0, name: str | None = None) -> Dataset:
         """Give each element its number.

@@ -219,24 +219,44 @@ def general_spec(chains: Sequence[Chain], what: str) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Concatenate(Node):
-    """The elements of a dataset, then those of another one."""
+    """The elements of datasets, one after the other.
+
+    Attributes
+    ----------
+    fits : Layout
+        What all elements consist of.
+    """
 
     name = "concatenate"
 
+    fits: Layout
+
+    @staticmethod
+    def of(first: Chain, other: Chain) -> Concatenate:
+        """Return the elements of one chain, and then of another.
+
+        A dataset that others are appended to one by one stays one node, with one thread.
+        """
+        inputs: tuple[Chain, ...] = (first,)
+        if isinstance(first.source, Concatenate) and not first.steps and first.options is Chain.options:
+            inputs = first.source.inputs
+        return Concatenate((*inputs, other), alike([first, other], Concatenate.name))
+
     def count(self, needed: int | None) -> Count:
-        # Each input is asked once: this is done for every dataset in a long row of them.
-        try:
-            first = self.inputs[0].count(needed)
-        except Unknown:
-            if needed is None and self.inputs[1].known_count() == math.inf:
-                return math.inf
-            raise
-        if first == math.inf or (needed is not None and first >= needed):
-            return first
-        return first + self.inputs[1].count(None if needed is None else needed - int(first))
+        total: Count = 0
+        for at, chain in enumerate(self.inputs):
+            try:
+                total += chain.count(None if needed is None else needed - int(total))
+            except Unknown:
+                if needed is None and any(one.known_count() == math.inf for one in self.inputs[at + 1 :]):
+                    return math.inf
+                raise
+            if total == math.inf or (needed is not None and total >= needed):
+                break
+        return total
 
     def layout(self) -> Layout:
-        return alike(self.inputs, self.name)
+        return self.fits
 
     def spec(self) -> Any:
         return general_spec(self.inputs, self.name)
@@ -246,20 +266,23 @@ class Concatenate(Node):
         return True
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
-        layout = self.layout()
-        before = math.inf if not start else None if run.skips is not None else self.inputs[0].known_count()
-        if before is None or start < before:
-            # Where the first dataset's end is unknown, its elements are counted.
-            skip = 0 if before is None else start
-            start -= skip
-            with contextlib.closing(laid_out(run, 0, pass_, skip, layout, None, True)) as chunks:
+        last = len(self.inputs) - 1
+        for at, chain in enumerate(self.inputs):
+            before = None
+            if start and at < last and run.skips is None:
+                before = chain.known_count()
+                if before is not None and start >= before:
+                    start -= int(before)
+                    continue
+            # Where a dataset's end is unknown, its elements are counted.
+            counted = bool(start) and at < last and before is None
+            with contextlib.closing(laid_out(run, at, pass_, 0 if counted else start, self.fits, None, True)) as chunks:
+                if not counted:
+                    start = 0
                 for chunk in chunks:
                     if start < chunk.n:
                         yield chunk.part(start, chunk.n) if start else chunk
                     start = max(start - chunk.n, 0)
-        else:
-            start -= int(before)
-        yield from laid_out(run, 1, pass_, start, layout, None, True)
 
 
 @dataclass(frozen=True, eq=False)

@@ -738,11 +738,15 @@ class _Rotation:
         if self._layout.components is None:
             yield Objects([element for part, first, n in pending for element in part[first : first + n]])
             return
-        # One piece of each list of columns: turns take rows that follow each other.
+        # One piece of each list of columns. A dataset's turns take rows that follow each other; but rows in memory may
+        # be those of several datasets, which are at other places of them.
         spans: dict[int, list[Any]] = {}
         for columns, first, n in pending:
-            spans.setdefault(id(columns), [columns, first, 0])[2] = first + n
-        if len(spans) == 1:
+            span = spans.setdefault(id(columns), [columns, first, first + n])
+            span[1:] = min(span[1], first), max(span[2], first + n)
+        counts = np.array([n for _, _, n in pending])
+        places = np.array([first for _, first, _ in pending])
+        if len(spans) == 1 and (places[1:] == places[:-1] + counts[:-1]).all():
             ((columns, first, stop),) = spans.values()
             yield Rows(stop - first, columns, first)
             return
@@ -750,7 +754,6 @@ class _Rotation:
         for key, (_, first, stop) in spans.items():
             offsets[key] = total - first
             total += stop - first
-        counts = np.array([n for _, _, n in pending])
-        begins = np.array([first + offsets[id(columns)] for columns, first, _ in pending])
-        order = np.arange(total, dtype=np.int64) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
-        yield Rows(total, joined([(one, first, stop) for one, first, stop in spans.values()]), 0, order)
+        begins = places + np.array([offsets[id(columns)] for columns, _, _ in pending])
+        order = np.arange(counts.sum(), dtype=np.int64) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+        yield Rows(len(order), joined(list(spans.values())), 0, order)

@@ -200,7 +200,8 @@ class Chain:
         """Return a source without steps, with the options of its inputs."""
         options = cls.options  # the default: none is set
         for one in source.inputs:
-            options = options.merged(one.options)
+            if one.options is not cls.options:
+                options = options.merged(one.options)
         return cls(source, (), options)
 
     def then(self, *steps: PlannedStep) -> Chain:

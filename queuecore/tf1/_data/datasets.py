@@ -178,8 +178,8 @@ class Dataset(DatasetBase):
         return apply_op(type_, [self._variant], dtype, (), lambda _, ds: found(ds), name, pure=False)
 
     def options(self) -> Options:
-        """Return the options that were set for it and its inputs: those that were set last win."""
-        return _options(self._variant)
+        """Return the options that were set for it and its inputs, to read: those that were set last win."""
+        return _options(self._variant).fix()
 
     # ---- sources
 
@@ -851,12 +851,11 @@ class Dataset(DatasetBase):
 
     def with_options(self, options: Any, name: str | None = None) -> Dataset:
         """Set how it runs: what `Options` set."""
-        if not isinstance(options, (Options, eager.Options)):
+        if not isinstance(options, eager.Options):
             raise TypeError(f"options must be a tf.data.Options, not {options!r}")
-        found = options if isinstance(options, eager.Options) else options.eager()
+        found = Options().merged(options)
         made = self._step("OptionsDataset", self._spec, lambda _, ds: ds.with_options(found), (), name)
-        if isinstance(options, Options):
-            made._variant.op.attributes["options"] = Options().merge(options)
+        made._variant.op.attributes["options"] = found
         return made
 
     # ---- functions
@@ -1361,8 +1360,8 @@ def _options(variant: Tensor) -> Options:
     made = Options()
     for tensor in variant.op.operands:
         if "dataset" in tensor.op.attributes:
-            made = made.merge(_options(tensor))
-    return made.merge(variant.op.attributes.get("options", Options()))
+            made = made.merged(_options(tensor))
+    return made.merged(variant.op.attributes.get("options", Options()))
 
 
 def known_leaf(spec: Any) -> Any:

@@ -1,17 +1,11 @@
-"""Options of datasets, and the groups of them that have no effect."""
+"""Options of datasets: those of `queuecore.data`, with the names that TensorFlow 1 has besides."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 import queuecore.data as data
-from queuecore.data.settings import (
-    AutotuneOptions,
-    DistributeOptions,
-    OptimizationOptions as Optimizations,
-    Settings,
-    ThreadingOptions,
-)
+from queuecore.data.settings import OptimizationOptions as Optimizations, Settings
 
 __all__ = ["MapVectorizationOptions", "OptimizationOptions", "Options"]
 
@@ -31,6 +25,7 @@ class OptimizationOptions(Optimizations):
         "autotune_algorithm": int,
         "autotune_buffers": bool,
         "autotune_cpu_budget": int,
+        "autotune_ram_budget": int,
         "filter_with_random_uniform_fusion": bool,
         "hoist_random_uniform": bool,
         "map_vectorization": MapVectorizationOptions,
@@ -38,45 +33,19 @@ class OptimizationOptions(Optimizations):
     }
 
 
-class Options:
+class Options(data.Options):
     """Options of how a dataset runs; one that is `None` stays as it is.
 
-    Attributes
-    ----------
-    deterministic, experimental_deterministic : bool, optional
-        Whether elements keep their order where several are made at a time. Default: they do.
-    num_threads : int, optional
-        The number of native threads, as in `queuecore.data.Options`.
-
-    autotune, experimental_distribute, experimental_optimization, experimental_threading, threading
-        Groups of options, which have no effect.
-
-    Notes
-    -----
-    Any other attribute of TensorFlow's can be set, and has no effect.
+    All attributes of `queuecore.data.Options`, with the same meaning. TensorFlow 1's ``experimental_autotune``,
+    ``experimental_numa_aware``, ``experimental_stateful_whitelist`` and ``experimental_stats`` can be set too, and have
+    no effect.
     """
 
-    def __init__(self) -> None:
-        self.deterministic: bool | None = None
-        self.experimental_deterministic: bool | None = None
-        self.num_threads: int | None = None
-        self.autotune = AutotuneOptions()
-        self.experimental_distribute = DistributeOptions()
-        self.experimental_optimization = OptimizationOptions()
-        self.threading = self.experimental_threading = ThreadingOptions()
-
-    def merge(self, options: Options) -> Options:
-        """Return both; what the other one sets wins."""
-        made = Options()
-        for one in (self, options):
-            for name, value in vars(one).items():
-                if isinstance(value, Settings) and name in vars(made):
-                    value = vars(made)[name].merged(value)
-                if value is not None:
-                    setattr(made, name, value)
-        return made
-
-    def eager(self) -> data.Options:
-        """Return them as `queuecore.data` takes them."""
-        order = self.experimental_deterministic if self.deterministic is None else self.deterministic
-        return data.Options(deterministic=order, num_threads=self.num_threads)
+    types: ClassVar[dict[str, type]] = {
+        **data.Options.types,
+        "experimental_autotune": bool,
+        "experimental_numa_aware": bool,
+        "experimental_optimization": OptimizationOptions,
+        "experimental_stateful_whitelist": object,
+        "experimental_stats": object,
+    }

@@ -135,8 +135,23 @@ def test_concatenate(numbers, lines):
     assert lines.concatenate(lines).cardinality() == -2
     assert numbers.repeat().concatenate(numbers).cardinality() == -1
     # Endless, whatever is unknown of the other one.
-    assert lines.concatenate(numbers.repeat()).cardinality() == -1
-    assert numbers.repeat().concatenate(lines).cardinality() == -1
+    assert lines.concatenate(lines.repeat()).cardinality() == -1
+    assert lines.repeat().concatenate(lines).cardinality() == -1
+
+
+def test_a_thousand_concatenated_are_one_node():
+    ds = Dataset.range(0)
+    for number in range(1000):
+        ds = ds.concatenate(Dataset.range(number, number + 2))
+    assert len(ds) == 2000
+    assert [int(x) for x in ds.skip(1997)] == [999, 999, 1000]
+    # What stands between two of them stays there, and what is behind an end that is unknown too.
+    two = Dataset.range(6).filter(lambda x: x % 2 == 0).concatenate(Dataset.range(2))
+    assert [int(x) for x in two.take(4).concatenate(Dataset.range(1))] == [0, 2, 4, 0, 0]
+    three = two.concatenate(Dataset.range(7, 9))
+    assert [int(x) for x in three.skip(4)] == [1, 7, 8]
+    options = qc.data.Options(max_leases=3)
+    assert three.with_options(options).concatenate(three).options() == options
 
 
 @pytest.mark.thorough

@@ -95,6 +95,18 @@ def test_table(cycle, block, lengths, output, kind):
     check(lambda: inputs.interleave(function, cycle, block), expected, numbers_of)
 
 
+@pytest.mark.parametrize(("cycle", "block"), [(3, 1), (2, 3), (5, 4)])
+def test_one_dataset_taking_several_turns(cycle, block):
+    # Rows in memory that several of those which take turns share, each at a place of its own.
+    rows = [np.arange(7), 100 + np.arange(2)]
+    kept = [Dataset.from_tensor_slices(one) for one in rows]
+    for chosen in ([0] * 6, [0, 1, 0, 0, 1, 0], [1, 0, 1, 1]):
+        ds = Dataset.from_tensor_slices(chosen).interleave(lambda n: kept[n], cycle, block)
+        expected = list(turns([iter(rows[n]) for n in chosen], cycle, block))
+        assert [int(x) for x in ds] == [int(x) for x in expected]
+        assert [int(x) for x in ds.skip(5)] == [int(x) for x in expected[5:]]
+
+
 @pytest.mark.thorough
 @given(
     st.lists(st.one_of(st.integers(0, 9), st.integers(100, 300)), max_size=9),

@@ -13,7 +13,6 @@ from helpers.tensorflow import tf1_data
 from helpers.tensorflow.peers import PYTHON, asks_tensorflow
 from hypothesis import given, settings, strategies as st
 
-import queuecore as qc
 import queuecore.tf1 as tf
 
 RECORDED = json.loads(tf1_data.RECORDED.read_text())
@@ -452,7 +451,14 @@ def test_options():
     options = tf.data.Options()
     options.experimental_deterministic = False
     options.experimental_slack = True  # one of TensorFlow's that means nothing here
-    assert made(tf.data.Dataset.range(3).with_options(options)).options() == qc.data.Options(deterministic=False)
+    found = tf.data.Dataset.range(3).with_options(options)
+    assert made(found).options().shown() == {"deterministic": False, "experimental_slack": True}
+    assert found.options() == options != tf.data.Options() == tf.data.Dataset.range(3).options()
+    # What a dataset says is for reading, and a misspelt option is an error.
+    with pytest.raises(ValueError, match="with_options"):
+        found.options().deterministic = True
+    with pytest.raises(AttributeError, match="Cannot set the property experimental_slak"):
+        options.experimental_slak = True
     with pytest.raises(TypeError):
         tf.data.Dataset.range(3).with_options(3)
 
