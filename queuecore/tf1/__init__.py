@@ -35,6 +35,11 @@ from queuecore.tf1 import (
     train as train,
     version as version,
 )
+from queuecore.tf1._data.specs import (
+    RaggedTensorSpec as RaggedTensorSpec,
+    SparseTensorSpec as SparseTensorSpec,
+    TensorSpec as TensorSpec,
+)
 from queuecore.tf1._graph import values as _values
 from queuecore.tf1._graph.graph import (
     Graph as Graph,

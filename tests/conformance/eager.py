@@ -208,6 +208,17 @@ def map_fn(fn: Any, elems: Any, dtype: Any = None, **named: Any) -> Any:
     return made if dtype is None else made.astype(dtype_of(dtype))
 
 
+def are_compatible(one: Any, other: Any) -> bool:
+    """Return whether two specifications of `queuecore.data` are of the same types, and of shapes that fit."""
+    if isinstance(one, dict):
+        alike = isinstance(other, dict) and one.keys() == other.keys()
+        return alike and all(are_compatible(one[key], other[key]) for key in one)
+    if isinstance(one, tuple):
+        return isinstance(other, tuple) and len(one) == len(other) and all(map(are_compatible, one, other))
+    fits = tf.TensorShape(one.shape).is_compatible_with(other.shape)
+    return type(one) is type(other) and one.dtype == other.dtype and fits
+
+
 def _reduction(function: Any) -> Any:
     return lambda x, axis=None, keepdims=False, name=None: function(x, axis=axis, keepdims=keepdims)
 
@@ -310,8 +321,15 @@ NAMES: dict[str, Any] = {
     "get_legacy_output_types": lambda dataset: dataset.output_types,
     "get_legacy_output_classes": lambda dataset: dataset.output_classes,
     "get_structure": lambda dataset: dataset.element_spec,
-    "TensorSpec": lambda shape=None, dtype=np.float32, name=None: data.ArraySpec(shape, dtype_of(dtype)),
+    "TensorSpec": lambda shape=None, dtype=np.float32, name=None: data.ArraySpec(
+        shape if shape is None else tuple(shape), dtype_of(dtype)
+    ),
     "Optional": data.Optional,
+    "are_compatible": are_compatible,
+    "type_spec_from_value": lambda value: data.Dataset.from_tensors(value).element_spec,
+    "SparseTensorSpec": lambda shape, dtype: data.SparseSpec(tuple(shape), dtype_of(dtype)),
+    "make_one_shot_iterator": iter,
+    "get_next_as_optional": lambda iterator: iterator.get_next_as_optional(),
 }  # fmt: skip
 # Functions of tf.data.experimental
 NAMES |= {

@@ -23,6 +23,7 @@ from conformance.modes import EAGER, Missing, mode
 
 import queuecore.data as data
 import queuecore.tf1 as tf
+from queuecore.tf1._data import nests
 
 # Folders of TensorFlow's: their attributes are modules. All else is a module.
 _PACKAGE_NAMES = """
@@ -121,6 +122,13 @@ def _renamed() -> dict[str, Any]:
         "is_ragged": lambda value: isinstance(value, (tf.RaggedTensor, tf.RaggedTensorValue)),
         "inside_function": lambda: False,
         "executing_eagerly": lambda: mode() == EAGER,
+        "GET_NEXT_CALL_WARNING_THRESHOLD": 32,
+        "GET_NEXT_CALL_WARNING_MESSAGE": "",
+        "are_compatible": lambda one, other: (
+            nests.same_structure(one, other)
+            and all(a.is_compatible_with(b) for a, b in zip(nests.leaves(one), nests.leaves(other), strict=True))
+        ),
+        "type_spec_from_value": lambda value: nests.tensors_of(value, "type_spec_from_value")[0],
     }
 
 

@@ -756,4 +756,4 @@ class _Rotation:
             total += stop - first
         begins = places + np.array([offsets[id(columns)] for columns, _, _ in pending])
         order = np.arange(counts.sum(), dtype=np.int64) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
-        yield Rows(len(order), joined(list(spans.values())), 0, order)
+        yield Rows(len(order), joined([(one, first, stop) for one, first, stop in spans.values()]), 0, order)

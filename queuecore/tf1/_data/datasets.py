@@ -184,15 +184,17 @@ class Dataset(DatasetBase):
     # ---- sources
 
     @staticmethod
-    def from_tensors(tensors: Any) -> Dataset:
+    def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """Return a dataset of one element."""
         spec, given = tensors_of(tensors, "from_tensors")
-        return dataset_op(
-            "TensorDataset", given, spec, lambda _, *values: eager.Dataset.from_tensors(joined(spec, list(values)))
-        )
+
+        def kernel(_: Any, *values: Any) -> Any:
+            return eager.Dataset.from_tensors(joined(spec, list(values)))
+
+        return dataset_op("TensorDataset", given, spec, kernel, name)
 
     @staticmethod
-    def from_tensor_slices(tensors: Any) -> Dataset:
+    def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
         """Return a dataset of the slices of tensors along their first dimension, or of the datasets of a list.
 
         Raises
@@ -219,6 +221,7 @@ class Dataset(DatasetBase):
             given,
             mapped(unbatched, spec),
             lambda _, *values: eager.Dataset.from_tensor_slices(joined(spec, list(values))),
+            name,
         )
 
     @staticmethod
@@ -251,24 +254,25 @@ class Dataset(DatasetBase):
                     "The SparseTensor must be ordered in the batch dimension; handling arbitrarily ordered input is "
                     "not currently supported."
                 )
-            leaf = SparseLeaf(sparse_tensor.dtype, as_shape(None))
+            leaf = SparseLeaf(TensorShape(None), sparse_tensor.dtype)
             rows = eager.Dataset.from_tensor_slices(joined(leaf, [places, values, shape]))
             return rows.map(lambda row: (row.indices, row.values, row.dense_shape))
 
         return dataset_op("SparseTensorSliceDataset", given, spec, kernel)
 
     @staticmethod
-    def range(*args: Any, output_type: Any = np.int64) -> Dataset:
+    def range(*args: Any, output_type: Any = np.int64, name: str | None = None) -> Dataset:
         """Return a dataset of the numbers of a range: ``stop``; ``start, stop``; or ``start, stop, step``."""
         if not 1 <= len(args) <= 3:
             raise ValueError(f"Invalid `args`. The length of `args` should be between 1 and 3 but was {len(args)}.")
-        given = [int_tensor(one, name) for one, name in zip(args, _RANGE[len(args)], strict=True)]
+        given = [int_tensor(one, what) for one, what in zip(args, _RANGE[len(args)], strict=True)]
         dtype = as_dtype(output_type)
         return dataset_op(
             "RangeDataset",
             given,
-            LeafSpec(dtype, as_shape([])),
+            leaf_of(dtype, []),
             lambda _, *values: eager.Dataset.range(*map(int, values), output_type=dtype),
+            name,
         )
 
     @staticmethod
@@ -287,7 +291,7 @@ class Dataset(DatasetBase):
         return dataset_op(
             "CounterDataset",
             given,
-            LeafSpec(kind, as_shape([])),
+            leaf_of(kind, []),
             lambda _, first, more: eager.Dataset.counter(first, more, kind.dtype),
             name,
         )
@@ -311,7 +315,7 @@ class Dataset(DatasetBase):
         def kernel(_: Any, *seeds: Any) -> Any:
             return eager.Dataset.random(pair(*seeds))
 
-        return dataset_op("RandomDataset", extra, LeafSpec(int64, as_shape([])), kernel, name)
+        return dataset_op("RandomDataset", extra, leaf_of(int64, []), kernel, name)
 
     @staticmethod
     def choose_from_datasets(
@@ -458,7 +462,9 @@ class Dataset(DatasetBase):
         return dataset_op("LoadDataset", [given, *(found.captured if found else ())], made, kernel)
 
     @staticmethod
-    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> Dataset:
+    def list_files(
+        file_pattern: Any, shuffle: bool | None = None, seed: Any = None, name: str | None = None
+    ) -> Dataset:
         """Return a dataset of the names of files that match a pattern, or several.
 
         Parameters
@@ -468,6 +474,7 @@ class Dataset(DatasetBase):
             Whether the order is another one each time. Default: it is; otherwise names are sorted.
         seed : int, optional
             The seed of that order.
+        name : str, optional
         """
         patterns = convert_to_tensor(file_pattern, string)
         shuffled = shuffle is None or bool(shuffle)
@@ -476,7 +483,7 @@ class Dataset(DatasetBase):
         def kernel(_: Any, given: Any, *seeds: Any) -> Any:
             return eager.Dataset.list_files(names_of(given), shuffled, pair(*seeds) if shuffled else None)
 
-        return dataset_op("MatchingFilesDataset", [patterns, *extra], STRING, kernel)
+        return dataset_op("MatchingFilesDataset", [patterns, *extra], STRING, kernel, name)
 
     @staticmethod
     def from_generator(
@@ -515,7 +522,9 @@ class Dataset(DatasetBase):
         if output_signature is not None:
             if output_types is not None or output_shapes is not None:
                 raise TypeError("The `output_types` and `output_shapes` arguments can't be used with output_signature")
-            spec = mapped(lambda one: leaf_of(one.dtype, one.shape), output_signature)
+            spec = mapped(_leaf_like, output_signature)
+            if not all(isinstance(leaf, LeafSpec) for leaf in leaves(spec)):
+                raise TypeError(f"from_generator: `output_signature` may have tensors only, not {output_signature!r}")
         elif output_types is None:
             raise TypeError("Either output_signature or output_types must be specified")
         else:
@@ -534,7 +543,7 @@ class Dataset(DatasetBase):
         return dataset_op("GeneratorDataset", given, spec, kernel)
 
     @staticmethod
-    def zip(*args: Any, datasets: Any = None) -> Dataset:
+    def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
         """Return a dataset whose elements consist of those of a structure of datasets. It ends with the shortest.
 
         Raises
@@ -553,7 +562,7 @@ class Dataset(DatasetBase):
         def kernel(_: Any, *values: Any) -> Any:
             return eager.Dataset.zip(datasets=plain(given, list(values)))
 
-        return dataset_op("ZipDataset", [one._variant for one in found], spec, kernel)
+        return dataset_op("ZipDataset", [one._variant for one in found], spec, kernel, name)
 
     # ---- steps
 
@@ -663,7 +672,7 @@ class Dataset(DatasetBase):
         given, size = batch_tensors(batch_size, drop_remainder)
         padding = Padding(self, padded_shapes, padding_values)
         left = iter(padding.shapes)
-        spec = mapped(lambda leaf: stacked(LeafSpec(leaf.dtype, next(left)), size), self._spec)
+        spec = mapped(lambda leaf: stacked(LeafSpec(next(left), leaf.dtype), size), self._spec)
 
         def kernel(_: Any, ds: Any, n: Any, drop: Any, *shapes: Any) -> Any:
             return ds.padded_batch(int(n), padding.sides(shapes), padding.values, bool(drop))
@@ -692,7 +701,7 @@ class Dataset(DatasetBase):
 
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
         """Pair each element with its number, an int64."""
-        spec = (LeafSpec(int64, as_shape([])), self._spec)
+        spec = (leaf_of(int64, []), self._spec)
         given = [int_tensor(start, "start")]
         return self._step("EnumerateDataset", spec, lambda _, ds, n: ds.enumerate(int(n)), given, name)
 
@@ -752,7 +761,7 @@ class Dataset(DatasetBase):
             sides = leaf.shape.sides
             if not isinstance(leaf, LeafSpec) or sides is None or None not in sides:
                 return made
-            return RaggedLeaf(made.dtype, made.shape, len(sides) - list(reversed(sides)).index(None), kind)
+            return RaggedLeaf(made.shape, made.dtype, len(sides) - list(reversed(sides)).index(None), kind)
 
         def kernel(_: Any, ds: Any, n: Any, drop: Any) -> Any:
             return ds.ragged_batch(int(n), bool(drop))
@@ -780,7 +789,7 @@ class Dataset(DatasetBase):
             raise TypeError(f"`sparse_batch` requires an input dataset whose elements are one tensor, not {self._spec}")
         # Elements that don't fit are errors of a run, as in TensorFlow.
         sides = _padded(row_shape, TensorShape(None)).sides or ()
-        spec = SparseLeaf(self._spec.dtype, TensorShape([None, *sides]))
+        spec = SparseLeaf(TensorShape([None, *sides]), self._spec.dtype)
 
         def kernel(_: Any, ds: Any, n: Any) -> Any:
             return ds.sparse_batch(int(n), list(sides))
@@ -853,7 +862,7 @@ class Dataset(DatasetBase):
         """Set how it runs: what `Options` set."""
         if not isinstance(options, eager.Options):
             raise TypeError(f"options must be a tf.data.Options, not {options!r}")
-        found = Options().merged(options)
+        found: Any = eager.Options.merged(Options(), options)
         made = self._step("OptionsDataset", self._spec, lambda _, ds: ds.with_options(found), (), name)
         made._variant.op.attributes["options"] = found
         return made
@@ -1081,7 +1090,7 @@ class Dataset(DatasetBase):
         if (window_size is None) == (window_size_func is None):
             raise ValueError("Either the `window_size` argument or the `window_size_func` argument must be specified.")
         key = scalar_of(self._function(_number(key_func, "key_func"), "key_func"), "key_func")
-        number = LeafSpec(int64, as_shape([]))
+        number = leaf_of(int64, [])
         reduced = Function(self.graph, reduce_func, [number, Nested(self._spec)], "reduce_func")
         spec = _dataset_spec(reduced, "reduce_func")
         functions, given = [key, reduced], [int_tensor(0 if window_size is None else window_size, "window_size")]
@@ -1288,7 +1297,7 @@ Dataset.register()
 
 # What steps are made of
 
-STRING = LeafSpec(string, as_shape([]))
+STRING = leaf_of(string, [])
 _RANGE = {1: ["stop"], 2: ["start", "stop"], 3: ["start", "stop", "step"]}
 
 
@@ -1367,7 +1376,7 @@ def _options(variant: Tensor) -> Options:
 def known_leaf(spec: Any) -> Any:
     """Return what is known of a part of an element of `queuecore.data`."""
     kind = SparseLeaf if isinstance(spec, SparseSpec) else LeafSpec
-    return kind(as_dtype(spec.dtype), as_shape(spec.shape))
+    return kind(as_shape(spec.shape), as_dtype(spec.dtype))
 
 
 def _leaf_like(spec: Any) -> Any:

@@ -16,9 +16,9 @@ from queuecore.data._plan.blocks import BlockSource, blocks_of_fixed
 from queuecore.data._plan.chain import chain_of, dataset_of
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._data.datasets import AUTOTUNE, STRING, Dataset, int_tensor, names_of, variant_of
-from queuecore.tf1._data.nests import LeafSpec
+from queuecore.tf1._data.nests import leaf_of
 from queuecore.tf1._graph.graph import Tensor, constant_value, convert_to_tensor
-from queuecore.tf1._graph.values import DType, as_dtype, as_shape, name_of, string
+from queuecore.tf1._graph.values import DType, as_dtype, name_of, string
 from queuecore.tf1._ops.decoders import csv_default
 
 __all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset", "csv_column"]
@@ -207,7 +207,7 @@ class CsvDataset(_Files):
                 names, list(columns), compression, None, header, field_delim, use_quote_delim, na_value, select_cols
             )
 
-        spec = tuple([LeafSpec(one, as_shape([])) for one in types])
+        spec = tuple([leaf_of(one, []) for one in types])
         super().__init__("CSVDataset", filenames, compression_type, None, spec, make)
 
 

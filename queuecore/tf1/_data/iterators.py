@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import re
 import threading
+import warnings
 from collections.abc import Iterator as Threads
 from typing import Any
 
@@ -30,6 +31,7 @@ from queuecore.tf1._data.nests import (
     RaggedLeaf,
     SparseLeaf,
     classes,
+    joined,
     leaf_of,
     leaves,
     matched,
@@ -40,6 +42,7 @@ from queuecore.tf1._data.nests import (
     shapes,
     shown,
     split,
+    tensors_of,
     types,
 )
 from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, convert_to_tensor, get_default_graph
@@ -64,6 +67,8 @@ __all__ = [
 
 _numbers = itertools.count()
 _SLICE = 0.05
+# Calls of get_next of one iterator that a program may have reason for.
+_MANY_CALLS = 32
 
 
 def _unequal(found: re.Match[str]) -> str:
@@ -208,6 +213,8 @@ class Iterator:
         self._iterator_resource = iterator_resource
         self._initializer = initializer
         self._spec = _declared(output_types, output_shapes, output_classes)
+        self._string_handle = _handle_of(iterator_resource)
+        self._calls = 0
 
     @property
     def initializer(self) -> Operation:
@@ -309,8 +316,16 @@ class Iterator:
     def get_next(self, name: str | None = None) -> Any:
         """Return the tensors of the next element: a run takes one element for all of them that it reads.
 
-        Each call makes another operation, which takes an element of its own.
+        Each call makes another operation, which takes an element of its own. A program that calls it in its training
+        loop, not once before, makes a graph that grows, and is warned.
         """
+        self._calls += 1
+        if self._calls > _MANY_CALLS:
+            warnings.warn(
+                f"Iterator.get_next() was called {self._calls} times on one iterator: each call adds operations to the "
+                "graph, and runs become slower. Call it once, before the loop, and run its result in each step",
+                stacklevel=2,
+            )
 
         def kernel(run: Any, place: _Place) -> Any:
             return components(self._spec, place.next(run))
@@ -321,13 +336,20 @@ class Iterator:
         return shown(self._spec, op.outputs)
 
     def string_handle(self, name: str | None = None) -> Tensor:
-        """Return a string that identifies it in this session, for `from_string_handle`."""
+        """Return a string that identifies it in this session, for `from_string_handle`.
 
-        def kernel(run: Any, place: _Place) -> bytes:
-            run.session.resource("handles", dict)[place.handle] = place
-            return place.handle
+        Without a name, each call returns the same tensor, which is there from the beginning: so the graph may be
+        finalized before.
+        """
+        return self._string_handle if name is None else _handle_of(self._iterator_resource, name)
 
-        return apply_op("IteratorToStringHandle", [self._iterator_resource], string, (), kernel, name, pure=False)
+
+def _handle_of(resource: Tensor, name: str | None = None) -> Tensor:
+    def kernel(run: Any, place: _Place) -> bytes:
+        run.session.resource("handles", dict)[place.handle] = place
+        return place.handle
+
+    return apply_op("IteratorToStringHandle", [resource], string, (), kernel, name, pure=False)
 
 
 def _declared(output_types: Any, output_shapes: Any, output_classes: Any = None) -> Any:
@@ -335,6 +357,11 @@ def _declared(output_types: Any, output_shapes: Any, output_classes: Any = None)
     sides: list[Any] = [None] * len(found)
     kinds: list[Any] = [Tensor] * len(found)
     if output_shapes is not None:
+        if isinstance(output_types, tuple) and isinstance(output_shapes, list):
+            raise TypeError(
+                "output_shapes: the two structures don't have the same sequence type: "
+                f"{output_types!r} is a tuple, and {output_shapes!r} is a list"
+            )
         sides = matched(output_types, output_shapes, "output_shapes")
     if output_classes is not None:
         kinds = matched(output_types, output_classes, "output_classes")
@@ -345,8 +372,8 @@ def _declared(output_types: Any, output_shapes: Any, output_classes: Any = None)
         leaf = leaf_of(type_, shape)
         if kind is RaggedTensor:
             sides = leaf.shape.sides or ()
-            return RaggedLeaf(leaf.dtype, leaf.shape, max([1, *(at for at, side in enumerate(sides) if side is None)]))
-        return SparseLeaf(leaf.dtype, leaf.shape) if kind is SparseTensor else leaf
+            return RaggedLeaf(leaf.shape, leaf.dtype, max([1, *(at for at, side in enumerate(sides) if side is None)]))
+        return SparseLeaf(leaf.shape, leaf.dtype) if kind is SparseTensor else leaf
 
     return packed(output_types, [one(*all_of) for all_of in zip(found, sides, kinds, strict=True)])
 
@@ -359,18 +386,18 @@ def _check(wanted: Any, given: Any, error: type[Exception]) -> None:
             if one != other:
                 raise error(f"Expected {one!r} but got dataset with {other!r}")
         elif one.dtype != other.dtype or getattr(one, "ragged_rank", 0) != getattr(other, "ragged_rank", 0):
-            raise error(
-                f"Expected output types {name_of(one.dtype)} but got dataset with output types {name_of(other.dtype)}."
-            )
+            raise error(f"Expected output types {types(wanted)!r} but got dataset with output types {types(given)!r}.")
         elif not one.shape.is_compatible_with(other.shape):
             raise error(
-                f"Expected output shapes compatible with {one.shape} but got dataset with output shapes {other.shape}."
+                f"Expected output shapes compatible with {shapes(wanted)!r} but got dataset with output shapes "
+                f"{shapes(given)!r}."
             )
 
 
 def _of(resource: Tensor, initializer: Operation | None, spec: Any) -> Iterator:
     made: Iterator = object.__new__(Iterator)
     made._iterator_resource, made._initializer, made._spec = resource, initializer, spec
+    made._string_handle, made._calls = _handle_of(resource), 0
     return made
 
 
@@ -396,18 +423,21 @@ def make_one_shot_iterator(dataset: DatasetBase) -> Iterator:
     ValueError
         If the dataset reads a placeholder, a variable, or something else that isn't the same in each run.
     """
+    _check_graph(dataset)
     plan = planned([dataset._variant], [])
     for step in plan.steps:
         op = step.op
         if op.type == "Placeholder":
             raise ValueError(f"Cannot capture a placeholder (name:{op.name}, type:{op.type}) by value.")
         if not op.pure and "dataset" not in op.attributes:
+            # TensorFlow's words: programs match on them.
             raise ValueError(
-                f"Cannot capture a stateful node (name:{op.name}, type:{op.type}) by value: a one-shot iterator's "
-                "dataset can't read it. Use make_initializable_iterator()"
+                f"Cannot capture a stateful node (name:{op.name}, type:{op.type}) by value. A likely cause of this "
+                "error is that the dataset for which you are calling `make_one_shot_iterator()` captures a stateful "
+                "object, such as a `tf.Variable` or `tf.lookup.StaticHashTable`, which is not supported. Use "
+                "`make_initializable_iterator()` instead."
             )
-    with dataset.graph.as_default():
-        return _iterator("OneShotIterator", dataset._spec, None, lambda run: evaluated(plan, run, [])[plan.fetched[0]])
+    return _iterator("OneShotIterator", dataset._spec, None, lambda run: evaluated(plan, run, [])[plan.fetched[0]])
 
 
 def make_initializable_iterator(dataset: DatasetBase, shared_name: str | None = None) -> Iterator:
@@ -420,10 +450,18 @@ def make_initializable_iterator(dataset: DatasetBase, shared_name: str | None = 
     shared_name : str, optional
         Iterators of this name share their place in a session.
     """
-    with dataset.graph.as_default():
-        made = _iterator("IteratorV2", dataset._spec, shared_name)
-        made._initializer = made.make_initializer(dataset, "MakeIterator")
+    _check_graph(dataset)
+    made = _iterator("IteratorV2", dataset._spec, shared_name)
+    made._initializer = made.make_initializer(dataset, "MakeIterator")
     return made
+
+
+def _check_graph(dataset: DatasetBase) -> None:
+    if dataset.graph is not get_default_graph():
+        raise ValueError(
+            f"{dataset!r} is of another graph than the default one. Please ensure that all datasets in the pipeline "
+            "are created in the same graph as the iterator."
+        )
 
 
 def get_output_types(dataset_or_iterator: Any) -> Any:
@@ -442,7 +480,7 @@ def get_output_classes(dataset_or_iterator: Any) -> Any:
 
 
 class Optional:
-    """An element that may be missing; made by `get_next_as_optional`.
+    """An element that may be missing; made by `get_next_as_optional`, `from_value` and `empty`.
 
     Parameters
     ----------
@@ -450,11 +488,44 @@ class Optional:
         The tensor whose value is the element, or no element.
     spec : structure
         The structure, dtypes and shapes of the element.
+
+    Attributes
+    ----------
+    element_spec, value_structure : structure
+        The specification of the element.
     """
 
     def __init__(self, variant: Tensor, spec: Any) -> None:
         self._variant = variant
         self._spec = spec
+
+    @staticmethod
+    def from_value(value: Any) -> Optional:
+        """Return one that has an element: a structure of tensors."""
+        spec, tensors = tensors_of(value, "Optional.from_value")
+
+        def kernel(*values: Any) -> Any:
+            return eager.Optional.from_value(joined(spec, list(values)))
+
+        return Optional(apply_op("OptionalFromValue", tensors, VARIANT, (), kernel, None), spec)
+
+    @staticmethod
+    def empty(element_spec: Any) -> Optional:
+        """Return one without an element, which would be of this specification."""
+        made = apply_op("OptionalNone", [], VARIANT, (), lambda: eager.Optional.empty(), None)
+        return Optional(made, element_spec)
+
+    none_from_structure = empty
+
+    @property
+    def element_spec(self) -> Any:
+        """The specification of the element, in its structure."""
+        return self._spec
+
+    @property
+    def value_structure(self) -> Any:
+        """The same as `element_spec`."""
+        return self._spec
 
     def has_value(self, name: str | None = None) -> Tensor:
         """Return whether there is an element, as a tensor of bool."""

@@ -10,8 +10,13 @@ import numpy as np
 
 from queuecore.errors import InvalidArgumentError
 from queuecore.ragged import Ragged, Sparse
+from queuecore.tf1._data.specs import (
+    RaggedTensorSpec as RaggedLeaf,
+    SparseTensorSpec as SparseLeaf,
+    TensorSpec as LeafSpec,
+)
 from queuecore.tf1._graph.graph import Graph, Tensor, convert_to_tensor
-from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, int64, name_of, string, variant
+from queuecore.tf1._graph.values import DType, TensorShape, int64, name_of, string, variant
 from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue
 from queuecore.tf1._ops.sparse import SparseTensor, SparseTensorValue
 
@@ -83,30 +88,12 @@ class DatasetBase:
 
 
 @dataclass(frozen=True)
-class LeafSpec:
-    """The specification of a part of an element that is a tensor.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-    shape : TensorShape
-    """
-
-    dtype: DType
-    shape: TensorShape
-
-    def __repr__(self) -> str:
-        """Return both."""
-        return f"TensorSpec(shape={self.shape}, dtype={name_of(self.dtype)})"
-
-
-@dataclass(frozen=True)
 class RaggedRow(LeafSpec):
     """The specification of a tensor that was a row of a ragged one: a batch of these is ragged.
 
     Attributes
     ----------
-    dtype, shape
+    shape, dtype, name
         As of `LeafSpec`.
     row_splits_dtype : numpy.dtype
         Of the splits in a batch.
@@ -137,55 +124,6 @@ class Nested:
 
 
 @dataclass(frozen=True)
-class SparseLeaf:
-    """The specification of a part of an element that is a sparse tensor.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of its values.
-    shape : TensorShape
-        Of the whole.
-    """
-
-    dtype: DType
-    shape: TensorShape
-
-    def __repr__(self) -> str:
-        """Return both."""
-        return f"SparseTensorSpec({self.shape}, {name_of(self.dtype)})"
-
-
-@dataclass(frozen=True)
-class RaggedLeaf:
-    """The specification of a part of an element that is a ragged tensor.
-
-    Attributes
-    ----------
-    dtype : numpy.dtype
-        Of its values.
-    shape : TensorShape
-        Of the whole.
-    ragged_rank : int
-        The number of dimensions that are divided by splits.
-    row_splits_dtype : numpy.dtype
-        Of these.
-    """
-
-    dtype: DType
-    shape: TensorShape
-    ragged_rank: int
-    row_splits_dtype: DType = int64
-
-    def __repr__(self) -> str:
-        """Return all of it."""
-        return (
-            f"RaggedTensorSpec({self.shape}, {name_of(self.dtype)}, {self.ragged_rank}, "
-            f"{name_of(self.row_splits_dtype)})"
-        )
-
-
-@dataclass(frozen=True)
 class NoneLeaf:
     """The specification of a part of an element that is `None`: it has no tensors."""
 
@@ -198,7 +136,7 @@ class NoneLeaf:
 
 def leaf_of(dtype: Any, shape: Any) -> LeafSpec:
     """Return what is known of a tensor."""
-    return LeafSpec(as_dtype(dtype), as_shape(shape))
+    return LeafSpec(shape, dtype)
 
 
 # Structures: mappings, whose parts are sorted by key, and tuples, with names or without. All else is a part, also the
@@ -347,7 +285,7 @@ def stacked(leaf: Any, size: int | None) -> Any:
     if isinstance(leaf, NoneLeaf):
         return leaf
     if isinstance(leaf, RaggedRow):
-        return RaggedLeaf(leaf.dtype, TensorShape([size]).concatenate(leaf.shape), 1, leaf.row_splits_dtype)
+        return RaggedLeaf(TensorShape([size]).concatenate(leaf.shape), leaf.dtype, 1, leaf.row_splits_dtype)
     made = replace(leaf, shape=TensorShape([size]).concatenate(leaf.shape))
     return replace(made, ragged_rank=leaf.ragged_rank + 1) if isinstance(leaf, RaggedLeaf) else made
 
@@ -358,11 +296,11 @@ def unbatched(leaf: Any) -> Any:
         return leaf
     shape = leaf.shape[1:] if leaf.shape.sides is not None else leaf.shape
     if isinstance(leaf, RaggedRow):
-        return LeafSpec(leaf.dtype, shape)
+        return LeafSpec(shape, leaf.dtype)
     if not isinstance(leaf, RaggedLeaf):
         return replace(leaf, shape=shape)
     return (
-        RaggedRow(leaf.dtype, shape, leaf.row_splits_dtype)
+        RaggedRow(shape, leaf.dtype, row_splits_dtype=leaf.row_splits_dtype)
         if leaf.ragged_rank == 1
         else replace(leaf, shape=shape, ragged_rank=leaf.ragged_rank - 1)
     )
@@ -410,15 +348,15 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
             return Nested(part._spec)
         if isinstance(part, SparseTensor):
             found.extend([part.indices, part.values, part.dense_shape])
-            return SparseLeaf(part.dtype, part.shape)
+            return SparseLeaf(part.shape, part.dtype)
         if isinstance(part, RaggedTensor):
             found.extend([part.flat_values, *part.nested_row_splits])
-            return RaggedLeaf(part.dtype, part.shape, part.ragged_rank, part.row_splits.dtype)
+            return RaggedLeaf(part.shape, part.dtype, part.ragged_rank, part.row_splits.dtype)
         if part is None:
             return NoneLeaf()
         tensor = convert_to_tensor(part)
         found.append(tensor)
-        return LeafSpec(tensor.dtype, tensor.shape)
+        return LeafSpec(tensor.shape, tensor.dtype)
 
     spec = mapped(one, value)
     if not found:

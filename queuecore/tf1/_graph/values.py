@@ -553,7 +553,7 @@ class TensorShape:
             self.sides = dims.sides
         elif hasattr(dims, "unknown_rank"):  # a message
             self.sides = tuple(None if one.size == -1 else int(one.size) for one in dims.dim)
-        elif isinstance(dims, (Dimension, SupportsIndex)):
+        elif isinstance(dims, (Dimension, SupportsIndex)) and not getattr(dims, "shape", ()):  # arrays are lists
             self.sides = (Dimension(dims).value,)
         else:
             self.sides = tuple(Dimension(one).value for one in dims)
