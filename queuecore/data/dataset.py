@@ -2363,9 +2363,9 @@ class Dataset(Sources, Grouping, Keeping):
         with iter(self) as elements:
             for element in elements:
                 for _ in elements:
-                    raise InvalidArgumentError("the dataset has more than one element")
+                    raise InvalidArgumentError("Dataset had more than one element.")
                 return element
-        raise InvalidArgumentError("the dataset has no element")
+        raise InvalidArgumentError("Dataset was empty.")
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
         """Reduce all elements to one value.

@@ -134,6 +134,18 @@ class Dataset(DatasetBase):
             "make_initializable_iterator()) and run its get_next(). queuecore.data.Dataset is iterable"
         )
 
+    def __bool__(self) -> bool:
+        """Return `True`."""
+        return True
+
+    def __len__(self) -> NoReturn:
+        """Raise: it has no elements before the graph runs."""
+        # TensorFlow's words: programs match on them.
+        raise TypeError(
+            "`tf.data.Dataset` only supports `len` in eager mode: it is not supported while tracing functions. Use "
+            "`tf.data.Dataset.cardinality` instead"
+        )
+
     # ---- iterators
 
     def make_one_shot_iterator(self) -> Any:
@@ -595,8 +607,8 @@ class Dataset(DatasetBase):
         return self._step("ShardDataset", self._spec, lambda _, ds, n, i: ds.shard(int(n), int(i)), given, name)
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Dataset:
-        """Make this many elements ahead; -1: a number chosen by the pipeline."""
-        given = [int_tensor(buffer_size, "buffer_size")]
+        """Make this many elements ahead; -1, or `None`: a number chosen by the pipeline."""
+        given = [int_tensor(AUTOTUNE if buffer_size is None else buffer_size, "buffer_size")]
         return self._step("PrefetchDataset", self._spec, lambda _, ds, n: ds.prefetch(int(n)), given, name)
 
     def cache(self, filename: Any = "", name: str | None = None) -> Dataset:

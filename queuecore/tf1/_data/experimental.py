@@ -324,9 +324,9 @@ def from_list(elements: list[Any], name: str | None = None) -> Dataset:
     Raises
     ------
     ValueError
-        If there are none.
+        If there are none, or it is no list.
     TypeError
-        If it is no list, or items differ in structure or types.
+        If items differ in structure or types.
     """
     if not isinstance(elements, list):
         raise DtypeError("Invalid `elements`. `elements` must be a list.")

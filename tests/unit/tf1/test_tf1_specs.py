@@ -107,3 +107,16 @@ def test_what_does_not_fit_an_iterator():
         iterator.make_initializer(Dataset.from_tensors((np.int64(1), np.int64(2))))
     with pytest.raises(TypeError, match="Expected output shapes compatible with"):
         iterator.make_initializer(Dataset.from_tensors((np.int64(1), np.zeros(3))))
+
+
+def test_what_a_dataset_of_a_graph_is_not_asked():
+    dataset = Dataset.range(3)
+    assert dataset  # not by its length, which only a run knows
+    with pytest.raises(TypeError, match="not supported while tracing"):
+        len(dataset)
+    assert run(tf.data.make_one_shot_iterator(dataset.prefetch(None)).get_next()) == 0
+    with pytest.raises(ValueError, match="must be a list"):
+        tf.data.experimental.from_list((1, 2))
+    for count, said in ((0, "Dataset was empty."), (2, "Dataset had more than one element.")):
+        with pytest.raises(InvalidArgumentError, match=said):
+            run(dataset.take(count).get_single_element())
