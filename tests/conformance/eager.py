@@ -6,6 +6,7 @@ Only what functions that tests give to datasets are made of; traced, they are na
 from __future__ import annotations
 
 import builtins
+import time
 from typing import Any
 
 import numpy as np
@@ -219,6 +220,16 @@ def are_compatible(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one.dtype == other.dtype and fits
 
 
+def sleep(microseconds: int) -> Any:
+    """Return a step that waits before each element."""
+
+    def wait(*element: Any) -> Any:
+        time.sleep(microseconds / 1e6)
+        return element if len(element) > 1 else element[0]
+
+    return lambda dataset: dataset.map(wait)
+
+
 def _reduction(function: Any) -> Any:
     return lambda x, axis=None, keepdims=False, name=None: function(x, axis=axis, keepdims=keepdims)
 
@@ -328,6 +339,7 @@ NAMES: dict[str, Any] = {
     "are_compatible": are_compatible,
     "type_spec_from_value": lambda value: data.Dataset.from_tensors(value).element_spec,
     "SparseTensorSpec": lambda shape, dtype: data.SparseSpec(tuple(shape), dtype_of(dtype)),
+    "sleep": sleep,
     "make_one_shot_iterator": iter,
     "get_next_as_optional": lambda iterator: iterator.get_next_as_optional(),
 }  # fmt: skip

@@ -1397,7 +1397,10 @@ def _leaf_like(spec: Any) -> Any:
 
 def _dataset_spec(found: Function, what: str, step: str = "") -> Any:
     if not isinstance(found.spec, Nested):
-        raise TypeError(f"`{what}` must return a `Dataset` object: {step or what} got {found.result!r}")
+        raise TypeError(
+            f"The `{what}` argument must return a `Dataset` object. Got {found.result!r}"
+            + (f" in {step}" if step else "")
+        )
     return found.spec.spec
 
 

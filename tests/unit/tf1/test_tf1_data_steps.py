@@ -109,7 +109,7 @@ def test_lists():
     assert taken(ragged) == [[1], [2, 3]]
     with pytest.raises(ValueError, match="should not be empty"):
         experimental.from_list([])
-    with pytest.raises(TypeError, match="must be a list"):
+    with pytest.raises(ValueError, match="must be a list"):
         experimental.from_list((1, 2))
     with pytest.raises(TypeError, match="Incompatible"):
         experimental.from_list([1, "a"])
