@@ -6,6 +6,7 @@ begins. This module only takes the turns: it puts rows of several streams togeth
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import time
@@ -33,6 +34,8 @@ from queuecore.data._plan.made import Layout, NativeComponent, native_of
 from queuecore.data._plan.steps import BatchStep, Count, Skip, Take
 from queuecore.data._rows.chunks import Chunk, Failed, Objects, Rows
 from queuecore.data._rows.columns import compacted, joined, typed
+from queuecore.data._rows.gathered import Gathering
+from queuecore.data._rows.values import general, spec_of
 from queuecore.data.options import Options
 from queuecore.errors import DtypeError, QueueCoreError
 from queuecore.ragged import Ragged
@@ -165,7 +168,7 @@ class _Child:
         Elements that were read and not yet given; while elements are only counted, all elements that there are.
     """
 
-    def __init__(self, run: NodeRun, chain: Chain, number: int, layout: Layout, threads: int | None) -> None:
+    def __init__(self, run: NodeRun, chain: Chain, number: int, like: Chain | None, threads: int | None) -> None:
         self.number = number % _MANY
         self.left = 0
         self.ended = False
@@ -182,7 +185,8 @@ class _Child:
         if threads is not None and chain.options.num_threads is None and run.options.num_threads is None:
             self._dataset = chain.with_options(Options(num_threads=threads))
         self._number = number
-        self._rows = layout.components is not None
+        self._like = like
+        self._rows = like is not None and like.layout.components is not None
         self._iterator: Opened | None = None
         self._chunks: Generator[Any] | None = None
         self.total: int | float | None = None
@@ -196,9 +200,12 @@ class _Child:
             self._chunks = at_hand(self._dataset, self._run, first, self._rows)
             if self._chunks is not None:
                 return
-            batch = self._dataset.chunk_rows(self._run.budget) if self._rows else 0
+            as_rows = self._rows and self._dataset.layout.components is not None
+            batch = self._dataset.chunk_rows(self._run.budget) if as_rows else 0
             self._iterator = self._run.open_other(self._dataset, self._number, first, batch)
-            self._chunks = rows_of(self._iterator, True) if self._rows else objects_of(self._iterator, True)
+            self._chunks = rows_of(self._iterator, True) if as_rows else objects_of(self._iterator, True)
+            if self._like is not None and self._rows and not as_rows:
+                self._chunks = _as_rows(self._chunks, self._like)
             self._iterator.poll(0)
         except BaseException as error:  # noqa: BLE001 - it comes out in its turn
             self.error = error
@@ -289,9 +296,16 @@ class _InPlace:
         self.failed = failed
 
 
-def check_alike(first: Chain, chain: Chain, what: str, number: int) -> None:
-    """Raise `DtypeError` if elements of a chain, made for element `number`, aren't like those of the first one."""
+def check_alike(first: Chain, chain: Chain, what: str, number: int, mixed: bool = False) -> None:
+    """Raise `DtypeError` if elements of a chain, made for element `number`, aren't like those of the first one.
+
+    `mixed`: rows and Python objects are alike if their specifications are the same, as far as they are known.
+    """
     here, there = chain.layout, first.layout
+    if mixed and (there.components is None) != (here.components is None):
+        mine, its = first.element_spec, chain.element_spec
+        if mine is None or its is None or mine == its:
+            return
     if there.components is None and here.components is None:
         general_spec([first, chain], what)
     elif (
@@ -306,6 +320,25 @@ def check_alike(first: Chain, chain: Chain, what: str, number: int) -> None:
             stage=what,
             record=number,
         )
+
+
+def _as_rows(chunks: Generator[Any], like: Chain) -> Generator[Any]:
+    """Yield Python objects as rows like those of a chain."""
+    gathering, spec = Gathering(like.layout), like.element_spec
+    with contextlib.closing(chunks):
+        for chunk in chunks:
+            if isinstance(chunk, Failed):
+                yield chunk
+                continue
+            for element in chunk.elements:
+                try:
+                    if general(spec, spec_of(element)) != spec:
+                        raise DtypeError(f"elements must be alike, not {spec!r} and {spec_of(element)!r}")
+                    columns, row = gathering.row(element)
+                except DtypeError as error:
+                    yield Failed(error)
+                else:
+                    yield Rows(1, columns, row)
 
 
 def at_hand(chain: Chain, run: NodeRun, start: int, rows: bool) -> Generator[Chunk] | None:
@@ -417,7 +450,7 @@ class _Rotation:
             try:
                 chain = node.child_of(element, number)
                 if node.first is not None:
-                    check_alike(node.first, chain, node.method, number)
+                    check_alike(node.first, chain, node.method, number, mixed=True)
             except QueueCoreError as error:
                 if self._run.skips is None:
                     self._waiting.append(_InPlace(number, Failed(error)))
@@ -432,7 +465,7 @@ class _Rotation:
                 self._fail(error)
                 return
             threads = 1 if node.cycle > 1 else None
-            child = _Child(self._run, chain, self._pass * _MANY + number, self._layout, threads)
+            child = _Child(self._run, chain, self._pass * _MANY + number, node.first, threads)
             if self.drop:
                 child.count_only()
             elif node.begun and not self._telling:

@@ -95,6 +95,27 @@ def test_table(cycle, block, lengths, output, kind):
     check(lambda: inputs.interleave(function, cycle, block), expected, numbers_of)
 
 
+def test_rows_and_objects_take_turns():
+    # What a function of Python made are objects, arrays are rows, and of an empty dataset of objects nothing is known.
+    rows = Dataset.from_tensor_slices(np.arange(5))
+    objects = rows.scan(np.int64(0), lambda total, x: (total + x, total + x))
+    empty = objects.filter(lambda x: int(x) > 100)
+    kept = {0: ([0, 1, 2, 3, 4], rows), 1: ([0, 1, 3, 6, 10], objects), 2: ([], empty)}
+    for chosen in ([0, 1, 0], [1, 0, 2, 1], [2, 0, 1]):
+        ds = Dataset.from_tensor_slices(chosen).interleave(lambda n: kept[int(n)][1], 2, 2)
+        expected = list(turns([iter(kept[n][0]) for n in chosen], 2, 2))
+        assert [int(x) for x in ds] == expected
+        with iter(ds) as it:
+            assert [int(next(it)) for _ in range(6)] == expected[:6]
+            state = it.state_dict()
+        with iter(ds) as it:
+            it.load_state_dict(state)
+            assert [int(x) for x in it] == expected[6:]
+    other = objects.map(lambda x: float(str(x)))
+    with pytest.raises(DtypeError, match="int64.*from element 1 on.*float64"):
+        list(Dataset.range(2).flat_map(lambda n: other if n else rows))
+
+
 @pytest.mark.parametrize(("cycle", "block"), [(3, 1), (2, 3), (5, 4)])
 def test_one_dataset_taking_several_turns(cycle, block):
     # Rows in memory that several of those which take turns share, each at a place of its own.
