@@ -34,6 +34,7 @@ from queuecore.data._plan.made import Layout, NativeComponent, native_of
 from queuecore.data._plan.steps import BatchStep, Count, Skip, Take
 from queuecore.data._rows.chunks import Chunk, Failed, Objects, Rows
 from queuecore.data._rows.columns import compacted, joined, typed
+from queuecore.data._rows.elements import flattened
 from queuecore.data._rows.gathered import Gathering
 from queuecore.data._rows.values import general, spec_of
 from queuecore.data.options import Options
@@ -299,18 +300,14 @@ class _InPlace:
 def check_alike(first: Chain, chain: Chain, what: str, number: int, mixed: bool = False) -> None:
     """Raise `DtypeError` if elements of a chain, made for element `number`, aren't like those of the first one.
 
-    `mixed`: rows and Python objects are alike if their specifications are the same, as far as they are known.
+    `mixed`: rows may be among Python objects, and objects among rows.
     """
     here, there = chain.layout, first.layout
-    if mixed and (there.components is None) != (here.components is None):
-        mine, its = first.element_spec, chain.element_spec
-        if mine is None or its is None or mine == its:
-            return
-    if there.components is None and here.components is None:
+    of_objects = (there.components is None) + (here.components is None)
+    if of_objects == 2 or (of_objects and mixed):  # of rows among them each element is looked at
         general_spec([first, chain], what)
     elif (
-        there.components is None
-        or here.components is None
+        of_objects
         or shapes_of_components(here) != shapes_of_components(there)
         or plain(here.template) != plain(there.template)
     ):
@@ -325,6 +322,7 @@ def check_alike(first: Chain, chain: Chain, what: str, number: int, mixed: bool 
 def _as_rows(chunks: Generator[Any], like: Chain) -> Generator[Any]:
     """Yield Python objects as rows like those of a chain."""
     gathering, spec = Gathering(like.layout), like.element_spec
+    shapes = [one.shape for one in like.layout.components or ()]
     with contextlib.closing(chunks):
         for chunk in chunks:
             if isinstance(chunk, Failed):
@@ -332,13 +330,22 @@ def _as_rows(chunks: Generator[Any], like: Chain) -> Generator[Any]:
                 continue
             for element in chunk.elements:
                 try:
-                    if general(spec, spec_of(element)) != spec:
-                        raise DtypeError(f"elements must be alike, not {spec!r} and {spec_of(element)!r}")
+                    general(spec, spec_of(element))
+                    leaves = flattened(element, lambda one, where: one)[1]
+                    if not all(map(_fits, leaves, shapes)):
+                        raise DtypeError(f"elements must be alike, not {spec!r} and {element!r:.80}")
                     columns, row = gathering.row(element)
                 except DtypeError as error:
                     yield Failed(error)
                 else:
                     yield Rows(1, columns, row)
+
+
+def _fits(leaf: Any, shape: Any) -> bool:
+    if isinstance(leaf, Ragged):  # of strings
+        return len(shape) == 1 and shape[0] in (None, len(leaf))
+    here = np.shape(leaf)
+    return len(here) == len(shape) and all(b is None or a == b for a, b in zip(here, shape, strict=True))
 
 
 def at_hand(chain: Chain, run: NodeRun, start: int, rows: bool) -> Generator[Chunk] | None:

@@ -111,8 +111,16 @@ def test_rows_and_objects_take_turns():
         with iter(ds) as it:
             it.load_state_dict(state)
             assert [int(x) for x in it] == expected[6:]
+    pairs = Dataset.from_tensor_slices(np.arange(6.0).reshape(3, 2))
+    made = pairs.map(lambda pair: np.array([float(str(pair[0])), 0]))  # its shape isn't known beforehand
+    for first, second in ((pairs, made), (made, pairs)):
+        ds = Dataset.range(2).flat_map(lambda n, two=(first, second): two[int(n)])
+        assert sorted(pair.tolist() for pair in ds) == [[0, 0], [0, 1], [2, 0], [2, 3], [4, 0], [4, 5]]
+    longer = pairs.map(lambda pair: np.array([float(str(pair[0])), 0, 0]))
+    with pytest.raises(DtypeError, match="alike"):
+        list(Dataset.range(2).flat_map(lambda n: longer if n else pairs))
     other = objects.map(lambda x: float(str(x)))
-    with pytest.raises(DtypeError, match="int64.*from element 1 on.*float64"):
+    with pytest.raises(DtypeError, match="int64.*float64"):
         list(Dataset.range(2).flat_map(lambda n: other if n else rows))
 
 
