@@ -10,6 +10,7 @@ import functools
 import itertools
 import re
 import types
+import unittest
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -239,14 +240,20 @@ def test_util() -> dict[str, Any]:
     return names
 
 
-class TestCase(tf.test.TestCase):
-    """TensorFlow's test case in the mode of the test: eagerly, values are what they are."""
+class ParameterizedTestCase(unittest.TestCase):
+    """The test case of ``parameterized``: it stands beside TensorFlow's, or alone."""
 
     __test__ = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         expand(cls)
+
+
+class TestCase(tf.test.TestCase, ParameterizedTestCase):
+    """TensorFlow's test case in the mode of the test: eagerly, values are what they are."""
+
+    __test__ = False
 
     def run(self, result: Any = None) -> Any:
         before = enter(mode_of_test(self, self._testMethodName))

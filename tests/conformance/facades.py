@@ -93,6 +93,33 @@ def _everywhere() -> list[Any]:
     ]
 
 
+def _file_io() -> dict[str, Any]:
+    # The functions behind tf.io.gfile and tf.gfile, under the names that they have in TensorFlow's own module.
+    gfile = tf.io.gfile
+    names = {
+        "FileIO": gfile.GFile,
+        "create_dir": gfile.mkdir,
+        "delete_file": gfile.remove,
+        "delete_recursively": gfile.rmtree,
+        "file_exists": gfile.exists,
+        "get_matching_files": gfile.glob,
+        "is_directory": gfile.isdir,
+        "list_directory": gfile.listdir,
+        "recursive_create_dir": gfile.makedirs,
+        "walk": tf.gfile.Walk,
+        "read_file_to_string": lambda name: gfile.GFile(name).read(),
+        "write_string_to_file": _write_string_to_file,
+    }
+    absent = ("atomic_write_string_to_file", "file_crc32", "filecmp", "has_atomic_move")
+    names |= {name: Missing(f"tensorflow.python.lib.io.file_io.{name}") for name in absent}
+    return names | {name: getattr(gfile, name) for name in ("copy", "join", "rename", "stat")}
+
+
+def _write_string_to_file(name: Any, content: Any) -> None:
+    with tf.io.gfile.GFile(name, "w") as file:
+        file.write(content)
+
+
 def _is_sparse(value: Any) -> bool:
     return all(hasattr(value, part) for part in ("indices", "values", "dense_shape"))
 
@@ -118,6 +145,7 @@ def _renamed() -> dict[str, Any]:
         "StaticHashTableV1": tf.lookup.StaticHashTable,
         "VariableV1": tf.Variable,
         "RefVariable": tf.Variable,
+        "as_shape": tf.TensorShape,
         "is_sparse": _is_sparse,
         "is_ragged": lambda value: isinstance(value, (tf.RaggedTensor, tf.RaggedTensorValue)),
         "inside_function": lambda: False,
@@ -142,13 +170,14 @@ def _own() -> dict[str, dict[str, Any]]:
     }
     combinations = {name: getattr(cases, name) for name in ("combine", "times", "generate", "NamedObject")}
     parameterized = {name: getattr(cases, name) for name in ("parameters", "named_parameters", "product")}
-    parameterized["TestCase"] = cases.TestCase
+    parameterized["TestCase"] = cases.ParameterizedTestCase
     return {
         "tensorflow.python.data.kernel_tests.test_base": base,
         "tensorflow.python.data.kernel_tests.checkpoint_test_base": checkpoints,
         "tensorflow.python.framework.combinations": combinations,
         "tensorflow.python.framework.test_util": cases.test_util(),
         "tensorflow.python.framework.test_combinations": combinations,
+        "tensorflow.python.lib.io.file_io": _file_io(),
         "tensorflow.python.platform.test": _test_module(),
         "tensorflow.python.platform.googletest": _test_module(),
         "tensorflow.python.pywrap_sanitizers": dict.fromkeys(

@@ -27,8 +27,11 @@ ROOT = TESTS.parent
 BEGIN, END = "<!-- table: make conformance -->", "<!-- end of the table -->"
 # Where a peer's tests of its input stack lie.
 FOLDERS = (
+    "tensorflow/python/client",
     "tensorflow/python/data",
+    "tensorflow/python/framework",
     "tensorflow/python/kernel_tests",
+    "tensorflow/python/lib",
     "tensorflow/python/training",
     "test",
     "torchdata",
