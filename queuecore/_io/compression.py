@@ -73,7 +73,9 @@ def compression_of(options: Any) -> str:
     InvalidArgumentError
         If it is none of these words.
     """
-    word = options if options is None or isinstance(options, str) else getattr(options, "compression_type", options)
+    word = options
+    while hasattr(word, "compression_type"):  # options may be made of options
+        word = word.compression_type
     try:
         return _COMPRESSIONS[word.upper() if isinstance(word, str) else word]
     except (KeyError, TypeError):

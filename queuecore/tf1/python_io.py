@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import queuecore.data as eager
 import queuecore.writers as writers
 from queuecore._io.compression import compression_of
-from queuecore.errors import FailedPreconditionError, InvalidArgumentError, os_error
+from queuecore.errors import DataLossError, FailedPreconditionError, InvalidArgumentError, os_error
 from queuecore.tf1._graph.texts import before
 
 __all__ = ["TFRecordCompressionType", "TFRecordOptions", "TFRecordWriter", "tf_record_iterator"]
@@ -86,16 +86,31 @@ class RecordIterator:
         If there is no such file.
     DataLossError
         Of `next`, at a damaged record.
+
+    Notes
+    -----
+    An end isn't for ever: once the file has become longer, `next` goes on behind the records that were read, also
+    where the last one was cut. A compressed file must be complete, as nobody can tell one that grows from a cut one.
     """
 
     def __init__(self, path: Any, options: Any = None) -> None:
-        try:
-            os.stat(path)
-        except OSError as error:
-            raise os_error(error.errno, f"{os.fsdecode(path)}; ", path=path) from error
+        self._path = path
         self._dataset = eager.TFRecordDataset([path], compression_of(options) or None)
-        self._records: Any = iter(self._dataset)
         self._count = 0
+        self._records: Any = None
+        self._ended: Exception | None = None
+        self._open()
+
+    def _facts(self) -> tuple[int, int, int]:
+        try:
+            found = os.stat(self._path)
+        except OSError as error:
+            raise os_error(error.errno, f"{os.fsdecode(self._path)}; ", path=self._path) from error
+        return found.st_dev, found.st_ino, found.st_size
+
+    def _open(self) -> None:
+        self._facts_read = self._facts()
+        self._records = iter(self._dataset.skip(self._count) if self._count else self._dataset)
 
     def __iter__(self) -> RecordIterator:
         """Return itself."""
@@ -105,7 +120,16 @@ class RecordIterator:
         """Return the next record."""
         if self._records is None:
             raise FailedPreconditionError("Reader is closed.")
-        found: bytes = next(self._records)
+        if self._ended is not None:
+            facts = self._facts()
+            if facts == self._facts_read or facts[:2] != self._facts_read[:2]:
+                raise self._ended
+            self.reopen()
+        try:
+            found: bytes = next(self._records)
+        except (StopIteration, DataLossError) as error:
+            self._ended = error
+            raise
         self._count += 1
         return found
 
@@ -116,9 +140,10 @@ class RecordIterator:
             self._records = None
 
     def reopen(self) -> None:
-        """Open the file anew, behind the records that were read: it may have become longer."""
+        """Open the file anew, behind the records that were read: it may be another one, or have become longer."""
         self.close()
-        self._records = iter(self._dataset.skip(self._count))
+        self._ended = None
+        self._open()
 
 
 def tf_record_iterator(path: Any, options: Any = None) -> RecordIterator:

@@ -39,7 +39,7 @@ __all__ = [
     "walk",
 ]
 
-_MODES = {"r": "rb", "w": "wb", "a": "ab", "r+": "r+b", "w+": "w+b", "a+": "a+b"}
+_MODES = ("r", "w", "a", "r+", "w+", "a+")
 
 
 def _name(path: Any) -> str:
@@ -75,28 +75,40 @@ class GFile:
         If there is no such mode.
     NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
         When it is used, if the system refuses it.
+
+    Notes
+    -----
+    As in TensorFlow, a mode with a ``+`` reads at one place and writes at another: reading begins at the file's first
+    byte. The first write makes the file, or empties it, in ``r+`` too; only ``a`` and ``a+`` go on at its end.
     """
 
     def __init__(self, name: Any, mode: str = "r") -> None:
         self.name = os.fsdecode(name)
         self.mode = mode
         self._text = "b" not in mode
-        self._file: IO[bytes] | None = None
-        plain = mode.replace("b", "")
-        if plain not in _MODES:
+        self._plain = mode.replace("b", "")
+        self._reader: IO[bytes] | None = None
+        self._writer: IO[bytes] | None = None
+        if self._plain not in _MODES:
             raise InvalidArgumentError(f"mode is not 'r' or 'w' or 'a' or 'r+' or 'w+' or 'a+': {mode!r}")
-        self._open_as = _MODES[plain]
 
-    def _file_to(self, read: bool) -> IO[bytes]:
-        if "+" not in self._open_as and read != self._open_as.startswith("r"):
-            raise PermissionDeniedError(f"File isn't open for {'reading' if read else 'writing'}", path=self.name)
-        return self._opened()
-
-    def _opened(self) -> IO[bytes]:
-        if self._file is None:
+    def _to_read(self) -> IO[bytes]:
+        if self._plain in ("w", "a"):
+            raise PermissionDeniedError("File isn't open for reading", path=self.name)
+        self.flush()
+        if self._reader is None:
             with _refused(self.name):
-                self._file = open(_name(self.name), self._open_as)  # noqa: SIM115 - closed by close()
-        return self._file
+                self._reader = open(_name(self.name), "rb")  # noqa: SIM115 - closed by close()
+        return self._reader
+
+    def _to_write(self) -> IO[bytes]:
+        if self._plain == "r":
+            raise PermissionDeniedError("File isn't open for writing", path=self.name)
+        if self._writer is None:
+            with _refused(self.name):
+                mode = "ab" if self._plain.startswith("a") else "wb"
+                self._writer = open(_name(self.name), mode)  # noqa: SIM115 - closed by close()
+        return self._writer
 
     def _shown(self, data: bytes) -> Any:
         return data.decode() if self._text else data
@@ -108,13 +120,15 @@ class GFile:
 
     def read(self, n: int = -1) -> Any:
         """Return the next `n` bytes, or all that are left, as text unless the mode has a ``b``."""
-        file = self._file_to(True)
+        file = self._to_read()
+        if n < -1:
+            raise InvalidArgumentError(f"Can't read a negative number of bytes: {n}", path=self.name)
         with _refused(self.name):
             return self._shown(file.read(n))
 
     def readline(self) -> Any:
         """Return the next line with its end; at the end of the file an empty one."""
-        file = self._file_to(True)
+        file = self._to_read()
         with _refused(self.name):
             return self._shown(file.readline())
 
@@ -124,28 +138,30 @@ class GFile:
 
     def write(self, file_content: Any) -> None:
         """Append text or bytes."""
-        file = self._file_to(False)
+        file = self._to_write()
         with _refused(self.name):
             file.write(file_content.encode() if isinstance(file_content, str) else file_content)
 
     def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
-        """Go to a place, in bytes: from the beginning (0), from here (1) or from the end (2).
+        """Go to a place to read from, in bytes: from the beginning (0), from here (1) or from the end (2).
 
         `position` is an older name of `offset`.
         """
-        if offset is None:
-            offset = position
-        if offset is None:
+        if offset is None and position is None:
             raise TypeError("seek(): offset argument required")
+        if offset is not None and position is not None:
+            raise TypeError("seek(): offset and position may not be set simultaneously.")
         if whence not in (0, 1, 2):
             raise InvalidArgumentError(f"Invalid whence argument: {whence}. Valid values are 0, 1, or 2.")
-        file = self._opened()
-        with _refused(self.name):
-            file.seek(offset, whence)
+        file = self._to_read()
+        to = (0, file.tell(), self.size())[whence] + (offset or position or 0)
+        if to < 0:
+            raise InvalidArgumentError(f"Can't go to byte {to}, which is before the first", path=self.name)
+        file.seek(to)
 
     def tell(self) -> int:
-        """Return the place, in bytes."""
-        return self._opened().tell()
+        """Return the place, in bytes: where reading goes on, in a file that is only written where writing does."""
+        return (self._to_write() if self._plain in ("w", "a") else self._to_read()).tell()
 
     def seekable(self) -> bool:
         """Return `True`."""
@@ -153,21 +169,28 @@ class GFile:
 
     def flush(self) -> None:
         """Hand what was written to the system."""
-        if self._file is not None:
+        if self._writer is not None:
             with _refused(self.name):
-                self._file.flush()
+                self._writer.flush()
 
     def close(self) -> None:
         """Close it. A later use opens it anew."""
-        if self._file is not None:
-            file, self._file = self._file, None
-            with _refused(self.name):
-                file.close()
+        files, self._reader, self._writer = (self._reader, self._writer), None, None
+        for file in files:
+            if file is not None:
+                with _refused(self.name):
+                    file.close()
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Self:
         """Iterate over the lines, with their ends."""
-        while line := self.readline():
-            yield line
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next line with its end."""
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
 
     def __enter__(self) -> Self:
         """Return it."""
@@ -181,7 +204,7 @@ class GFile:
 
     def __del__(self) -> None:
         """Close it."""
-        if getattr(self, "_file", None) is not None:
+        if getattr(self, "_plain", None) is not None:
             self.close()
 
 
@@ -222,7 +245,7 @@ def stat(path: Any) -> FileStatistics:
 
 def glob(pattern: Any) -> list[str]:
     """Return the names that match a pattern, or any of several, sorted."""
-    patterns = pattern if isinstance(pattern, (list, tuple)) else [pattern]
+    patterns = [pattern] if isinstance(pattern, (str, bytes, os.PathLike)) else pattern
     return sorted(os.fsdecode(name) for one in patterns for name in matches(os.fsencode(one), hidden=True))
 
 

@@ -31,12 +31,35 @@ def test_what_is_written_is_read(tmp_path):
     assert gfile.FastGFile(name, "rb").read() == "héé\nzwei".encode()
     with gfile.GFile(name, "a") as file:
         file.write("!")
-    with gfile.GFile(name, "r+") as file:
-        assert file.readline() == "héé\n"
+    assert gfile.Open(name).read() == "héé\nzwei!"
+
+
+@pytest.mark.parametrize("mode", ["r+", "w+b", "a+"])
+def test_reading_and_writing_have_places_of_their_own(tmp_path, mode):
+    name = str(tmp_path / "x")
+    (tmp_path / "x").write_bytes(b"old\n")
+    kept = b"old\n" if mode == "a+" else b""  # the first write empties it otherwise
+    with gfile.GFile(name, mode) as file:
+        file.write("one\ntwo\n")
+        shown = kept + b"one\ntwo\n"
+        assert file.read() == (shown if file.mode == "w+b" else shown.decode())
+        file.write("six")
         file.seek(0)
-        file.write("H")
-        file.seek(0)
-        assert file.read() == "Héé\nzwei!"
+        assert [next(file), next(file)] == [one if file.mode == "w+b" else one.decode()
+                                            for one in shown.splitlines(True)[:2]]  # fmt: skip
+        assert file.tell() == 8
+    assert (tmp_path / "x").read_bytes() == shown + b"six"
+
+
+def test_places_and_numbers_of_bytes_that_make_no_sense(folder):
+    file = gfile.GFile(folder + "/a")
+    for wrong in (lambda: file.seek(-1), lambda: file.seek(-99, 2), lambda: file.read(-2)):
+        with pytest.raises(E.InvalidArgumentError):
+            wrong()
+    with pytest.raises(TypeError):
+        file.seek(0, position=0)
+    with pytest.raises(E.PermissionDeniedError):
+        gfile.GFile(folder + "/a", "a").seek(0)
 
 
 def test_parts_of_a_file(folder):
@@ -113,6 +136,7 @@ def test_directories(folder):
     assert gfile.ListDirectory(folder) == ["a", "s", "u"]
     assert gfile.Glob(folder + "/*") == [folder + one for one in ("/a", "/s", "/u")]
     assert gfile.Glob([folder + "/s*", folder + "/a"]) == [folder + "/a", folder + "/s"]
+    assert gfile.Glob(one for one in (folder + "/s*",)) == [folder + "/s"]
     assert gfile.Glob(folder + "/n*") == []
     with gfile.GFile(folder + "/u/f", "w") as file:
         file.write("x")
@@ -195,6 +219,7 @@ def test_options():
     word = options.get_compression_type_string
     assert [word(one) for one in (None, "ZLIB", options(kinds.GZIP), options())] == ["", "ZLIB", "GZIP", ""]
     assert options(1).compression_type == 1
+    assert word(options(options("GZIP"))) == "GZIP"
     for make in (options, word):
         with pytest.raises(ValueError):
             make("zzz")
@@ -214,6 +239,52 @@ def test_damaged_and_missing_records(tmp_path):
     assert next(records) == b"abc"
     with pytest.raises(E.DataLossError):
         next(records)
+
+
+def test_records_of_a_file_that_grows(tmp_path):
+    name = str(tmp_path / "r")
+    with python_io.TFRecordWriter(name) as writer:
+        writer.write(b"first")
+        writer.flush()
+        records = python_io.tf_record_iterator(name)
+        assert next(records) == b"first"
+        for _ in range(2):
+            with pytest.raises(StopIteration):
+                next(records)
+        writer.write(b"second")
+        writer.write(b"third")
+        writer.flush()
+        assert list(records) == [b"second", b"third"]
+
+
+def test_a_cut_record_is_read_once_the_rest_is_there(tmp_path):
+    name = tmp_path / "r"
+    with python_io.TFRecordWriter(str(name)) as writer:
+        writer.write(b"first")
+        writer.write(b"second")
+    whole = name.read_bytes()
+    name.write_bytes(whole[:-3])
+    records = python_io.tf_record_iterator(str(name))
+    assert next(records) == b"first"
+    for _ in range(2):
+        with pytest.raises(E.DataLossError):
+            next(records)
+    with name.open("ab") as file:
+        file.write(whole[-3:])
+    assert list(records) == [b"second"]
+
+
+def test_another_file_in_the_place_of_one_is_read_after_reopen(tmp_path):
+    for name, records in (("old", [b"a"]), ("new", [b"a", b"b"])):
+        with python_io.TFRecordWriter(str(tmp_path / name)) as writer:
+            for one in records:
+                writer.write(one)
+    records = python_io.tf_record_iterator(str(tmp_path / "old"))
+    assert list(records) == [b"a"]
+    os.replace(tmp_path / "new", tmp_path / "old")
+    assert list(records) == []  # it still reads the old one
+    records.reopen()
+    assert list(records) == [b"b"]
 
 
 def test_text_and_bytes(tmp_path):
