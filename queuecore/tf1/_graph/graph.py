@@ -358,11 +358,13 @@ class Graph:
             self._named[op.name] = op
         return op
 
-    def unique_name(self, name: str) -> str:
+    def unique_name(self, name: str | bytes) -> str:
         """Return the name within the present scope, with a number if it is taken, and reserve it.
 
         A name that ends with a slash is that of a scope itself, and may be taken once by an operation.
         """
+        if isinstance(name, bytes):
+            name = name.decode()
         if name.endswith("/"):
             return name[:-1] if name[:-1] not in self._named else self._unique(name[:-1])
         if not _NAME.match(name):
@@ -618,7 +620,16 @@ def _pushed(stack: list[Any], value: Any) -> Iterator[Any]:
     try:
         yield value
     finally:
-        stack.remove(value)
+        # An earlier context of the same value stays, and one that is left too late says so.
+        at = max((i for i, one in enumerate(stack) if one is value), default=None)
+        if at is not None:
+            innermost = at == len(stack) - 1
+            del stack[at]
+            if not innermost:
+                raise AssertionError(
+                    f"Nesting violated for default stack of {type(value)} objects: a context that was entered later is "
+                    "still open"
+                )
 
 
 def get_default_graph() -> Graph:
@@ -657,8 +668,8 @@ def session_of(graph: Graph, session: Any) -> Any:
         session = default_session()
         if session is None:
             raise ValueError(
-                "Cannot use the default session: none is registered. Use `with sess.as_default():`, or give "
-                "session=sess"
+                "Cannot use the default session: No default session is registered. Use `with sess.as_default():`, or "
+                "give session=sess"
             )
     if session.graph is not graph:
         raise ValueError("The session's graph is not the one that this is part of: give session=sess of that graph.")

@@ -19,6 +19,7 @@ from queuecore.errors import (
     CancelledError,
     DeadlineExceededError,
     InvalidArgumentError,
+    NotFoundError,
     QueueCoreError,
 )
 from queuecore.tf1._graph.graph import (
@@ -26,6 +27,7 @@ from queuecore.tf1._graph.graph import (
     GraphKeys,
     Operation,
     Tensor,
+    constant_value,
     get_default_graph,
     push_session,
     register_session_ops,
@@ -203,8 +205,13 @@ class Session:
     """
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: ConfigProto | None = None) -> None:
+        if not isinstance(target, (str, bytes)):
+            raise TypeError(f"target must be a string, but got {type(target)}")
         if target:
-            raise InvalidArgumentError(f"there is no session at {target!r}: everything runs in this process")
+            raise NotFoundError(
+                "No session factory registered for the given session options: there is no session at "
+                f"{target!r}, as everything runs in this process"
+            )
         if graph is not None and not isinstance(graph, Graph):
             raise TypeError(f"graph must be a tf.Graph, but got {type(graph)}")
         if config is not None and not isinstance(config, ConfigProto):
@@ -293,7 +300,8 @@ class Session:
         structure = _structured(fetches, self._graph, flat)
         plan = planned(flat, tensors)
 
-        def call(*arguments: Any, options: RunOptions | None = None) -> Any:
+        def call(*arguments: Any, options: RunOptions | None = None, run_metadata: Any = None) -> Any:
+            del run_metadata
             if len(arguments) != len(tensors):
                 raise ValueError(f"{len(tensors)} values are to be fed, and {len(arguments)} were given")
             feeds = {one: _fed(one, value) for one, value in zip(tensors, arguments, strict=True)}
@@ -308,15 +316,30 @@ class Session:
         if not isinstance(feed_dict, Mapping):
             raise TypeError(f"'feed_dict' must be a dictionary, instead of {type(feed_dict).__name__!r}.")
         for key, value in feed_dict.items():
-            if hasattr(key, "_fetch"):  # one that is of several tensors
-                parts = [(one, part) for one, part in zip(_flat_parts(key), _flat_values(value), strict=True)]
-                feeds.update({self._feedable(one): _fed(self._feedable(one), part) for one, part in parts})
-            elif isinstance(key, tuple):
-                for one, part in zip(key, value, strict=True):
-                    feeds[self._feedable(one)] = _fed(self._feedable(one), part)
-            else:
-                feeds[self._feedable(key)] = _fed(self._feedable(key), value)
+            for one, part in self._pairs(key, value):
+                feeds[one] = found = _fed(one, part)
+                self._check_is_read(one, found)
         return feeds
+
+    def _pairs(self, key: Any, value: Any) -> list[tuple[Tensor, Any]]:
+        if isinstance(key, tuple) and not hasattr(key, "_fetch"):
+            return [pair for one, part in zip(key, value, strict=True) for pair in self._pairs(one, part)]
+        if not hasattr(key, "_fetch"):
+            return [(self._feedable(key), value)]
+        # One that is of several tensors; those that are known need no value.
+        parts, given = _flat_parts(key), _flat_values(value)
+        if len(given) < len(parts):
+            parts = [one for one in parts if constant_value(one) is None]
+        return [(self._feedable(one), part) for one, part in zip(parts, given, strict=True)]
+
+    def _check_is_read(self, tensor: Tensor, value: Any) -> None:
+        # Operations that were made with the value of a constant don't read it: another value would be ignored.
+        known = tensor.op.attributes.get("value")
+        if known is not None and not tensor.consumers() and not np.array_equal(known, value):
+            raise InvalidArgumentError(
+                f"{tensor.name!r} is a constant that no operation reads in a run, as its value was built into them: it "
+                "can't be fed. Use tf.placeholder_with_default instead"
+            )
 
     def _feedable(self, key: Any) -> Tensor:
         try:
@@ -368,6 +391,11 @@ class Session:
 
     def __enter__(self) -> Session:
         """Make it, and its graph, the default ones of this thread."""
+        if self._contexts:
+            raise RuntimeError(
+                "Session context managers are not re-entrant. Use `Session.as_default()` if you want to enter a "
+                "session multiple times."
+            )
         for context in (self._graph.as_default(), self.as_default()):
             context.__enter__()
             self._contexts.append(context)

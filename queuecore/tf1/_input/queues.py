@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,15 @@ import numpy as np
 
 from queuecore._queues import base, kinds as eager
 from queuecore.errors import CancelledError, InvalidArgumentError, QueueCoreError
-from queuecore.tf1._graph.graph import Operation, Tensor, convert_to_tensor, get_default_graph, seed_pair, tensor_in
+from queuecore.tf1._graph.graph import (
+    DrawnPair,
+    Operation,
+    Tensor,
+    convert_to_tensor,
+    get_default_graph,
+    seed_pair,
+    tensor_in,
+)
 from queuecore.tf1._graph.texts import retell, retold
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, name_of, resource
 
@@ -41,8 +50,9 @@ def _mismatch(found: Any, values: Sequence[Any], many: bool) -> str:
 
 class _Held:
     # A queue of one session.
-    def __init__(self, made: base.QueueBase) -> None:
+    def __init__(self, made: base.QueueBase, seeds: Any = None) -> None:
         self.queue = made
+        self.seeds = seeds
 
     def _end(self) -> None:
         with contextlib.suppress(QueueCoreError):
@@ -101,6 +111,7 @@ class QueueBase:
 
     _kind = ""
     capacity = -1
+    _seeds: Any = None
     kept = 0
 
     def __init__(
@@ -157,13 +168,18 @@ class QueueBase:
             held: _Held = session.resource(self, lambda: _Held(self._make(self.name)))
             return held.queue
         # Each handle on a shared one is compared with what is there.
-        held = session.resource(("queue", self._shared), lambda: _Held(self._make(self._shared or "")))
+        held = session.resource(("queue", self._shared), lambda: _Held(self._make(self._shared or ""), self._seeds))
         with retold(
             (r"shared queue ('.*') has components .*, but", lambda found: self._told_apart(found, held.queue)),
             (r"shared queue ('.*') has (\w+) (.*), but (.*) was asked for",
              r"Shared queue \1 has \2 \3 but requested \2 was \4"),
         ):  # fmt: skip
             session.resource(self, lambda: _Compared(self, held.queue))
+        if not isinstance(self._seeds, DrawnPair) and self._seeds != held.seeds:
+            raise InvalidArgumentError(
+                f"Shared queue {self._shared!r} has random seeds {tuple(held.seeds)} but requested seeds are "
+                f"{tuple(self._seeds)}"
+            )
         return held.queue
 
     def _told_apart(self, found: Any, there: base.QueueBase) -> str:
@@ -555,7 +571,12 @@ class RandomShuffleQueue(QueueBase):
         types = _dtypes(dtypes)
         sides = _shapes(shapes, len(types))
         _check_defined(sides)
-        pair = seed_pair(seed)
+        graph_seed = get_default_graph().seed
+        if seed is None and graph_seed is not None and shared_name is not None:
+            # As in TensorFlow: of the name, as each handle on it has another number in the graph.
+            said = hashlib.md5(f"{graph_seed}{shared_name}".encode(), usedforsecurity=False).hexdigest()
+            seed = int(said[:8], 16) & 0x7FFFFFFF
+        self._seeds = pair = seed_pair(seed)
         self.kept = int(min_after_dequeue)
 
         def make(own: str) -> base.QueueBase:
@@ -598,8 +619,8 @@ class PaddingFIFOQueue(QueueBase):
         sides = [as_shape(one) for one in shapes]
         if any(one.sides is None for one in sides):
             raise ValueError(
-                "When providing partial shapes, a list of shapes must be provided: the number of dimensions must be "
-                f"known, and {shapes!r} doesn't say it"
+                "shapes must have a defined rank: the number of dimensions must be known, and "
+                f"{shapes!r} doesn't say it"
             )
 
         def make(own: str) -> base.QueueBase:

@@ -364,3 +364,21 @@ def test_runs_do_what_a_model_says(capacity, plan):
                 found = type(error)
             assert (found.tolist() if isinstance(found, (np.ndarray, np.generic)) else found) == expected
             assert sess.run(queue.size()) == len(items)
+
+
+def test_a_shared_shuffles_seed_comes_from_the_graphs_seed_and_its_name():
+    def order(name, more):
+        with tf.Graph().as_default(), tf.Session() as sess:
+            tf.set_random_seed(3)
+            for _ in range(more):  # the number of operations has no part in it
+                tf.constant(0)
+            queue = tf.RandomShuffleQueue(20, 0, tf.int32, [()], shared_name=name)
+            again = tf.RandomShuffleQueue(20, 0, tf.int32, [()], shared_name=name)
+            sess.run(queue.enqueue_many([list(range(20))]))
+            other = tf.RandomShuffleQueue(20, 0, tf.int32, [()], shared_name=name, seed=5)
+            with pytest.raises(tf.errors.InvalidArgumentError, match="has random seeds .* but requested seeds are"):
+                sess.run(other.size())
+            return sess.run(again.dequeue_many(20)).tolist()
+
+    assert order("a", 0) == order("a", 4)
+    assert order("a", 0) != order("b", 0)

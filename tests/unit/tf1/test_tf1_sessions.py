@@ -67,8 +67,58 @@ def test_what_numpy_refuses_is_an_argument_error():
 
 
 def test_another_machines_session_is_refused():
-    with pytest.raises(InvalidArgumentError, match="in this process"):
+    with pytest.raises(tf.errors.NotFoundError, match="^No session factory registered .* in this process"):
         tf.Session("grpc://somewhere:2222")
+    with pytest.raises(TypeError, match="target must be a string"):
+        tf.Session(5)
+
+
+def test_contexts_end_in_the_order_of_their_beginning_backwards():
+    first, second = tf.Graph(), tf.Graph()
+    with first.as_default():
+        with second.as_default():
+            with first.as_default():
+                assert tf.get_default_graph() is first
+            assert tf.get_default_graph() is second
+        assert tf.get_default_graph() is first
+    early, late = tf.Session().as_default(), tf.Session().as_default()
+    early.__enter__()
+    late.__enter__()
+    with pytest.raises(AssertionError, match="^Nesting violated"):
+        early.__exit__(None, None, None)
+    late.__exit__(None, None, None)
+    assert tf.get_default_session() is None
+    with tf.Session() as sess, pytest.raises(RuntimeError, match="not re-entrant"), sess:
+        pass
+
+
+def test_feeds_of_nested_tuples_and_of_a_part_of_a_sparse_tensor():
+    a, b, c = (tf.placeholder(tf.int32) for _ in range(3))
+    part = tf.sparse_placeholder(tf.int32, [2, 3])
+    with tf.Session() as sess:
+        assert sess.run([a, b, c], {(a, ((b,), c)): (1, ((2,), 3))}) == [1, 2, 3]
+        found = sess.run(tf.sparse_tensor_to_dense(part), {part: ([[0, 1]], [7])})
+        assert found.tolist() == [[0, 7, 0], [0, 0, 0]]
+        with pytest.raises(ValueError):
+            sess.run(part.values, {part: ([[0, 1]],)})
+
+
+def test_a_constant_that_operations_have_taken_in_cannot_be_fed():
+    shape = tf.constant([2, 2])
+    made = tf.reshape(tf.range(4), shape)
+    read = tf.constant([1, 2])
+    with tf.Session() as sess:
+        with pytest.raises(InvalidArgumentError, match=r"'Const.*is a constant that no operation reads"):
+            sess.run(made, {shape: [4, 1]})
+        assert sess.run(made, {shape: [2, 2]}).tolist() == [[0, 1], [2, 3]]
+        assert sess.run(read + 1, {read: [5, 6]}).tolist() == [6, 7]
+
+
+def test_names_of_bytes_are_text():
+    made = tf.constant(1, name=b"x")
+    assert made.name == "x:0"
+    with tf.Session() as sess:
+        assert sess.run(b"x:0") == 1
 
 
 def test_a_callable_wants_its_values():
