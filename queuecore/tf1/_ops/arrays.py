@@ -374,8 +374,8 @@ def range_of(sides: Sequence[Any]) -> range:
 # Parts and compositions
 
 
-def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
-    """Return tensors one after the other along a dimension.
+def concat(values: Any, axis: Any, name: str = "concat") -> Any:
+    """Return tensors one after the other along a dimension; a `RaggedTensor` if one of them is one.
 
     Raises
     ------
@@ -386,6 +386,9 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
         values = [values]
     if isinstance(axis, (list, tuple)) and any(isinstance(one, Tensor) for one in axis):
         raise TypeError("concat takes the tensors first, and then the axis")
+    ragged = next((one for one in values if hasattr(one, "nested_row_splits")), None)
+    if ragged is not None:
+        return ragged.joined(values, axis, name)
     given = tensors(*values)
     if len(given) == 1:
         made: Tensor = identity(given[0], name)

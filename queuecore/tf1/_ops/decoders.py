@@ -98,7 +98,9 @@ def decode_raw(
     """
     given = _strings(bytes if input_bytes is None else input_bytes, "decode_raw")
     dtype = as_dtype(out_type)
-    ops.decode_raw(None, dtype, little_endian, fixed_length)  # raises for arguments that it can't use
+    with retold((r"fixed_length must be a positive multiple of (\d+) \(the item\), not (.*)",
+                 r"fixed_length (\2) must be a multiple of the size of out_type (\1)")):  # fmt: skip
+        ops.decode_raw(None, dtype, little_endian, fixed_length)  # raises for arguments that it can't use
     sides = given.shape.sides
     items = None if fixed_length is None else fixed_length // dtype.itemsize
     shape = None if sides is None else (*sides, items)
@@ -562,10 +564,15 @@ _FEATURES = [
     ("index_key and size must be one each", "index_key and size must have equal lengths."),
 ]  # fmt: skip
 _VALUES: list[Text] = [
+    (r"(Name: .*, Feature list: .*)", r"\1"),
     (r"(Name: .*, Key: .*, Index: \d+.  Data types don't match.) Expected type: (\w+), Actual type: (\w+)",
      r"\1 Data type: \3 but expected type: \2"),
     (r"(Key: .*Data types don't match.) Expected type: (\w+), Actual type: (\w+)",
      r"\1 Data type: \3 but expected type: \2"),
+    (r"(Name: .*, Feature list '.*' is required but could not be found.)",
+     r"\1  Did you mean to include it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"),
+    ("feature '?(.*?)'?: values and partitions do not have the same steps",
+     r"Feature \1: values and partitions are not aligned"),
     (r"(Name: .*Saw \d+ values but output shape is:) \['\?'(?:, )?(.*)\]",
      lambda found: f"{found[1].replace('Number of string', 'Number of bytes')} [?,{found[2]}]"),
     (r"(Name: .*)", lambda found: found[1].replace("Number of string", "Number of bytes")),
@@ -729,15 +736,15 @@ def parse_single_sequence_example(
     called = None if example_name is None else constant_value(convert_to_tensor(example_name))
     shown = called.decode(errors="replace") if isinstance(called, bytes) else "<unknown>"
     context_features, sequence_features = _settled(context_features), _settled(sequence_features)
-    steps = sequence_features or {}
     told = [
         (r"Feature: (.*) \(data type: .*is required",
          rf"Name: {shown}, Context feature '\1' is required but could not be found."),
         ("(Feature list '.*' is required but could not be found.)",
          rf"Name: {shown}, \1  Did you mean to include it in feature_list_dense_missing_assumed_empty or "
          "feature_list_dense_defaults?"),
-        (r"Key: (.*)\.  (Data types don't match. Expected type: \w+)",
-         lambda found: f"Name: {shown}, {_owner(found[1], steps)}.  {found[2]}"),
+        (r"(Feature list: .*, Index: \d+.  Data types don't match. Expected type: \w+)", rf"Name: {shown}, \1"),
+        (r"(Key: .*, Index: \d+.  Number of .*)", rf"Name: {shown}, \1"),
+        (r"Key: (.*)\.  (Data types don't match. Expected type: \w+)", rf"Name: {shown}, Context feature: \1.  \2"),
         (r"Key: (.*)\.  Number of (\w+) values != expected.  Values size: (\d+) but output shape: (.*)",
          rf"Name: {shown}, Key: \1, Number of \2 values != expected.  values size: \3 but output shape: \4"),
     ]  # fmt: skip
@@ -746,8 +753,3 @@ def parse_single_sequence_example(
         lambda x: ops.parse_single_sequence_example(x, context_features, sequence_features), name, (), told,
     )  # fmt: skip
     return found[0], found[1]
-
-
-def _owner(key: str, steps: Mapping[Any, Any]) -> str:
-    listed = any(key in (one, one.decode(errors="replace") if isinstance(one, bytes) else one) for one in steps)
-    return f"{'Feature list' if listed else 'Context feature'}: {key}"

@@ -160,6 +160,44 @@ class RaggedTensor:
         return _divided(cls, "ValueRowids", values, value_rowids, splits, None, name)
 
     @classmethod
+    def from_uniform_row_length(
+        cls, values: Any, uniform_row_length: int, nrows: Any = None, validate: bool = True, name: str | None = None
+    ) -> RaggedTensor:
+        """Return rows of one length.
+
+        Parameters
+        ----------
+        values : Tensor or RaggedTensor
+        uniform_row_length : int
+            0: `nrows` must be given.
+        nrows : int, optional
+        validate : bool, default True
+            Accepted: the number of values is always checked.
+        name : str, optional
+        """
+        del validate
+        side, told = (None if one is None else constant_value(convert_to_tensor(one)) for one in
+                      (uniform_row_length, nrows))  # fmt: skip
+        if side is None or nrows is not None and told is None:
+            raise UnimplementedError("from_uniform_row_length: both numbers must be known before the graph runs")
+        if side < 0 or side == 0 and told is None:
+            raise ValueError(f"nrows must be specified if uniform_row_length={int(side)}, which may not be below 0")
+        parts = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
+
+        def splits(places: Any, count: int) -> Any:
+            rows = int(told) if told is not None else count // int(side)
+            if rows * int(side) != count:
+                raise InvalidArgumentError(f"{count} values are no whole number of rows of {int(side)}")
+            return np.arange(rows + 1) * int(side)
+
+        counted = parts.row_splits if isinstance(parts, RaggedTensor) else parts
+        less = int(isinstance(parts, RaggedTensor))
+        kind = counted.dtype if less else int64
+        places = apply_op("RaggedFromUniformRowLength", [counted], kind, [None],
+                          lambda x: np.asarray(splits(x, len(x) - less), kind.dtype), name)  # fmt: skip
+        return cls(parts, places)
+
+    @classmethod
     def from_nested_row_splits(
         cls, flat_values: Any, nested_row_splits: Sequence[Any], name: str | None = None, validate: bool = True
     ) -> Any:
@@ -463,6 +501,66 @@ class RaggedTensor:
         found: Any = op.outputs[0]
         for one in reversed(op.outputs[1:]):
             found = RaggedTensor(found, one)
+        return found
+
+    @classmethod
+    def joined(cls, values: Sequence[Any], axis: Any, name: str) -> Any:
+        """Return ragged tensors, of which some may be plain ones, one after the other: what `tf.concat` does.
+
+        Raises
+        ------
+        ValueError
+            If they have different numbers of ragged dimensions.
+        UnimplementedError
+            If the axis is neither 0 nor 1, or isn't known.
+        """
+        depth = max(one.ragged_rank for one in values if isinstance(one, RaggedTensor))
+        given = [one if isinstance(one, RaggedTensor) else cls.from_tensor(one, ragged_rank=depth) for one in values]
+        at: Any = constant_value(convert_to_tensor(axis))
+        if at is not None and at < 0 and given[0].shape.ndims is not None:
+            at = at + given[0].shape.ndims
+        if at not in (0, 1):
+            raise UnimplementedError(f"ragged tensors are put together along the axis 0 or 1, not {axis!r}")
+        if any(one.ragged_rank != depth for one in given):
+            raise ValueError(
+                f"they have {[one.ragged_rank for one in given]} ragged dimensions, and must have the same"
+            )
+        if len(given) == 1:
+            return given[0]
+
+        def kernel(*parts: Any) -> Any:
+            flats, rest = parts[: len(given)], parts[len(given) :]
+            levels = [rest[level::depth] for level in range(depth)]
+            if at == 1 and len({len(one) for one in levels[0]}) > 1:
+                raise InvalidArgumentError(f"different numbers of rows: {[len(one) - 1 for one in levels[0]]}")
+            order: Any = None  # of the items of a level among those of all parts
+            made = []
+            for level, splits in enumerate(levels):
+                lengths = [np.diff(one) for one in splits]
+                whole = np.concatenate(lengths)
+                rows = np.repeat(np.arange(len(whole)), whole)
+                if level == 0 and at == 1:
+                    count = len(lengths[0])
+                    merged, order = np.sum(lengths, 0), np.argsort(rows % max(count, 1), kind="stable")
+                elif order is None:
+                    merged = whole
+                else:
+                    turn = np.empty_like(order)
+                    turn[order] = np.arange(len(order))
+                    merged, order = whole[order], np.argsort(turn[rows], kind="stable")
+                made.append(np.append(0, np.cumsum(merged)).astype(splits[0].dtype))
+            flat = np.concatenate(flats)
+            return (flat if order is None else flat[order], *made)
+
+        first = given[0]
+        inner = first.flat_values.shape
+        outputs = [(first.dtype, None if inner.ndims is None else [None, *inner[1:]])]
+        outputs += [(one.dtype, [None]) for one in first.nested_row_splits]
+        inputs = [one.flat_values for one in given] + [part for one in given for part in one.nested_row_splits]
+        op = first.flat_values.graph.create_op("RaggedConcat", inputs, outputs, kernel, name, pure=True)
+        found: Any = op.outputs[0]
+        for one in reversed(op.outputs[1:]):
+            found = cls(found, one)
         return found
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> RaggedTensorValue:

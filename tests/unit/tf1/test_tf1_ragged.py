@@ -119,3 +119,33 @@ def test_stacked_rows():
             tf.ragged.stack([ragged, [1]])
         with pytest.raises(NotImplementedError, match="axis must be 0"):
             tf.ragged.stack([ragged, ragged], axis=1)
+
+
+def test_concat_of_ragged_tensors():
+    a = tf.ragged.constant([[[1], [2, 3]], [[]]])
+    b = tf.ragged.constant([[[4]], [[5, 6], [7]]])
+    c, d = tf.ragged.constant([[1], [2, 3]]), tf.constant([[8, 9], [6, 7]])
+    with tf.Session() as sess:
+        assert sess.run(tf.concat([a, b, a], 0)).to_list() == [[[1], [2, 3]], [[]], [[4]], [[5, 6], [7]],
+                                                               [[1], [2, 3]], [[]]]  # fmt: skip
+        assert sess.run(tf.concat([a, b], 1)).to_list() == [[[1], [2, 3], [4]], [[], [5, 6], [7]]]
+        assert sess.run(tf.concat([d, c], 1)).to_list() == [[8, 9, 1], [6, 7, 2, 3]]
+        assert sess.run(tf.concat([c, d], -2)).to_list() == [[1], [2, 3], [8, 9], [6, 7]]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="different numbers of rows"):
+            sess.run(tf.concat([c, tf.ragged.constant([[1]])], 1))
+    with pytest.raises(ValueError, match="ragged dimensions"):
+        tf.concat([a, c], 0)
+    with pytest.raises(tf.errors.UnimplementedError):
+        tf.concat([a, b], 2)
+
+
+def test_rows_of_one_length():
+    make = tf.RaggedTensor.from_uniform_row_length
+    with tf.Session() as sess:
+        assert sess.run(make([1, 2, 3, 4], 2)).to_list() == [[1, 2], [3, 4]]
+        assert sess.run(make(tf.ragged.constant([[1], [], [2, 3], []]), 2)).to_list() == [[[1], []], [[2, 3], []]]
+        assert sess.run(make(tf.zeros([0]), 0, nrows=2)).to_list() == [[], []]
+        with pytest.raises(tf.errors.InvalidArgumentError, match="no whole number of rows"):
+            sess.run(make([1, 2, 3], 2))
+    with pytest.raises(ValueError, match="nrows must be specified"):
+        make([1], 0)

@@ -231,8 +231,9 @@ def test_values_of_messages(sess, features, text):
 STEPS = [
     ({"a": tf.FixedLenFeature([], tf.float32)}, {}, "Context feature: a.  Data types don't match. Expected type: floa"),
     ({"q": tf.FixedLenFeature([], tf.float32)}, {}, "Context feature 'q' is required but could not be found."),
-    ({}, {"b": tf.FixedLenSequenceFeature([1], tf.int64)}, "Feature list: b.  Data types don't match. Expected type:"),
-    ({}, {"b": tf.FixedLenSequenceFeature([1], tf.float32)}, "Key: b, Number of float values != expected.  values"),
+    ({}, {"b": tf.FixedLenSequenceFeature([1], tf.int64)}, "Feature list: b, Index: 0.  Data types don't match. Expe"),
+    ({}, {"b": tf.FixedLenSequenceFeature([1], tf.float32)},
+     "Key: b, Index: 1.  Number of float values != expected.  values size: 2 but output shape: [1]"),
     ({}, {"q": tf.FixedLenSequenceFeature([1], tf.float32)},
      "Feature list 'q' is required but could not be found.  Did "
      "you mean to include it in feature_list_dense_missing_assumed_empty or feature_list_dense_defaults?"),
@@ -244,12 +245,16 @@ def test_sequences(sess, context, steps, text):
     given = sequence({"a": [1]}, {"b": [[1.0], [2.0, 3.0]]})
     made = tf.parse_single_sequence_example(given, context, steps, example_name="nm")
     assert message(sess, made).startswith(f"Name: nm, {text}")
+    if steps:  # in a batch too: the step's number, not the record's
+        several = tf.parse_sequence_example([given, given], context, steps, ["nm", "mn"])
+        assert message(sess, several).startswith(f"Name: nm, {text}")
     with pytest.raises(ValueError, match=r"^Input serialized must be a scalar"):
         tf.parse_single_sequence_example([given], context, steps)
 
 
 # Errors while the graph is built: the call, the class of the error, and what TensorFlow says
 BUILT = [
+    (lambda: tf.decode_raw(["ab"], tf.int32, fixed_length=7), "fixed_length (7) must be a multiple of the size of out"),
     (lambda: tf.stack([[1], [2, 3]]), "Dimension 0 in both shapes must be equal, but are 1 and 2. Shapes are [1] and"),
     (lambda: tf.stack([[1], [[2]]]), "Shapes must be equal rank, but are 1 and 2"),
     (lambda: tf.string_split("a"), "Shape must be rank 1 but is rank 0"),

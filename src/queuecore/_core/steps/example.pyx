@@ -418,9 +418,11 @@ cdef int _look(Work* work, int32_t index, int64_t record, const Span* entry, Kep
         step.lists.feature.p = field.p
         step.lists.feature.e = field.e
         if _count(work, index, record, &step) != 0:
+            if work.fault.what & 255 == WHAT_KIND:
+                work.fault.b |= kept.steps << 32
             return -1
         if column.form == FORM_PADDED and step.count != column.count:
-            return _fault(work, record, index, WHAT_STEP, step.count)
+            return _fault(work, record, index, WHAT_STEP, kept.steps << 32 | step.count)
         kept.count += step.count
         kept.steps += 1
 
@@ -840,14 +842,20 @@ cdef class ExampleStep(Step):
             else:
                 text = f"Feature: {shown} (data type: {_WORDS[kind]}) is required but could not be found."
             return new_error(CODE_INVALID_ARGUMENT, where + text)
-        where += f"Key: {shown}, Index: {a}.  " if a >= 0 else f"Key: {shown}.  "
+        if section:  # the step is above the 32 bits of a kind, or of a number of values
+            where += f"{'Feature list' if reason == WHAT_KIND else 'Key'}: {shown}, Index: {b >> 32}.  "
+            b &= 0xffffffff
+        else:
+            where += f"Key: {shown}, Index: {a}.  " if a >= 0 else f"Key: {shown}.  "
+        counted = "bytes" if kind == KIND_BYTES else _WORDS[kind]
         if reason == WHAT_KIND:
             text = f"Data types don't match. Expected type: {_WORDS[kind]}, Actual type: {_WORDS[b]}"
         elif reason == WHAT_STRIDE:
-            text = (f"Number of {_WORDS[kind]} values is not a multiple of stride length. "
+            text = (f"Number of {counted} values is not a multiple of stride length. "
                     f"Saw {b} values but output shape is: {['?', *dims]}")
         else:
-            text = f"Number of {_WORDS[kind]} values != expected.  Values size: {b} but output shape: {list(dims)}"
+            text = (f"Number of {counted} values != expected.  {'values' if section else 'Values'} size: {b} but "
+                    f"output shape: {list(dims)}")
         return new_error(CODE_INVALID_ARGUMENT, where + text)
 
     def parse(self, records, names=None):
