@@ -80,7 +80,7 @@ def constant_value(
         rows = max(0, deepest - 1 - (0 if inner_shape is None else len(inner_shape)))
     else:
         rows = ragged_rank
-        if deepest and not 0 <= rows < deepest or not deepest and rows:
+        if rows < 0 or depths and deepest and rows >= deepest or not deepest and rows:
             raise ValueError(f"Invalid pylist={pylist!r}: incompatible with ragged_rank={rows}")
         if inner_shape is not None and depths and rows + 1 + len(inner_shape) != deepest:
             raise ValueError(

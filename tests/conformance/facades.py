@@ -45,7 +45,15 @@ def _test_module() -> dict[str, Any]:
 def _namespaces() -> dict[str, list[Any]]:
     # What a module's names are looked up in, before all of tf; by the last part of its name.
     return {
-        "string_ops": [tf.strings],
+        "string_ops": [
+            types.SimpleNamespace(
+                string_split_v2=tf.strings.split,
+                string_length=tf.strings.length,
+                string_lower=tf.strings.lower,
+                string_upper=tf.strings.upper,
+            ),
+            tf.strings,
+        ],
         "ragged_factory_ops": [tf.ragged],
         "ragged_math_ops": [tf.ragged],
         "ragged_conversion_ops": [
@@ -54,10 +62,12 @@ def _namespaces() -> dict[str, list[Any]]:
             )
         ],
         "ragged_concat_ops": [tf.ragged],
-        "ragged_string_ops": [tf.strings],
+        "ragged_string_ops": [
+            types.SimpleNamespace(string_split_v2=_ragged_pieces, strings_split_v1=tf.strings.split), tf.strings
+        ],
         "ragged_tensor": [tf.ragged],
         "sparse_ops": [tf.sparse],
-        "lookup_ops": [tf.lookup],
+        "lookup_ops": [types.SimpleNamespace(index_table_from_tensor=_index_table), tf.lookup, tf.contrib.lookup],
         "random_ops": [tf.random],
         "image_ops": [tf.image],
         "math_ops": [tf.math],
@@ -84,6 +94,19 @@ def _map_up_to(shallow: Any, function: Callable[..., Any], *deep: Any) -> Any:
     if isinstance(shallow, tuple) and not _is_sparse(shallow) and not hasattr(shallow, "row_splits"):
         return tuple([_map_up_to(one, function, *[part[at] for part in deep]) for at, one in enumerate(shallow)])
     return function(*deep)
+
+
+def _index_table(vocabulary_list: Any, *args: Any, **named: Any) -> Any:
+    # tf.contrib has it with another name of its first argument.
+    if vocabulary_list is None:
+        raise ValueError("vocabulary_list must be specified.")
+    return tf.contrib.lookup.index_table_from_tensor(vocabulary_list, *args, **named)
+
+
+def _ragged_pieces(input: Any, sep: Any = None, maxsplit: int = -1, name: str | None = None) -> Any:
+    # TensorFlow 2's form of tf.strings.split.
+    made = tf.strings.split(input, sep, maxsplit, "RaggedTensor", name=name)
+    return made[0] if input.shape.ndims == 0 else made
 
 
 def _everywhere() -> list[Any]:
@@ -146,6 +169,7 @@ def _renamed() -> dict[str, Any]:
         "VariableV1": tf.Variable,
         "RefVariable": tf.Variable,
         "as_shape": tf.TensorShape,
+        "as_dimension": tf.Dimension,
         "is_sparse": _is_sparse,
         "is_ragged": lambda value: isinstance(value, (tf.RaggedTensor, tf.RaggedTensorValue)),
         "inside_function": lambda: False,

@@ -337,9 +337,14 @@ def as_dtype(value: Any) -> DType:
         return _BY_NUMBER[value]
     if value is None:
         raise TypeError("Cannot convert value None to a TensorFlow DType: None is no dtype")
+    if isinstance(value, (tuple, list)):  # NumPy would take the first of two types
+        raise TypeError(f"Cannot convert value {value!r} to a TensorFlow DType: it is no type, but several")
     try:
         dtype = _numpy_dtype(value)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
+        inner = getattr(value, "dtype", None)
+        if inner is not None and inner is not value:
+            return as_dtype(inner)
         raise TypeError(f"Cannot convert value {value!r} to a TensorFlow DType: {error}") from error
     if dtype.kind in "SUO":
         return string
@@ -889,7 +894,10 @@ def _listed(value: Any, wanted: DType | None) -> Any:
             raise ValueError(f"Cannot convert a partially known TensorShape to a Tensor: {value}")
         value = value.as_list()
     try:
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except UnicodeDecodeError:  # text beside bytes that are none
+            array = np.array(value, object)
         if not isinstance(value, (list, tuple)):
             array = own(array)  # it may lie in the user's memory
     except ValueError as error:

@@ -127,6 +127,22 @@ class _Table:
 
         return _looked_up(keys, look)
 
+    def __getitem__(self, keys: Any) -> Any:
+        """Return what `lookup` does."""
+        return self.lookup(keys)
+
+    def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
+        """Return all keys, and their values."""
+
+        def kernel(run: Any) -> Any:
+            items = self._held(run).items
+            like = np.empty(len(items))
+            return _shaped(list(items), like, self.key_dtype), _shaped(list(items.values()), like, self.value_dtype)
+
+        outputs = [(self.key_dtype, [None]), (self.value_dtype, [None])]
+        op = get_default_graph().create_op("LookupTableExport", [], outputs, kernel, name or "LookupTableExport")
+        return op.outputs[0], op.outputs[1]
+
     def size(self, name: str | None = None) -> Tensor:
         """Return the number of its keys, int64."""
         return apply_op("LookupTableSize", [], int64, (), lambda run: np.int64(len(self._held(run).items)), name,
@@ -141,6 +157,11 @@ class KeyValueTensorInitializer:
     keys, values : Tensor, vector
     key_dtype, value_dtype : dtype, optional
     name : str, optional
+
+    Raises
+    ------
+    ValueError
+        If there are not as many values as keys: if a run finds out, `InvalidArgumentError`.
     """
 
     def __init__(
@@ -149,6 +170,7 @@ class KeyValueTensorInitializer:
         del name
         self.inputs = [convert_to_tensor(keys, key_dtype), convert_to_tensor(values, value_dtype)]
         self.key_dtype, self.value_dtype = (one.dtype for one in self.inputs)
+        self.inputs[0].shape.assert_is_compatible_with(self.inputs[1].shape)
 
     def pairs(self, keys: Any, values: Any) -> tuple[Any, Any]:
         """Return the keys and the values."""
@@ -185,7 +207,7 @@ class TextFileInitializer:
     Raises
     ------
     ValueError
-        If a dtype doesn't fit what is read: line numbers are int64, whole lines are strings.
+        If a dtype doesn't fit what is read: line numbers are int64, whole lines are strings, as keys also integers.
     """
 
     def __init__(
@@ -194,16 +216,19 @@ class TextFileInitializer:
     ) -> None:  # fmt: skip
         del name
         self.key_dtype, self.value_dtype = as_dtype(key_dtype), as_dtype(value_dtype)
-        for what, index, dtype in (("key", key_index, self.key_dtype), ("value", value_index, self.value_dtype)):
+        for what, index, dtype in (("Key", key_index, self.key_dtype), ("Value", value_index, self.value_dtype)):
             if index < -2:
-                raise ValueError(f"Invalid {what} index {index}.")
+                raise ValueError(f"Invalid {what.lower()} index {index}.")
             if index == TextFileIndex.LINE_NUMBER and dtype != int64:
                 raise ValueError(f"Signature mismatch. {what}s must be dtype int64, got {name_of(dtype)}.")
-            if index == TextFileIndex.WHOLE_LINE and dtype != string:
-                raise ValueError(f"Signature mismatch. {what}s must be dtype string, got {name_of(dtype)}.")
+            if index == TextFileIndex.WHOLE_LINE and dtype != string and not (what == "Key" and dtype.is_integer):
+                wanted = "integer or string" if what == "Key" else "dtype string"
+                raise ValueError(f"Signature mismatch. {what}s must be {wanted}, got {name_of(dtype)}.")
         if vocab_size is not None and vocab_size <= 0:
             raise ValueError(f"Invalid vocab_size {vocab_size}.")
-        self.inputs = [convert_to_tensor(filename, string)]
+        self.inputs = [convert_to_tensor(filename, string, name="asset_filepath")]
+        self.inputs[0].shape.ranked(0)
+        add_to_collection(GraphKeys.ASSET_FILEPATHS, self.inputs[0])
         self._columns = key_index, value_index
         self._count = vocab_size
         self._delimiter = delimiter.encode()
@@ -228,16 +253,20 @@ class TextFileInitializer:
         index = self._columns[which]
         if index == TextFileIndex.LINE_NUMBER:
             return list(range(len(lines)))
-        if index == TextFileIndex.WHOLE_LINE:
-            return list(lines)
         made: list[Any] = []
         for at, line in enumerate(lines):
-            parts = line.split(self._delimiter)
+            parts = [line] if index == TextFileIndex.WHOLE_LINE else line.split(self._delimiter)
             if len(parts) <= index:
                 raise InvalidArgumentError(
                     f"Invalid number of columns in line {at} ({line!r}): expected at least {index + 1} got {len(parts)}"
                 )
-            made.append(parts[index] if dtype == string else number_of(parts[index], dtype).item())
+            text = parts[max(index, 0)]
+            try:
+                made.append(text if dtype == string else number_of(text, dtype).item())
+            except InvalidArgumentError:
+                raise InvalidArgumentError(
+                    f"Field {text.decode(errors='backslashreplace')} in line {at} is not a valid {name_of(dtype)}."
+                ) from None
         return made
 
 
@@ -284,9 +313,10 @@ class HashTable(_Table):
     def __init__(
         self, initializer: Any, default_value: Any, shared_name: str | None = None, name: str | None = None
     ) -> None:
+        del shared_name
         graph = get_default_graph()
         chosen = graph.unique_name(name or "hash_table")
-        super().__init__(initializer.key_dtype, initializer.value_dtype, default_value, shared_name or chosen)
+        super().__init__(initializer.key_dtype, initializer.value_dtype, default_value, chosen.rpartition("/")[2])
 
         def kernel(run: Any, *values: Any) -> None:
             held: _Held = run.session.resource(self, _Held)
@@ -381,18 +411,6 @@ class MutableHashTable(_Table):
 
         return get_default_graph().create_op("LookupTableRemove", [given], [], kernel, name or "LookupTableRemove")
 
-    def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
-        """Return all keys, and their values."""
-
-        def kernel(run: Any) -> Any:
-            items = self._held(run).items
-            like = np.empty(len(items))
-            return _shaped(list(items), like, self.key_dtype), _shaped(list(items.values()), like, self.value_dtype)
-
-        outputs = [(self.key_dtype, [None]), (self.value_dtype, [None])]
-        op = get_default_graph().create_op("LookupTableExport", [], outputs, kernel, name or "LookupTableExport")
-        return op.outputs[0], op.outputs[1]
-
 
 class HasherSpec(NamedTuple):
     """The hash function that gives unknown keys their bucket.
@@ -438,13 +456,14 @@ class IdTableWithHashBuckets:
     ) -> None:  # fmt: skip
         if table is None and num_oov_buckets <= 0:
             raise ValueError("table must be provided if num_oov_buckets is not positive")
-        if hasher_spec.hasher not in ("fasthash", "stronghash"):
+        if not isinstance(hasher_spec, HasherSpec):
             raise TypeError(f"hasher_spec must be of type HasherSpec, got {hasher_spec}")
         self.table = table
         self.name = name or "id_table"
         self.key_dtype = as_dtype(key_dtype or (string if table is None else table.key_dtype))
         self.value_dtype = int64
         self._buckets = num_oov_buckets
+        self._hasher = hasher_spec.hasher
         self._hashed = fingerprint64 if hasher_spec.key is None else keyed_hash(hasher_spec.key)
 
     @property
@@ -456,7 +475,12 @@ class IdTableWithHashBuckets:
     initializer = init
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:
-        """Return the number of each key, int64; parameters and errors as of `HashTable.lookup`."""
+        """Return the number of each key, int64; parameters and errors as of `HashTable.lookup`.
+
+        `ValueError`: there is no hash function of that name.
+        """
+        if self._hasher not in ("fasthash", "stronghash"):
+            raise ValueError(f"Unknown hasher {self._hasher}: it is 'fasthash' or 'stronghash'")
 
         def kernel(run: Any, value: Any) -> Any:
             items = {} if self.table is None else self.table._held(run).items

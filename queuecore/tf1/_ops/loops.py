@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,6 +158,16 @@ def _check_round(test: Branch, step: Branch, rounds: Sequence[Tensor], shapes: S
             )
 
 
+def _nesting(value: Any) -> Any:
+    # The lists, tuples and dicts of a structure, as text.
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key!r}: {_nesting(one)}' for key, one in value.items())}}}"
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(map(_nesting, value))
+        return f"[{inner}]" if isinstance(value, list) else f"{type(value).__name__}({inner})"
+    return "."
+
+
 def map_fn(
     fn: Callable[..., Any],
     elems: Any,
@@ -203,12 +213,29 @@ def map_fn(
     graph = get_default_graph()
     with graph.name_scope(name or "map"):
         given, structure = _tensors(elems)
+        if not given:
+            raise ValueError(
+                f"elems must be a Tensor or (possibly nested) sequence of Tensors. Got {elems!r}, which has none"
+            )
         for one in given:
             if one.shape.ndims == 0:
-                raise ValueError("Elements in elems must be 1+ dimensional Tensors, not scalars")
+                if isinstance(elems, (list, tuple, Mapping)):
+                    raise ValueError("Elements in elems must be 1+ dimensional Tensors, not scalars")
+                raise ValueError("elems must be a 1+ dimensional Tensor, not a scalar")
         rows = [_symbol(one.dtype, None if one.shape.sides is None else one.shape[1:]) for one in given]
-        each = Branch(graph, lambda: fn(structure(list(rows))))
+        returned: list[Any] = []
+
+        def call() -> Any:
+            returned.append(fn(structure(list(rows))))
+            return returned[0]
+
+        each = Branch(graph, call)
         wanted = dtype if fn_output_signature is None else fn_output_signature
+        if wanted is not None and _nesting(returned[0]) != _nesting(wanted):
+            raise TypeError(
+                "The two structures don't have the same nested structure: the function returns "
+                f"{_nesting(returned[0])}, and dtype is {_nesting(wanted)}"
+            )
         told = [one.dtype for one in given] if wanted is None else [as_dtype(one) for one in _leaves(wanted)]
         found = [one.dtype if isinstance(one, Tensor) else None for one in each.results]
         if found != told:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import math
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -12,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from queuecore._io.names import local_name, matches
-from queuecore.errors import InvalidArgumentError
+from queuecore.errors import InvalidArgumentError, UnimplementedError
 from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, constant_value, convert_to_tensor
-from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_value, broadcast, int64, string
+from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_value, broadcast, int64, name_of, string
+from queuecore.tf1._ops.arrays import reshape
 from queuecore.tf1._ops.patterns import compiled, replacing
 from queuecore.tf1._ops.ragged import RaggedTensor, rows_of
 from queuecore.tf1._ops.sparse import SparseTensor
@@ -95,7 +97,7 @@ def reduce_join(
     ----------
     inputs : Tensor of strings
     axis, reduction_indices : int or list of int, optional
-        The dimensions, joined in this order: known beforehand. Default: all, from the last one on.
+        The dimensions, joined in this order; negative ones count from the last. Default: all, from the last one on.
     keep_dims, keepdims : bool, default False
         Whether the dimensions stay, with a length of 1.
     separator : str, default ""
@@ -106,22 +108,17 @@ def reduce_join(
     asked = reduction_indices if axis is None else axis
     between: bytes = as_value(separator, string)
     rank = given.shape.ndims
-    order = None if asked is None else [int(one) for one in np.ravel(constant_value(convert_to_tensor(asked)))]
+    order = None if asked is None else convert_to_tensor(asked, np.int32)
+    known = None if order is None else constant_value(order)
     made: Any = None
-    if rank is not None:
-        places = list(range(rank))[::-1] if order is None else order
-        for one in places:
-            if not -rank <= one < rank:
-                raise ValueError(f"Invalid reduction dimension {one} for input with {rank} dimension(s)")
-        gone = {one % rank for one in places} if rank else set()
-        if len(gone) != len(places):
-            raise ValueError(f"Duplicate reduction dimension in {places}")
+    if rank is not None and (order is None or known is not None):
+        gone = _joined_axes(known, rank)
         left = [1 if at in gone else side for at, side in enumerate(given.shape.sides or ())]
         made = left if keep else [side for at, side in enumerate(left) if at not in gone]
 
-    def kernel(value: Any) -> Any:
+    def kernel(value: Any, *rest: Any) -> Any:
         array = np.asarray(value, object)
-        axes = list(range(array.ndim))[::-1] if order is None else [one % array.ndim for one in order]
+        axes = _joined_axes(rest[0] if rest else known, array.ndim)
         for at in axes:
             rows = np.moveaxis(array, at, -1)
             joined = np.empty(rows.shape[:-1], object)
@@ -130,7 +127,22 @@ def reduce_join(
             array = np.expand_dims(joined, at)
         return as_value(array if keep else array.reshape([n for at, n in enumerate(array.shape) if at not in axes]))
 
-    return apply_op("ReduceJoin", [given], string, made, kernel, name)
+    late = [] if order is None or known is not None else [order]
+    return apply_op("ReduceJoin", [given, *late], string, made, kernel, name)
+
+
+def _joined_axes(asked: Any, rank: int) -> list[int]:
+    if asked is None:
+        return list(range(rank))[::-1]
+    axes = [int(one) for one in np.ravel(asked)]
+    for one in axes:
+        if not -rank <= one < rank:
+            raise InvalidArgumentError(f"Invalid reduction dimension {one} for input with {rank} dimension(s)")
+    found = [one % rank for one in axes]
+    for at, one in enumerate(found):
+        if one in found[:at]:
+            raise InvalidArgumentError(f"Duplicate reduction dimension {one} in {axes}")
+    return found
 
 
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
@@ -171,8 +183,8 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tenso
     given, what = _given(input), _given(pattern)
     _known_pattern(what)
 
-    def kernel(value: Any, expression: bytes) -> Any:
-        found = compiled(expression)
+    def kernel(value: Any, expression: Any) -> Any:
+        found = compiled(_scalar(expression, "Pattern must be scalar, but received"))
         return _each(lambda one: found.fullmatch(_text(one)) is not None, bool)(value)
 
     return apply_op("RegexFullMatch", [given, what], bool, given.shape, kernel, name)
@@ -187,20 +199,32 @@ def _pieces(
     given.shape.ranked(1)
     sep.shape.ranked(0)
 
-    def sparse(values: Any, mark: bytes) -> Any:
-        rows = list(map(cut(mark), values))
+    def pieces(values: Any, mark: Any) -> list[list[bytes]]:
+        if np.ndim(values) != 1:
+            raise InvalidArgumentError(f"input must be a vector, got shape: {list(np.shape(values))}")
+        return list(map(cut(_scalar(mark, "delimiter must be a scalar, got shape:")), values))
+
+    def sparse(values: Any, mark: Any) -> Any:
+        rows = pieces(values, mark)
         places = [(i, k) for i, row in enumerate(rows) for k in range(len(row))]
         shape = [len(rows), max(map(len, rows), default=0)]
         return np.array(places, np.int64).reshape(-1, 2), _flat(rows), np.array(shape, np.int64)
 
-    def ragged(values: Any, mark: bytes) -> Any:
-        rows = list(map(cut(mark), values))
+    def ragged(values: Any, mark: Any) -> Any:
+        rows = pieces(values, mark)
         return _flat(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
     if kind == "RaggedTensor":
         return rows_of(type_, [given, sep], string, ragged, given.shape[0].value, name)
     outputs: list[tuple[DType, Any]] = [(int64, (None, 2)), (string, (None,)), (int64, (2,))]
     return SparseTensor(*given.graph.create_op(type_, [given, sep], outputs, sparse, name or type_, pure=True).outputs)
+
+
+def _scalar(value: Any, told: str) -> bytes:
+    if np.ndim(value):
+        raise InvalidArgumentError(f"{told} {list(np.shape(value))}")
+    found: bytes = value
+    return found
 
 
 def _flat(rows: list[list[bytes]]) -> Any:
@@ -257,7 +281,8 @@ def strings_split(
 
     Parameters
     ----------
-    input, source : Tensor of strings, vector
+    input, source : Tensor of strings, or RaggedTensor
+        A scalar is taken for a vector of one string. Of several dimensions all but the first must be known.
     sep : Tensor of strings, scalar, optional
         Default, and if empty: any blanks, of which none is at a piece's end.
     maxsplit : int, default -1
@@ -268,14 +293,33 @@ def strings_split(
     Returns
     -------
     SparseTensor or RaggedTensor
-        A row for each string.
+        A row for each string: one dimension more.
     """
 
     def by(mark: bytes) -> Callable[[bytes], list[bytes]]:
         return lambda one: one.split(mark or None, maxsplit)
 
-    given = _given(source if input is None else input)
-    return _pieces("StringSplitV2", given, _given("" if sep is None else sep), by, result_type, name)
+    def pieces(strings: Any, kind: str) -> Any:
+        return _pieces("StringSplitV2", strings, _given("" if sep is None else sep), by, kind, name)
+
+    if result_type not in ("SparseTensor", "RaggedTensor"):
+        raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
+    given = source if input is None else input
+    if isinstance(given, RaggedTensor):
+        made = given.with_flat_values(pieces(given.flat_values, "RaggedTensor"))
+        return made if result_type == "RaggedTensor" else made.to_sparse()
+    given = _given(given)
+    if given.shape.ndims == 0:
+        given = reshape(given, [1])
+    sides: Any = given.shape.sides
+    if sides is None or len(sides) == 1:
+        return pieces(given, result_type)
+    if None in sides[1:] or 0 in sides[1:] and sides[0] is None:
+        raise UnimplementedError(f"split: of strings of the shape {given.shape}, too little is known beforehand")
+    made = pieces(reshape(given, [-1]), "RaggedTensor")
+    for at in range(len(sides) - 1, 0, -1):
+        made = RaggedTensor.from_uniform_row_length(made, sides[at], None if sides[at] else math.prod(sides[:at]))
+    return made if result_type == "RaggedTensor" else made.to_sparse()
 
 
 def bytes_split(input: Any, name: str | None = None) -> RaggedTensor:
@@ -301,9 +345,11 @@ def bytes_split(input: Any, name: str | None = None) -> RaggedTensor:
 
 
 def _written(precision: int, scientific: bool, shortest: bool, width: int, fill: str) -> Callable[[Any], bytes]:
-    flag = "" if fill in ("", " ") else fill
-    if flag not in ("", "0", "-", "+"):
-        raise ValueError(f"Fill argument not supported: {fill!r}")
+    flag = fill
+    if len(flag) > 1:
+        raise InvalidArgumentError(f"Fill string must be one or fewer characters, not {fill!r}")
+    if flag not in ("", " ", "0", "-", "+", "#"):
+        raise InvalidArgumentError(f'Fill argument not supported: "{fill}"')
     size = str(width) if width > -1 else ""
     digits = f".{precision}" if precision > -1 else ""
     letter = "e" if scientific else "g" if shortest else "f"
@@ -338,24 +384,22 @@ def as_string(
         Whether floats are written with an exponent; or in the shorter way.
     width : int, default -1
         To how many characters it is filled up.
-    fill : {"", "0", "-", "+", " "}
+    fill : {"", "0", "-", "+", " ", "#"}
         With what, or where; as of C's ``printf``.
     name : str, optional
 
     Raises
     ------
-    ValueError
-        If both ways are asked for, or there is no such fill.
     InvalidArgumentError
-        If a way or a precision is asked for, and there are no floats.
+        If both ways are asked for, there is no such fill, or a way or a precision is asked for of what is no float.
     """
-    if scientific and shortest:
-        raise ValueError("Cannot select both scientific and shortest notation")
     given = convert_to_tensor(input)
-    if given.dtype.kind not in "fcV" and (scientific or shortest or precision > -1):
-        raise InvalidArgumentError(
-            f"scientific and shortest notation and precision are of floats, not of {given.dtype.name}"
-        )
+    if given.dtype.kind not in "fcV":
+        for what, asked in (("scientific and shortest format", scientific or shortest), ("precision", precision > -1)):
+            if asked:
+                raise InvalidArgumentError(f"{what} not supported for datatype {name_of(given.dtype)}")
+    if scientific and shortest:
+        raise InvalidArgumentError("Cannot select both scientific and shortest notation")
     write = _written(precision, scientific, shortest, width, fill)
     return apply_op("AsString", [given], string, given.shape, _each(write, string), name)
 
@@ -483,9 +527,9 @@ def regex_replace(
     _known_pattern(what)
     new.shape.assert_has_rank(0)
 
-    def kernel(value: Any, expression: bytes, replacement: bytes) -> Any:
-        found = compiled(expression)
-        made = replacing(found, replacement, replace_global)
+    def kernel(value: Any, expression: Any, replacement: Any) -> Any:
+        found = compiled(_scalar(expression, "Pattern must be scalar, but received"))
+        made = replacing(found, _scalar(replacement, "Rewrite must be scalar, but received"), replace_global)
         return _each(lambda one: made(_text(one)).encode(errors="surrogateescape"), string)(value)
 
     return apply_op("RegexReplace", [given, what, new], string, given.shape, kernel, name)

@@ -55,6 +55,34 @@ def sess():
         yield session
 
 
+def test_whole_lines_that_are_numbers_and_lines_that_are_none(sess, tmp_path):
+    (tmp_path / "a").write_bytes(b"30\n-4\n")
+    (tmp_path / "b").write_bytes(b"30\nx\n")
+    lookup = tf.contrib.lookup
+    table = lookup.HashTable(lookup.TextFileIdTableInitializer(str(tmp_path / "b"), key_dtype=tf.int64), -1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Field x in line 1 is not a valid int64"):
+        sess.run(table.init)
+    (name,) = tf.get_collection(tf.GraphKeys.ASSET_FILEPATHS)
+    sess.run(table.init, {name: str(tmp_path / "a")})
+    assert sess.run(table[tf.constant([-4, 5], tf.int64)]).tolist() == [1, -1]
+    keys, values = sess.run(table.export())
+    assert dict(zip(keys.tolist(), values.tolist(), strict=True)) == {30: 0, -4: 1}
+
+
+def test_a_tables_name_is_that_within_its_scope():
+    with tf.name_scope("outer"):
+        table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(["a"], [1]), 0)
+    assert table.name == "hash_table"
+
+
+def test_hash_functions_that_are_none(sess):
+    lookup = tf.contrib.lookup
+    with pytest.raises(TypeError, match="HasherSpec"):
+        lookup.index_table_from_tensor(["a"], 1, hasher_spec=3)
+    with pytest.raises(ValueError, match="Unknown hasher slow"):
+        lookup.index_table_from_tensor(["a"], 1, hasher_spec=lookup.HasherSpec("slow", None)).lookup(tf.constant(["b"]))
+
+
 def test_tables_of_files(sess, tmp_path):
     path = str(tmp_path / "words")
     (tmp_path / "words").write_bytes(b"the\t5\r\nof\t7\nand\t9\n")
@@ -88,7 +116,10 @@ def test_tables_of_files(sess, tmp_path):
         lambda: lookup.index_table_from_file(path, vocab_size=0), lambda: lookup.index_table_from_tensor(None),
         lambda: lookup.StrongHashSpec([1]), lambda: lookup.IdTableWithHashBuckets(None, 0),
         lambda: lookup.TextFileInitializer(path, tf.string, -1, tf.int64, 0),
-        lambda: lookup.TextFileInitializer(path, tf.int64, -2, tf.int64, 0),
+        lambda: lookup.TextFileInitializer(path, tf.float32, -2, tf.int64, 0),
+            lambda: lookup.TextFileInitializer(path, tf.int64, 0, tf.int64, -2),
+            lambda: lookup.TextFileInitializer([path], tf.string, -2, tf.int64, -1),
+            lambda: lookup.KeyValueTensorInitializer([1, 2], [1]),
         lambda: lookup.index_to_string_table_from_tensor(None), lambda: lookup.index_to_string_table_from_file(""),
     ):  # fmt: skip
         with pytest.raises(ValueError):
@@ -101,7 +132,7 @@ def test_tables_of_files(sess, tmp_path):
         ),
         (
             lookup.HashTable(lookup.TextFileInitializer(path, tf.int64, 0, tf.string, -2), "-"),
-            "could not correctly convert",
+            "is not a valid int64",
         ),
     ):
         with pytest.raises(tf.errors.InvalidArgumentError, match=text):

@@ -137,3 +137,14 @@ print(json.dumps(answers(tf)))
     assert [one for one in theirs["words"] if one != "TypeError"] == [
         one for one, other in zip(ours["words"], theirs["words"], strict=True) if other != "TypeError"
     ]
+
+
+def test_what_has_a_dtype_means_that():
+    class Has:
+        dtype = "f8"
+
+    assert tf.as_dtype(Has) is tf.float64
+    assert tf.as_dtype(Has()) is tf.float64
+    for several in ((tf.int32, tf.float32), [tf.int32]):
+        with pytest.raises(TypeError, match="Cannot convert value"):
+            tf.as_dtype(several)

@@ -956,3 +956,80 @@ def test_the_same_functions_under_two_names():
     assert tf.strings.join is tf.string_join
     assert tf.random.uniform is tf.random_uniform
     assert tf.FixedLengthFeature is tf.FixedLenFeature is tf.io.FixedLenFeature
+
+
+def test_joined_dimensions_that_a_run_knows():
+    axis, whole = tf.placeholder(tf.int32), tf.placeholder(tf.string)
+    late = tf.reduce_join([["a", "b"], ["c", "d"]], axis)
+    first = tf.reduce_join(whole, 1)
+    twice = tf.reduce_join(whole, [-1, 1])
+    with tf.Session() as sess:
+        assert late.shape.ndims is None
+        assert [sess.run(late, {axis: one}).tolist() for one in (0, [-1])] == [[b"ac", b"bd"], [b"ab", b"cd"]]
+        assert sess.run(late, {axis: [1, 0]}) == b"abcd"
+        for made, feeds, text in (
+            (late, {axis: 2}, "Invalid reduction dimension 2"),
+            (first, {whole: ["a"]}, "Invalid reduction dimension 1"),
+            (twice, {whole: [["a"]]}, "Duplicate reduction dimension 1"),
+        ):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+                sess.run(made, feeds)
+
+
+def test_scalars_that_a_run_must_get():
+    some = tf.placeholder(tf.string)
+    with tf.Session() as sess:
+        for made, fed, text in (
+            (tf.string_split(["a b"], some), ["a"], "delimiter must be a scalar"),
+            (tf.string_split(some, ","), "a", "input must be a vector"),
+            (tf.regex_replace("a", some, "b"), ["a"], "Pattern must be scalar"),
+            (tf.regex_replace("a", "b", some), ["a"], "Rewrite must be scalar"),
+            (tf.strings.regex_full_match("a", some), ["a"], "Pattern must be scalar"),
+        ):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+                sess.run(made, {some: fed})
+
+
+def test_text_beside_bytes_that_are_none():
+    with tf.Session() as sess:
+        assert sess.run(tf.constant(["a", b"\xff", "é"])).tolist() == [b"a", b"\xff", "é".encode()]
+
+
+def test_strings_of_any_shape_are_split():
+    def split(given, kind="RaggedTensor", **more):
+        with tf.Session() as sess:
+            return sess.run(tf.strings.split(given, ",", result_type=kind, **more))
+
+    assert split("a,b").to_list() == [[b"a", b"b"]]
+    assert split([["a,b", "c"], ["", "d,e,f"]], maxsplit=1).to_list() == [
+        [[b"a", b"b"], [b"c"]], [[b""], [b"d", b"e,f"]]]  # fmt: skip
+    assert split(tf.ragged.constant([["a,b"], [], ["c", "d"]])).to_list() == [[[b"a", b"b"]], [], [[b"c"], [b"d"]]]
+    cut = split([["a,b"], ["c"]], "SparseTensor")
+    assert cut.indices.tolist() == [[0, 0, 0], [0, 0, 1], [1, 0, 0]]
+    assert cut.dense_shape.tolist() == [2, 1, 2]
+    assert split(tf.zeros([2, 0], tf.string)).to_list() == [[], []]
+    with pytest.raises(tf.errors.UnimplementedError):
+        tf.strings.split(tf.placeholder(tf.string, [2, None]), ",")
+
+
+def test_flags_and_refusals_of_as_string():
+    with tf.Session() as sess:
+        assert sess.run(tf.as_string([5, -5], fill=" ")).tolist() == [b" 5", b"-5"]
+        assert sess.run(tf.as_string([2.0], fill="#", precision=0)).tolist() == [b"2."]
+    for make, text in (
+        (lambda: tf.as_string([1.0], scientific=True, shortest=True), "Cannot select both"),
+        (lambda: tf.as_string([1], shortest=True), "scientific and shortest format not supported for datatype int32"),
+        (lambda: tf.as_string([1], precision=0), "precision not supported for datatype int32"),
+        (lambda: tf.as_string([1], fill="00"), "Fill string must be one or fewer characters"),
+        (lambda: tf.as_string([1], fill="x"), 'Fill argument not supported: "x"'),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=text):
+            make()
+
+
+def test_rows_that_cannot_be_mapped():
+    for elems, text in (([], "^elems must be a Tensor or"), (1, "not a scalar$"), ([1, 2], "not scalars$")):
+        with pytest.raises(ValueError, match=text):
+            tf.map_fn(lambda x: x, elems)
+    with pytest.raises(TypeError, match="two structures don't have the same nested structure"):
+        tf.map_fn(lambda x: (x, x), tf.range(3), dtype=[tf.int32, tf.int32])

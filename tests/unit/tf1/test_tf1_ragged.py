@@ -149,3 +149,9 @@ def test_rows_of_one_length():
             sess.run(make([1, 2, 3], 2))
     with pytest.raises(ValueError, match="nrows must be specified"):
         make([1], 0)
+
+
+def test_lists_without_values_have_any_number_of_dimensions():
+    with tf.Session() as sess:
+        assert sess.run(tf.ragged.constant([], ragged_rank=1)).to_list() == []
+        assert sess.run(tf.ragged.constant([[]], tf.int32, ragged_rank=2)).row_splits.tolist() == [0, 0]
