@@ -844,7 +844,7 @@ def _broadcast_side(a: int | None, b: int | None, shapes: Sequence[TensorShape])
         return a
     if a is None or b is None:
         return b if a is None else a
-    raise ValueError(f"Shapes {' and '.join(map(str, shapes))} are incompatible: {a} and {b} along one dimension")
+    raise ValueError(f"Dimensions must be equal, but are {a} and {b}: of the shapes {' and '.join(map(str, shapes))}")
 
 
 # Values

@@ -9,7 +9,7 @@ import numpy as np
 
 from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, constant_value, convert_to_tensor
-from queuecore.tf1._graph.values import as_dtype, as_shape, bracketed, float32, name_of
+from queuecore.tf1._graph.values import as_dtype, as_shape, bracketed, broadcast, float32, name_of
 from queuecore.tf1._ops.control import Assert, summarized
 from queuecore.tf1._ops.math import tensors
 from queuecore.tf1._ops.sparse import SparseTensor
@@ -66,6 +66,7 @@ def _compared(name: str, sign: str, holds: Callable[[Any, Any], Any], doc: str) 
         name: str | None = None,
     ) -> Operation:  # fmt: skip
         a, b = tensors(x, y)
+        broadcast([a.shape, b.shape])  # raises for shapes that don't fit
         told = [f"{message}" if message else "", f"Condition x {sign} y did not hold element-wise:",
                 f"x ({a.name}) = ", a, f"y ({b.name}) = ", b]  # fmt: skip
         return _asserted(holds, [a, b], told, data, summarize, name or check.__name__)
@@ -143,7 +144,7 @@ def _ranked(
     wanted = [convert_to_tensor(one) for one in ranks]
     for one in wanted:
         if one.dtype.kind not in "iu":
-            raise TypeError(f"Rank must be an integer, not {name_of(one.dtype)}")
+            raise TypeError(f"a rank must be of type <dtype: 'int32'>, not {name_of(one.dtype)}")
         if one.shape.ndims not in (0, None):
             raise ValueError("Rank must be a scalar.")
     known = [constant_value(one) for one in wanted]

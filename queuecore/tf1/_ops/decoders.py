@@ -53,7 +53,7 @@ FixedLengthFeature = FixedLenFeature  # as some tutorials spell it
 
 
 def _strings(value: Any, what: str) -> Tensor:
-    given = convert_to_tensor(value)
+    given = convert_to_tensor(value, string if isinstance(value, (list, tuple)) and not value else None)
     if given.dtype != string:
         raise TypeError(f"{what}: expected strings, got {given!r}")
     return given
@@ -108,13 +108,21 @@ def decode_raw(
 
     def kernel(x: Any) -> Any:
         with retold(
-            ("must be equally long; there are", "DecodeRaw requires input strings to all be the same size"),
+            ("must be equally long; there are", lambda _: _unequal(x)),
             (r"has (\d+) bytes, which is not a multiple of (\d+)",
              rf"Input to DecodeRaw has length \1 that is not a multiple of \2, the size of {dtype.name}"),
         ):  # fmt: skip
             return ops.decode_raw(x, dtype, little_endian, fixed_length)
 
     return apply_op(type_, [given], dtype, shape, kernel, name)
+
+
+def _unequal(strings: Any) -> str:
+    sizes = [len(one) for one in np.ravel(strings)]
+    at = next((i for i, size in enumerate(sizes) if size != sizes[0]), 0)
+    return (
+        f"DecodeRaw requires input strings to all be the same size, but element {at} has size {sizes[0]} != {sizes[at]}"
+    )
 
 
 def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Tensor:

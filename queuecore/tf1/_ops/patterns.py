@@ -1,13 +1,16 @@
 r"""Regular expressions of graphs, by Python's `re`.
 
 TensorFlow's are RE2's. Where the same letters mean different things to the two, a pattern is translated: ``$`` and
-``\z`` end the text, classes have names such as ``[:alpha:]``, and right behind a match no empty one is found.
+``\z`` end the text, classes have names such as ``[:alpha:]``, ``\p{Lu}`` and ``\PL`` are classes of Unicode, and right
+behind a match no empty one is found.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+import sys
+import unicodedata
 from collections.abc import Callable
 
 from queuecore.errors import InvalidArgumentError
@@ -30,8 +33,29 @@ _CLASSES = {
     "word": "0-9A-Za-z_",
     "xdigit": "0-9A-Fa-f",
 }
-_TOKEN = re.compile(r"\\.|\[:(\w+):\]|.", re.DOTALL)
+_TOKEN = re.compile(r"\\[pP](?P<unicode>\{\^?\w*\}|\w)|\\.|\[:(?P<name>\w+):\]|.", re.DOTALL)
+_CATEGORY_NAMES = "Cc Cf Co Ll Lm Lo Lt Lu Mc Me Mn Nd Nl No Pc Pd Pe Pf Pi Po Ps Sc Sk Sm So Zl Zp Zs"
 _LINES = re.compile(r"\(\?[a-z]*m")  # a flag by which $ ends lines
+
+
+def _ranges_anew(category: str, other: bool) -> str:
+    # The characters of a category of Unicode, or all others, as they stand between brackets.
+    wanted = {one for one in _CATEGORY_NAMES.split() if one.startswith(category)}
+    if not category or not wanted:
+        raise re.error(f"invalid character class range: \\p{{{category}}}")
+    ranges: list[list[int]] = []
+    for point in range(sys.maxunicode + 1):
+        found = unicodedata.category(chr(point))
+        if found != "Cs" and (found in wanted) != other:
+            if ranges and ranges[-1][1] == point - 1:
+                ranges[-1][1] = point
+            else:
+                ranges.append([point, point])
+    return "".join(f"\\U{first:08x}-\\U{last:08x}" for first, last in ranges)
+
+
+# A category is looked for among all characters of Unicode, which takes a moment.
+_ranges = functools.lru_cache(64)(_ranges_anew)
 
 
 def _translated(pattern: str) -> str:
@@ -40,12 +64,17 @@ def _translated(pattern: str) -> str:
     lines = _LINES.search(pattern) is not None
     before = ""
     for found in _TOKEN.finditer(pattern):
-        token = found[0]
-        if found[1] is not None and inside:
-            if found[1] not in _CLASSES:
+        token, name = found[0], found["name"]
+        if found["unicode"] is not None:
+            category = found["unicode"].strip("{}")
+            other = (token[1] == "P") != category.startswith("^")
+            characters = _ranges(category.lstrip("^"), other)
+            parts.append(characters if inside else f"[{characters}]")
+        elif name is not None and inside:
+            if name not in _CLASSES:
                 raise re.error(f"invalid character class range: {token}")
-            parts.append(_CLASSES[found[1]])
-        elif found[1] is not None:
+            parts.append(_CLASSES[name])
+        elif name is not None:
             parts.append(token)
         elif inside:
             inside = token != "]" or before in ("[", "[^")

@@ -313,7 +313,8 @@ def strings_split(
         given = reshape(given, [1])
     sides: Any = given.shape.sides
     if sides is None or len(sides) == 1:
-        return pieces(given, result_type)
+        whole: SparseTensor | RaggedTensor = pieces(given, result_type)
+        return whole
     if None in sides[1:] or 0 in sides[1:] and sides[0] is None:
         raise UnimplementedError(f"split: of strings of the shape {given.shape}, too little is known beforehand")
     made = pieces(reshape(given, [-1]), "RaggedTensor")
@@ -521,7 +522,8 @@ def regex_replace(
 
     Notes
     -----
-    Patterns are TensorFlow's as far as the module `re` knows them: not classes of Unicode (``\pL``), nor ``\C``.
+    Patterns are TensorFlow's as far as the module `re` knows them, with the categories of Unicode (``\pL``,
+    ``\p{Lu}``): not its scripts (``\p{Greek}``), nor ``\C``.
     """
     given, what, new = _given(input), _given(pattern), _given(rewrite)
     _known_pattern(what)

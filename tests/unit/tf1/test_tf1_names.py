@@ -190,7 +190,7 @@ def test_shapes_are_added_and_copied():
 
 def test_what_patterns_mean_here():
     with tf.Session() as sess:
-        for pattern in ("(", r"\Z", "[[:no:]]", r"\pL"):
+        for pattern in ("(", r"\Z", "[[:no:]]", r"\p{Greek}"):
             with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid pattern"):
                 tf.regex_replace("a", pattern, "b")
         for rewrite in (r"\1", r"\x", "\\"):
@@ -220,7 +220,7 @@ def test_texts_of_checks():
             sess.run(tf.assert_rank_in(late, [0, 2]))
         with pytest.raises(ValueError, match="Rank must be a scalar"):
             tf.assert_rank([1], [1])
-        with pytest.raises(TypeError, match="Rank must be an integer"):
+        with pytest.raises(TypeError, match="must be of type <dtype: 'int32'>"):
             tf.assert_rank([1], 1.5)
     for wrong in (tf.constant([1]), np.ones(1), "abc", 3):
         with pytest.raises(TypeError, match="iterable"):

@@ -1033,3 +1033,30 @@ def test_rows_that_cannot_be_mapped():
             tf.map_fn(lambda x: x, elems)
     with pytest.raises(TypeError, match="two structures don't have the same nested structure"):
         tf.map_fn(lambda x: (x, x), tf.range(3), dtype=[tf.int32, tf.int32])
+
+
+def test_categories_of_unicode_in_patterns():
+    with tf.Session() as sess:
+        for pattern, expected in (
+            (r"\p{Lu}", ".b-3."), (r"\pL", "..-3."), (r"[\p{Nd}-]", "Ab..É"), (r"\P{L}", "Ab..É"),
+            (r"\p{^Ll}+", ".b."), (r"[^\p{Ll}]", ".b..."), (r"[\PL\d]", "Ab..É"),
+        ):  # fmt: skip
+            assert sess.run(tf.regex_replace("Ab-3É", pattern, ".")).decode() == expected, pattern
+        for pattern in (r"\p{Greek}", r"\p{Xx}", r"\p{}"):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid pattern"):
+                tf.regex_replace("a", pattern, "")
+
+
+def test_assertions_of_shapes_that_do_not_fit():
+    for check in (tf.assert_equal, tf.assert_less):
+        with pytest.raises(ValueError, match="^Dimensions must be equal, but are 3 and 2"):
+            check(tf.placeholder(tf.int32, [3]), tf.placeholder(tf.int32, [2]))
+    with pytest.raises(TypeError, match="must be of type <dtype: 'int32'>"):
+        tf.assert_rank([1, 2], 0.5)
+
+
+def test_strings_that_are_not_equally_long():
+    with tf.Session() as sess:
+        with pytest.raises(tf.errors.InvalidArgumentError, match="element 2 has size 2 != 3"):
+            sess.run(tf.decode_raw(["ab", "cd", "efg"], tf.uint8))
+        assert sess.run(tf.decode_raw([], tf.uint8)).shape == (0, 0)

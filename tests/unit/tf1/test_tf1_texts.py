@@ -148,7 +148,7 @@ def test_readers_and_decoders(sess):
     assert message(sess, tf.parse_single_example(b"x", one)).startswith("Could not parse example input, value: 'x': ")
     assert message(sess, tf.parse_example([b"x"], one)).startswith("Could not parse example input: ")
     assert message(sess, tf.decode_raw(["a", "bc"], tf.uint8)).startswith(
-        "DecodeRaw requires input strings to all be the same size: "
+        "DecodeRaw requires input strings to all be the same size, but element 1 has size 1 != 2: "
     )
     assert message(sess, tf.decode_raw(["abc"], tf.int16)).startswith(
         "Input to DecodeRaw has length 3 that is not a multiple of 2, the size of int16: "
