@@ -51,6 +51,7 @@ def _namespaces() -> dict[str, list[Any]]:
                 string_length=tf.strings.length,
                 string_lower=tf.strings.lower,
                 string_upper=tf.strings.upper,
+                string_format=tf.strings.format,
             ),
             tf.strings,
         ],
@@ -63,7 +64,8 @@ def _namespaces() -> dict[str, list[Any]]:
         ],
         "ragged_concat_ops": [tf.ragged],
         "ragged_string_ops": [
-            types.SimpleNamespace(string_split_v2=_ragged_pieces, strings_split_v1=tf.strings.split), tf.strings
+            types.SimpleNamespace(string_split_v2=_ragged_pieces, strings_split_v1=tf.strings.split,
+                string_bytes_split=tf.strings.bytes_split), tf.strings
         ],
         "ragged_tensor": [tf.ragged],
         "sparse_ops": [tf.sparse],

@@ -57,6 +57,7 @@ from queuecore.tf1._graph.graph import (
     convert_to_tensor,
     get_default_graph,
     seed_pair,
+    tensor_in,
 )
 from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, bool_, int32, int64, string
 from queuecore.tf1._ops.math import cast
@@ -1322,7 +1323,13 @@ def dataset_op(
 
 def variant_of(type_: str, tensors: Sequence[Tensor], kernel: Callable[..., Any], name: str | None = None) -> Tensor:
     graph = tensors[0].graph if tensors else get_default_graph()
-    op = graph.create_op(type_, tensors, [(VARIANT, ())], kernel, name)
+    # The default graph, of which parameters are constants, may be another one than the dataset's.
+    known = [None if one.graph is graph else constant_value(one) for one in tensors]
+    given = [
+        one if value is None else tensor_in(graph, value, one.dtype, one.op.name)
+        for one, value in zip(tensors, known, strict=True)
+    ]
+    op = graph.create_op(type_, given, [(VARIANT, ())], kernel, name)
     op.attributes["dataset"] = True
     return op.outputs[0]
 

@@ -17,7 +17,7 @@ from queuecore.tf1._data.specs import (
 )
 from queuecore.tf1._graph.graph import Graph, Tensor, convert_to_tensor
 from queuecore.tf1._graph.values import DType, TensorShape, int64, name_of, string, variant
-from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue
+from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue, ragged_of
 from queuecore.tf1._ops.sparse import SparseTensor, SparseTensorValue
 
 __all__ = [
@@ -342,7 +342,7 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
         if isinstance(part, SparseTensorValue):
             part = SparseTensor(*part)
         elif isinstance(part, RaggedTensorValue):
-            part = _ragged_of(part)
+            part = ragged_of(part)
         if isinstance(part, DatasetBase):
             found.append(part._variant)
             return Nested(part._spec)
@@ -362,12 +362,6 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
     if not found:
         raise ValueError(f"{what}: there are no tensors in {value!r}")
     return spec, found
-
-
-def _ragged_of(value: RaggedTensorValue) -> RaggedTensor:
-    inner = value.values
-    values = _ragged_of(inner) if isinstance(inner, RaggedTensorValue) else convert_to_tensor(inner)
-    return RaggedTensor(values, convert_to_tensor(value.row_splits))
 
 
 def shown(spec: Any, tensors: list[Tensor]) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from queuecore.tf1._graph.graph import Operation, Tensor
 
 __all__ = ["KernelStep", "RunPlan", "do", "planned", "run_beside"]
 
+_BROADCAST = re.compile(r"operands could not be broadcast together with shapes (\(.*?\)) (\(.*?\)) ?")  # NumPy's text
 _GRACE_SECONDS = 1.0  # for a Python function when the run is over, because it can't be told
 
 
@@ -129,6 +131,11 @@ def _sorted(
     return order, waits
 
 
+def _incompatible(match: re.Match[str]) -> str:
+    one, other = (f"[{shape.strip('(,)')}]" for shape in match.groups())
+    return f"Incompatible shapes: {one} vs. {other}"
+
+
 def do(step: KernelStep, run: Any, values: list[Any]) -> None:
     """Run an operation in its slots; an exception names the operation.
 
@@ -145,7 +152,8 @@ def do(step: KernelStep, run: Any, values: list[Any]) -> None:
     except (ValueError, TypeError, IndexError, ZeroDivisionError) as error:
         if not step.pure:
             raise
-        wrong = InvalidArgumentError(f"{error} (in {step.op.type} {step.op.name!r})")
+        said = _BROADCAST.sub(_incompatible, str(error))
+        wrong = InvalidArgumentError(f"{said} (in {step.op.type} {step.op.name!r})")
         raise wrong from error
     if step.outputs == 1:
         values[step.output] = made

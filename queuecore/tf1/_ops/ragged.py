@@ -12,7 +12,7 @@ from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, as_value, int32, int64, string
 from queuecore.tf1._ops.sparse import SparseTensor
 
-__all__ = ["RaggedTensor", "RaggedTensorValue", "rows_of"]
+__all__ = ["RaggedTensor", "RaggedTensorValue", "ragged_of", "rows_of"]
 
 
 class RaggedTensorValue(NamedTuple):
@@ -672,3 +672,10 @@ def _places(splits: Sequence[Any]) -> list[Any]:
         found.insert(0, (np.arange(len(rows)) - one[rows])[above])
         above = rows[above]
     return [above, *found]
+
+
+def ragged_of(value: RaggedTensorValue) -> RaggedTensor:
+    """Return the ragged tensor that has a run's value in each run."""
+    inner = value.values
+    values = ragged_of(inner) if isinstance(inner, RaggedTensorValue) else convert_to_tensor(inner)
+    return RaggedTensor(values, convert_to_tensor(value.row_splits))

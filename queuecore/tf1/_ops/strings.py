@@ -18,7 +18,7 @@ from queuecore.tf1._graph.graph import Operation, Tensor, apply_op, constant_val
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_value, broadcast, int64, name_of, string
 from queuecore.tf1._ops.arrays import reshape
 from queuecore.tf1._ops.patterns import compiled, replacing
-from queuecore.tf1._ops.ragged import RaggedTensor, rows_of
+from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue, ragged_of, rows_of
 from queuecore.tf1._ops.sparse import SparseTensor
 
 __all__ = [
@@ -153,7 +153,7 @@ def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Ten
 
 
 def decode_base64(input: Any, name: str | None = None) -> Tensor:
-    """Return what strings of base64 stand for, with or without ``=`` at their end.
+    """Return what strings of base64 stand for, with or without the ``=`` that fill up the last four letters.
 
     Raises
     ------
@@ -163,8 +163,10 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
     given = _given(input)
 
     def decode(one: bytes) -> bytes:
-        bare = one.rstrip(b"=")
-        if re.fullmatch(rb"[A-Za-z0-9_-]*", bare) is None or len(bare) % 4 == 1 or len(one) - len(bare) > 2:
+        bare = one if len(one) % 4 else re.sub(rb"==?\Z", b"", one)
+        if len(bare) % 4 == 1:
+            raise InvalidArgumentError("Base64 string length cannot be 1 modulo 4")
+        if re.fullmatch(rb"[A-Za-z0-9_-]*", bare) is None:
             raise InvalidArgumentError("Invalid character found in base64.")
         return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
 
@@ -304,45 +306,69 @@ def strings_split(
 
     if result_type not in ("SparseTensor", "RaggedTensor"):
         raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
-    given = source if input is None else input
-    if isinstance(given, RaggedTensor):
-        made = given.with_flat_values(pieces(given.flat_values, "RaggedTensor"))
-        return made if result_type == "RaggedTensor" else made.to_sparse()
-    given = _given(given)
-    if given.shape.ndims == 0:
-        given = reshape(given, [1])
-    sides: Any = given.shape.sides
-    if sides is None or len(sides) == 1:
-        whole: SparseTensor | RaggedTensor = pieces(given, result_type)
-        return whole
-    if None in sides[1:] or 0 in sides[1:] and sides[0] is None:
-        raise UnimplementedError(f"split: of strings of the shape {given.shape}, too little is known beforehand")
-    made = pieces(reshape(given, [-1]), "RaggedTensor")
-    for at in range(len(sides) - 1, 0, -1):
-        made = RaggedTensor.from_uniform_row_length(made, sides[at], None if sides[at] else math.prod(sides[:at]))
+    given = _ragged_or_given(source if input is None else input)
+    if not isinstance(given, RaggedTensor):
+        if given.shape.ndims == 0:
+            given = reshape(given, [1])
+        if given.shape.ndims in (None, 1):
+            whole: SparseTensor | RaggedTensor = pieces(given, result_type)
+            return whole
+    made = _of_each(given, lambda flat: pieces(flat, "RaggedTensor"))
     return made if result_type == "RaggedTensor" else made.to_sparse()
 
 
-def bytes_split(input: Any, name: str | None = None) -> RaggedTensor:
+def _ragged_or_given(value: Any) -> Tensor | RaggedTensor:
+    if isinstance(value, RaggedTensorValue):
+        return ragged_of(value)
+    return value if isinstance(value, RaggedTensor) else _given(value)
+
+
+def _of_each(given: Any, pieces: Callable[[Tensor], Any]) -> RaggedTensor:
+    """Return the pieces of strings of any shape: one dimension more; `pieces`: those of a vector."""
+    if isinstance(given, RaggedTensor):
+        made: RaggedTensor = given.with_flat_values(pieces(given.flat_values))
+        return made
+    sides: Any = given.shape.sides
+    if sides is None or len(sides) == 1:
+        made = pieces(given)
+        return made
+    if None in sides[1:] or 0 in sides[1:] and sides[0] is None:
+        raise UnimplementedError(f"split: of strings of the shape {given.shape}, too little is known beforehand")
+    made = pieces(reshape(given, [-1]))
+    for at in range(len(sides) - 1, 0, -1):
+        made = RaggedTensor.from_uniform_row_length(made, sides[at], None if sides[at] else math.prod(sides[:at]))
+    return made
+
+
+def bytes_split(input: Any, name: str | None = None) -> RaggedTensor | Tensor:
     """Return the bytes of strings, as strings of one byte.
 
     Parameters
     ----------
-    input : Tensor of strings, vector
+    input : Tensor of strings, or RaggedTensor
+        Of several dimensions all but the first must be known.
     name : str, optional
 
     Returns
     -------
-    RaggedTensor
-        A row for each string.
+    RaggedTensor, or Tensor
+        A row for each string: one dimension more. A scalar's bytes are a vector.
     """
 
     def by(_: bytes) -> Callable[[bytes], list[bytes]]:
         return lambda one: [one[i : i + 1] for i in range(len(one))]
 
-    made = _pieces("StringBytesSplit", _given(input), _given(""), by, "RaggedTensor", name)
-    assert isinstance(made, RaggedTensor)
-    return made
+    def pieces(strings: Tensor) -> Any:
+        return _pieces("StringBytesSplit", strings, _given(""), by, "RaggedTensor", name)
+
+    given = _ragged_or_given(input)
+    if not isinstance(given, RaggedTensor):
+        if given.shape.ndims is None:
+            raise ValueError("input must have a statically-known rank.")
+        if given.shape.ndims == 0:
+            only: Tensor = pieces(reshape(given, [1])).values
+            return only
+    return _of_each(given, pieces)
 
 
 def _written(precision: int, scientific: bool, shortest: bool, width: int, fill: str) -> Callable[[Any], bytes]:

@@ -1012,6 +1012,37 @@ def test_strings_of_any_shape_are_split():
         tf.strings.split(tf.placeholder(tf.string, [2, None]), ",")
 
 
+def test_strings_of_any_shape_are_split_into_bytes():
+    given = tf.placeholder(tf.string)
+    with tf.Session() as sess:
+        assert sess.run(tf.strings.bytes_split("ab")).tolist() == [b"a", b"b"]
+        assert sess.run(tf.strings.bytes_split([["ab", ""], ["c", "de"]])).to_list() == [
+            [[b"a", b"b"], []], [[b"c"], [b"d", b"e"]]]  # fmt: skip
+        for rows in (tf.ragged.constant([["ab"], []]), tf.ragged.constant_value([["ab"], []])):
+            assert sess.run(tf.strings.bytes_split(rows)).to_list() == [[[b"a", b"b"]], []]
+    with pytest.raises(ValueError, match="statically-known rank"):
+        tf.strings.bytes_split(given)
+
+
+def test_base64_with_letters_missing_or_too_many():
+    with tf.Session() as sess:
+        assert sess.run(tf.decode_base64(["YWI", "YWI=", "YQ==", "YQ", ""])).tolist() == [b"ab", b"ab", b"a", b"a", b""]
+        for bad in ("YQ=", "YWJj==", "YWJj====", "Y=Jj", "YW+j"):
+            with pytest.raises(tf.errors.InvalidArgumentError, match="Invalid character"):
+                sess.run(tf.decode_base64(bad))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="cannot be 1 modulo 4"):
+            sess.run(tf.decode_base64("YWJja"))
+
+
+def test_shapes_that_do_not_fit_in_a_run():
+    some = tf.placeholder(tf.float32)
+    with (
+        tf.Session() as sess,
+        pytest.raises(tf.errors.InvalidArgumentError, match=r"Incompatible shapes: \[2,2\] vs. \[3\]"),
+    ):
+        sess.run(some + tf.constant([1.0, 2.0, 3.0]), {some: [[1, 2], [3, 4]]})
+
+
 def test_flags_and_refusals_of_as_string():
     with tf.Session() as sess:
         assert sess.run(tf.as_string([5, -5], fill=" ")).tolist() == [b" 5", b"-5"]
