@@ -1,4 +1,4 @@
-"""What is known of a part of an element: ``tf.TensorSpec`` and the others. A part of an element is of one of these."""
+"""Specifications of the parts of an element: ``tf.TensorSpec`` and the others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Spec:
 
 @dataclass(frozen=True, repr=False)
 class TensorSpec(_Spec):
-    """What is known of a tensor.
+    """The specification of a tensor.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class TensorSpec(_Spec):
 
 @dataclass(frozen=True, repr=False)
 class SparseTensorSpec(_Spec):
-    """What is known of a sparse tensor.
+    """The specification of a sparse tensor.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class SparseTensorSpec(_Spec):
 
 @dataclass(frozen=True, repr=False)
 class RaggedTensorSpec(_Spec):
-    """What is known of a ragged tensor.
+    """The specification of a ragged tensor.
 
     Parameters
     ----------
