@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from queuecore.tf1._data.nests import (
     NoneLeaf,
     RaggedLeaf,
     SparseLeaf,
-    classes,
     joined,
     leaf_of,
     leaves,
@@ -40,26 +39,24 @@ from queuecore.tf1._data.nests import (
     parts,
     plain,
     same_structure,
-    shapes,
     shown,
     split,
     stacked,
     tensors_of,
-    types,
     unbatched,
 )
 from queuecore.tf1._data.options import Options
+from queuecore.tf1._data.padding import Padding, padded_shape
 from queuecore.tf1._graph.graph import (
     Operation,
     Tensor,
-    apply_op,
     constant_value,
     convert_to_tensor,
     get_default_graph,
     seed_pair,
     tensor_in,
 )
-from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, as_value, bool_, int32, int64, string
+from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, bool_, int32, int64, string
 from queuecore.tf1._ops.math import cast
 from queuecore.tf1._ops.sparse import SparseTensor
 
@@ -104,49 +101,6 @@ class Dataset(DatasetBase):
     one tensor; tuples and dicts are structure.
     """
 
-    @property
-    def output_types(self) -> Any:
-        """The dtypes of an element, in its structure."""
-        return types(self._spec)
-
-    @property
-    def output_shapes(self) -> Any:
-        """The shapes of an element, as far as they are known, in its structure."""
-        return shapes(self._spec)
-
-    @property
-    def output_classes(self) -> Any:
-        """`Tensor`, or `Dataset`, in the structure of an element."""
-        return classes(self._spec)
-
-    @property
-    def element_spec(self) -> Any:
-        """The specification of an element, in its structure."""
-        return self._spec
-
-    def __repr__(self) -> str:
-        """Return the step and what is known of an element."""
-        return f"<{self._variant.op.type} element_spec={self._spec!r}>"
-
-    def __iter__(self) -> NoReturn:
-        """Raise: it has no elements before the graph runs."""
-        raise RuntimeError(
-            "a tf.data.Dataset of a graph is not iterable: make an iterator (make_one_shot_iterator(), "
-            "make_initializable_iterator()) and run its get_next(). queuecore.data.Dataset is iterable"
-        )
-
-    def __bool__(self) -> bool:
-        """Return `True`."""
-        return True
-
-    def __len__(self) -> NoReturn:
-        """Raise: it has no elements before the graph runs."""
-        # TensorFlow's words: programs match on them.
-        raise TypeError(
-            "`tf.data.Dataset` only supports `len` in eager mode: it is not supported while tracing functions. Use "
-            "`tf.data.Dataset.cardinality` instead"
-        )
-
     # ---- iterators
 
     def make_one_shot_iterator(self) -> Any:
@@ -168,27 +122,6 @@ class Dataset(DatasetBase):
             Iterators of this name share their place in a session.
         """
         return make_initializable_iterator(self, shared_name)
-
-    def as_numpy_iterator(self) -> NoReturn:
-        """Raise: it has no elements before the graph runs."""
-        raise RuntimeError(
-            "as_numpy_iterator() is not supported while a graph is made: make an iterator "
-            "(make_one_shot_iterator()) and run its get_next(). queuecore.data.Dataset has it"
-        )
-
-    def cardinality(self, name: str | None = None) -> Tensor:
-        """Return the number of elements, an int64; -1: infinite, -2: unknown before they are read."""
-        return self._fact("DatasetCardinality", int64, lambda ds: np.int64(ds.cardinality()), name)
-
-    def fingerprint(self, name: str | None = None) -> Tensor:
-        """Return a number that two datasets share if they are made by the same steps, a uint64.
-
-        See `queuecore.data.Dataset.fingerprint`.
-        """
-        return self._fact("DatasetFingerprint", np.uint64, lambda ds: ds.fingerprint(), name)
-
-    def _fact(self, type_: str, dtype: Any, found: Callable[[Any], Any], name: str | None) -> Tensor:
-        return apply_op(type_, [self._variant], dtype, (), lambda _, ds: found(ds), name, pure=False)
 
     def options(self) -> Options:
         """Return the options that were set for it and its inputs, to read: those that were set last win."""
@@ -801,7 +734,7 @@ class Dataset(DatasetBase):
         if not isinstance(self._spec, LeafSpec):
             raise TypeError(f"`sparse_batch` requires an input dataset whose elements are one tensor, not {self._spec}")
         # Elements that don't fit are errors of a run, as in TensorFlow.
-        sides = _padded(row_shape, TensorShape(None)).sides or ()
+        sides = padded_shape(row_shape, TensorShape(None)).sides or ()
         spec = SparseLeaf(TensorShape([None, *sides]), self._spec.dtype)
 
         def kernel(_: Any, ds: Any, n: Any) -> Any:
@@ -1491,114 +1424,12 @@ def count_tensor(value: Any) -> Tensor:
     return int_tensor(-1 if value is None else value, "count")
 
 
-def _constant(value: Any, dtype: Any) -> Any:
-    found = constant_value(value) if isinstance(value, Tensor) else as_value(value, dtype)
-    if found is None:
-        raise ValueError(f"{value!r} must be known before the graph runs")
-    if isinstance(value, Tensor) and value.dtype != dtype:
-        raise TypeError(f"expected a padding value of {dtype}, got {value!r}")
-    return found[()] if isinstance(found, np.ndarray) else found
-
-
 def batch_tensors(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], int | None]:
     """Return batch size and `drop_remainder` as tensors, and the number of rows if all batches have it."""
     size = int_tensor(batch_size, "batch_size")
     drop = convert_to_tensor(drop_remainder, bool, "drop_remainder")
     known = constant_value(size) if constant_value(drop) else None
     return [size, drop], None if known is None or known < 1 else int(known)
-
-
-class Padding:
-    """The shapes that elements are padded to, and the values that pad them.
-
-    Attributes
-    ----------
-    shapes : list of TensorShape
-        What is known of the shapes of the parts of a padded element.
-    tensors : list of Tensor
-        The shapes that only a run tells.
-    values : structure
-        As `queuecore.data` takes them.
-    """
-
-    def __init__(self, dataset: Dataset, padded_shapes: Any, padding_values: Any) -> None:
-        found = leaves(dataset._spec)
-        if any(not isinstance(leaf, LeafSpec) for leaf in found):
-            raise TypeError("Batching of padded sparse tensors and of datasets is not supported")
-        self._spec = dataset._spec
-        self.shapes = [leaf.shape for leaf in found]
-        self._late: list[Tensor | None] = [None] * len(found)
-        if padded_shapes is None:
-            if any(shape.sides is None for shape in self.shapes):
-                raise ValueError("You must provide `padded_shapes` argument because a component has unknown rank.")
-        else:
-            told = matched(dataset._spec, padded_shapes, "padded_shapes")
-            self._late = [one if isinstance(one, Tensor) and constant_value(one) is None else None for one in told]
-            self.shapes = [_padded(*one) for one in zip(told, self.shapes, strict=True)]
-        self.tensors = [one for one in self._late if one is not None]
-        values: list[Any] = [None] * len(found)
-        if padding_values is not None:
-            told = [padding_values] * len(found)
-            if isinstance(padding_values, (tuple, list, dict)):
-                told = matched(dataset._spec, _with_defaults(dataset._spec, padding_values), "padding_values")
-            values = [
-                None if one is None else _constant(one, leaf.dtype) for one, leaf in zip(told, found, strict=True)
-            ]
-        self.values = plain(dataset._spec, values)
-
-    def sides(self, values: Sequence[Any]) -> Any:
-        """Return the shapes as `queuecore.data` takes them, with the values that the tensors have in a run."""
-        left = iter(values)
-        made = [
-            shape.sides if late is None else [None if side == -1 else int(side) for side in next(left)]
-            for shape, late in zip(self.shapes, self._late, strict=True)
-        ]
-        return plain(self._spec, made)
-
-
-def _with_defaults(spec: Any, values: Any) -> Any:
-    # Padding values, where `None` in the place of a structure stands for the defaults of all its parts.
-    if values is None:
-        return mapped(lambda _: None, spec)
-    if isinstance(spec, Mapping) and isinstance(values, Mapping):
-        return {key: _with_defaults(spec[key], one) if key in spec else one for key, one in values.items()}
-    if isinstance(spec, tuple) and isinstance(values, (tuple, list)) and len(spec) == len(values):
-        return tuple(map(_with_defaults, spec, values))
-    return values
-
-
-def _padded_sides(told: Any) -> TensorShape:
-    sides = [told] if isinstance(told, (int, np.integer)) else list(told)
-    wanted = f"Padded shape {told!r} must be a 1-D tensor of tf.int64 values"
-    if any(isinstance(one, (list, tuple, np.ndarray)) for one in sides):
-        raise ValueError(f"{wanted}, but its shape was {np.shape(told)}.")
-    if any(isinstance(one, (float, np.floating)) for one in sides):
-        raise TypeError(f"{wanted}, but its element type was {as_value(told).dtype.name}.")
-    try:
-        return TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
-    except TypeError as error:
-        raise ValueError(f"{told!r} is no shape: {error}") from None
-
-
-def _padded(told: Any, shape: TensorShape) -> TensorShape:
-    if isinstance(told, Tensor):
-        known = constant_value(told)
-        if known is None:
-            told.shape.ranked(1)
-            count = shape.ndims if told.shape[0].value is None else told.shape[0].value
-            if count is None:
-                return shape
-            known = [None] * count
-        told = known
-    made = told if isinstance(told, TensorShape) else _padded_sides(told)
-    if made.sides is None or (shape.sides is not None and len(made.sides) != len(shape.sides)):
-        raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "
-                         f"{shape}.")  # fmt: skip
-    for side, own in zip(made.sides, shape.sides or (), strict=False):
-        if side is not None and own is not None and side < own:
-            raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "
-                             f"{shape}.")  # fmt: skip
-    return made
 
 
 def _predicate(dataset: Dataset, predicate: Any) -> Function:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from queuecore.tf1._data.specs import (
     SparseTensorSpec as SparseLeaf,
     TensorSpec as LeafSpec,
 )
-from queuecore.tf1._graph.graph import Graph, Tensor, convert_to_tensor
+from queuecore.tf1._graph.graph import Graph, Tensor, apply_op, convert_to_tensor
 from queuecore.tf1._graph.values import DType, TensorShape, int64, name_of, string, variant
 from queuecore.tf1._ops.ragged import RaggedTensor, RaggedTensorValue, ragged_of
 from queuecore.tf1._ops.sparse import SparseTensor, SparseTensorValue
@@ -75,6 +75,70 @@ class DatasetBase:
     def graph(self) -> Graph:
         """The graph that it is part of."""
         return self._variant.graph
+
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element, in its structure."""
+        return types(self._spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element, as far as they are known, in its structure."""
+        return shapes(self._spec)
+
+    @property
+    def output_classes(self) -> Any:
+        """`Tensor`, or `Dataset`, in the structure of an element."""
+        return classes(self._spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """The specification of an element, in its structure."""
+        return self._spec
+
+    def __repr__(self) -> str:
+        """Return the step and what is known of an element."""
+        return f"<{self._variant.op.type} element_spec={self._spec!r}>"
+
+    def __iter__(self) -> NoReturn:
+        """Raise: it has no elements before the graph runs."""
+        raise RuntimeError(
+            "a tf.data.Dataset of a graph is not iterable: make an iterator (make_one_shot_iterator(), "
+            "make_initializable_iterator()) and run its get_next(). queuecore.data.Dataset is iterable"
+        )
+
+    def __bool__(self) -> bool:
+        """Return `True`."""
+        return True
+
+    def __len__(self) -> NoReturn:
+        """Raise: it has no elements before the graph runs."""
+        # TensorFlow's words: programs match on them.
+        raise TypeError(
+            "`tf.data.Dataset` only supports `len` in eager mode: it is not supported while tracing functions. Use "
+            "`tf.data.Dataset.cardinality` instead"
+        )
+
+    def as_numpy_iterator(self) -> NoReturn:
+        """Raise: it has no elements before the graph runs."""
+        raise RuntimeError(
+            "as_numpy_iterator() is not supported while a graph is made: make an iterator "
+            "(make_one_shot_iterator()) and run its get_next(). queuecore.data.Dataset has it"
+        )
+
+    def cardinality(self, name: str | None = None) -> Tensor:
+        """Return the number of elements, an int64; -1: infinite, -2: unknown before they are read."""
+        return self._fact("DatasetCardinality", int64, lambda ds: np.int64(ds.cardinality()), name)
+
+    def fingerprint(self, name: str | None = None) -> Tensor:
+        """Return a number that two datasets share if they are made by the same steps, a uint64.
+
+        See `queuecore.data.Dataset.fingerprint`.
+        """
+        return self._fact("DatasetFingerprint", np.uint64, lambda ds: ds.fingerprint(), name)
+
+    def _fact(self, type_: str, dtype: Any, found: Callable[[Any], Any], name: str | None) -> Tensor:
+        return apply_op(type_, [self._variant], dtype, (), lambda _, ds: found(ds), name, pure=False)
 
     @classmethod
     def register(cls) -> None:
