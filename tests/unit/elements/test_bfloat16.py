@@ -7,7 +7,7 @@ import pytest
 from helpers.process import run_python
 
 import queuecore as qc
-from queuecore._core.steps.elementwise import PlannedStep
+from queuecore._core.steps.elementwise import ChainStep
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
 from queuecore.ops import Component
 
@@ -74,7 +74,7 @@ def test_no_loop_of_some_processors_only():
     values = np.linspace(-9, 9, 5000, dtype=np.float32)
     for portable in (False, True):
         links = [("cast", 10, 12, 2)]
-        step = PlannedStep((Component(values.dtype, (5000,)),), (Component(BF16, (5000,)),), links, portable)
+        step = ChainStep((Component(values.dtype, (5000,)),), (Component(BF16, (5000,)),), links, portable)
         np.testing.assert_array_equal(bits(step(values)[0]), bits(values.astype(BF16)))
 
 

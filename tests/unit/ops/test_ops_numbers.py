@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 import queuecore as qc
-from queuecore._core.steps.elementwise import PlannedStep
+from queuecore._core.steps.elementwise import ChainStep
 from queuecore._core.steps.stages import SequenceStep
 from queuecore.errors import DtypeError, InvalidArgumentError, ResourceExhaustedError, ResumeMismatchError
 from queuecore.ops import Component, compose
@@ -80,7 +80,7 @@ def chain_of(array, *links, portable):
     made = {"f2": np.float16, "f4": np.float32, "f8": np.float64}[links[-1]]
     codes = {"f2": 9, "f4": 10, "f8": 11}
     link = ("cast", codes[array.dtype.str[1:]], codes[links[-1]], np.dtype(made).itemsize)
-    step = PlannedStep(
+    step = ChainStep(
         (Component(array.dtype, array.shape),), (Component(np.dtype(made), array.shape),), [link], portable
     )
     return step(array)[0]
@@ -402,7 +402,7 @@ def test_a_longer_chain(shape, perm):
     for link in links:
         expected = run(link, expected)
     step = compose(*links).bind([Component(array.dtype, shape)])
-    assert isinstance(step, PlannedStep)
+    assert isinstance(step, ChainStep)
     assert step(array)[0].tobytes() == expected.tobytes()
 
 
@@ -410,8 +410,8 @@ def test_what_shares_a_pass():
     image = [Component(np.dtype("u1"), (3072,))]
     chw = [qc.ops.reshape(shape=(3, 32, 32)), qc.ops.transpose(perm=(1, 2, 0))]
     numbers = [qc.ops.cast(dtype=np.float32), qc.ops.scale(a=[1, 2, 3])]
-    assert isinstance(compose(*chw, *numbers).bind(image), PlannedStep)
-    assert isinstance(compose(compose(*chw), compose(*numbers)).bind(image), PlannedStep)
+    assert isinstance(compose(*chw, *numbers).bind(image), ChainStep)
+    assert isinstance(compose(compose(*chw), compose(*numbers)).bind(image), ChainStep)
     twice = compose(*chw, *numbers, qc.ops.transpose(perm=(2, 0, 1)))
     assert isinstance(twice.bind(image), SequenceStep)
     # A scale of an axis that is taken apart before it is turned.
