@@ -36,7 +36,7 @@ _NAMES = {
         NameAttrList nn no_gradient no_regularizer NodeDef NoGradient nondifferentiable_batch_function
         NoneTensorSpec norm NotDifferentiable OptimizerOptions OptionalSpec orthogonal_initializer
         parallel_stack polygamma print profiler py_function qr quantization quantize quantize_v2
-        quantized_concat ragged_fill_empty_rows ragged_fill_empty_rows_grad RaggedTensorSpec random_gamma
+        quantized_concat ragged_fill_empty_rows ragged_fill_empty_rows_grad random_gamma
         random_index_shuffle random_poisson raw_ops realdiv recompute_grad register_tensor_conversion_function
         RegisterGradient repeat required_space_to_batch_paddings resource_loader rfftnd saved_model scan
         scatter_add scatter_div scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub
@@ -44,10 +44,10 @@ _NAMES = {
         serialize_sparse sets signal space_to_batch space_to_batch_nd space_to_depth sparse_mask sparse_matmul
         sparse_maximum sparse_merge sparse_minimum sparse_reduce_max sparse_reduce_max_sparse
         sparse_reduce_sum_sparse sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum sparse_softmax
-        sparse_tensor_dense_matmul SparseConditionalAccumulator SparseTensorSpec spectral svd switch_case
+        sparse_tensor_dense_matmul SparseConditionalAccumulator spectral svd switch_case
         sysconfig tensor_scatter_add tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min
         tensor_scatter_nd_sub tensor_scatter_nd_update tensor_scatter_sub tensor_scatter_update TensorArray
-        TensorArraySpec tensordot TensorInfo TensorSpec timestamp tpu trace truncated_normal_initializer
+        TensorArraySpec tensordot TensorInfo timestamp tpu trace truncated_normal_initializer
         truncatemod type_spec_from_value types TypeSpec UnconnectedGradients uniform_unit_scaling_initializer
         unravel_index unsorted_segment_sqrt_n user_ops variable_axis_size_partitioner variable_creator_scope
         variable_op_scope VariableAggregation VariableSynchronization variance_scaling_initializer

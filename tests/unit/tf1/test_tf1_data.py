@@ -195,8 +195,11 @@ def test_operations_of_a_function_are_not_in_the_graph(graph):
 def test_a_dataset_is_of_the_graph_that_it_was_made_in(graph):
     ds = tf.data.Dataset.range(3)
     with tf.Graph().as_default() as other:
-        fetch = ds.map(lambda x: x + 1).batch(2).make_one_shot_iterator().get_next()
+        ds = ds.map(lambda x: x + 1).batch(2)
         assert tf.get_default_graph() is other
+        with pytest.raises(ValueError, match="created in the same graph as the iterator"):
+            ds.make_one_shot_iterator()
+    fetch = ds.make_one_shot_iterator().get_next()
     assert fetch.graph is graph
     with tf.Session(graph=graph) as sess:
         assert sess.run(fetch).tolist() == [1, 2]
