@@ -125,6 +125,7 @@ from queuecore.tf1._ops.arrays import *
 from queuecore.tf1._ops.checks import *
 from queuecore.tf1._ops.control import *
 from queuecore.tf1._ops.decoders import *
+from queuecore.tf1._ops.eager import *
 from queuecore.tf1._ops.encoders import parse_tensor as parse_tensor, serialize_tensor as serialize_tensor
 from queuecore.tf1._ops.hashes import (
     string_to_hash_bucket as string_to_hash_bucket,

@@ -172,6 +172,7 @@ def _renamed() -> dict[str, Any]:
         "RefVariable": tf.Variable,
         "as_shape": tf.TensorShape,
         "as_dimension": tf.Dimension,
+        "eager_py_func": tf.py_function,
         "is_sparse": _is_sparse,
         "is_ragged": lambda value: isinstance(value, (tf.RaggedTensor, tf.RaggedTensorValue)),
         "inside_function": lambda: False,

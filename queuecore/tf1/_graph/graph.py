@@ -544,6 +544,11 @@ class Graph:
                 scopes.control, scopes.devices = outside
 
     @contextlib.contextmanager
+    def symbolic(self) -> Iterator[None]:
+        """Add operations meanwhile that are parts of another one, which runs them: `cond`, `while_loop`."""
+        yield
+
+    @contextlib.contextmanager
     def container(self, container_name: str) -> Iterator[str]:
         """Accept a name of the container that keeps queues and variables: each session is one."""
         yield container_name

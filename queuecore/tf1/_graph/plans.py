@@ -219,7 +219,7 @@ def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
         over = True
         until = time.monotonic() + _GRACE_SECONDS
         while under_way:
-            deaf = all(op.type == "PyFunc" for op in under_way)
+            deaf = all(op.type in ("PyFunc", "EagerPyFunc") for op in under_way)
             taken = _taken(done, until if deaf else None)
             if taken is None:
                 break

@@ -35,7 +35,7 @@ _NAMES = {
         metrics min_max_variable_partitioner mixed_precision mlir Module MONOLITHIC_BUILD multinomial
         NameAttrList nn no_gradient no_regularizer NodeDef NoGradient nondifferentiable_batch_function
         NoneTensorSpec norm NotDifferentiable OptimizerOptions OptionalSpec orthogonal_initializer
-        parallel_stack polygamma print profiler py_function qr quantization quantize quantize_v2
+        parallel_stack polygamma print profiler qr quantization quantize quantize_v2
         quantized_concat ragged_fill_empty_rows ragged_fill_empty_rows_grad random_gamma
         random_index_shuffle random_poisson raw_ops realdiv recompute_grad register_tensor_conversion_function
         RegisterGradient repeat required_space_to_batch_paddings resource_loader rfftnd saved_model scan

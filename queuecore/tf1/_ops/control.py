@@ -206,19 +206,32 @@ def py_func(
     each other, each in a thread, as they may wait for one another; a single function runs in the thread that runs the
     session. Nothing can end a function that waits: if another part of the run fails meanwhile, it is left behind.
     """
+    # The function may write to its arguments, and reuse the arrays that it returns.
+    return python_op(
+        func,
+        lambda _, *values: own_result(
+            func, tuple(np.array(one)[()] if isinstance(one, np.ndarray) else one for one in values)
+        ),
+        inp,
+        Tout,
+        "PyFunc" if stateful else "PyFuncStateless",
+        name or "PyFunc",
+    )
+
+
+def python_op(func: Any, call: Callable[..., Any], inp: Any, dtypes_of: Any, type_: str, name: str) -> Any:
+    """Return the tensors that ``call(run, *values)`` makes of others; it calls `func`. See `py_func`."""
     if not callable(func):
         raise ValueError(f"Expected func to be callable. Received func={func} of type {type(func)}.")
     if not isinstance(inp, (list, tuple)):
         raise ValueError("inp must be a list of tensors")
-    several = isinstance(Tout, (list, tuple))
-    dtypes = [as_dtype(one) for one in (Tout if several else [Tout])]
+    several = isinstance(dtypes_of, (list, tuple))
+    dtypes = [as_dtype(one) for one in (dtypes_of if several else [dtypes_of])]
     given = [convert_to_tensor(one) for one in inp]
 
     def kernel(run: Any, *values: Any) -> Any:
-        del run
         try:
-            # The function may write to its arguments, and reuse the arrays that it returns.
-            made = own_result(func, tuple(np.array(one)[()] if isinstance(one, np.ndarray) else one for one in values))
+            made = call(run, *values)
         except QueueCoreError:
             raise
         except Exception as error:
@@ -237,11 +250,10 @@ def py_func(
     graph = given[0].graph if given else get_default_graph()
     outputs = [(dtype, None) for dtype in dtypes]
     whole = kernel
+    stateful = type_ != "PyFuncStateless"
     if not stateful and dtypes and all(constant_value(one) is not None for one in given):
         whole = lambda run, *values: run.session.resource(op, lambda: (kernel(run, *values),))[0]  # noqa: E731
-    op = graph.create_op(
-        "PyFunc" if stateful else "PyFuncStateless", given, outputs, whole, name or "PyFunc", blocking=True
-    )
+    op = graph.create_op(type_, given, outputs, whole, name, blocking=True)
     if not dtypes and stateful:
         return op
     return list(op.outputs) if several else op.outputs[0]
@@ -300,7 +312,7 @@ class Branch:
 
     def __init__(self, graph: Graph, function: Callable[[], Any]) -> None:
         before = len(graph._ops)
-        with graph.control_dependencies(None):
+        with graph.control_dependencies(None), graph.symbolic():
             self.made = function()
             flat: list[Any] = []
             self.structure = flattened(self.made, flat)

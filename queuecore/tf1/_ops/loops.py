@@ -20,7 +20,8 @@ def _symbol(dtype: Any, shape: Any) -> Tensor:
     def kernel(run: Any) -> Any:
         raise InvalidArgumentError("a value of a loop can't be used outside of the loop's functions")
 
-    return apply_op("Enter", [], dtype, shape, kernel, None, pure=False)
+    with get_default_graph().symbolic():
+        return apply_op("Enter", [], dtype, shape, kernel, None, pure=False)
 
 
 def _tensors(made: Any) -> tuple[list[Tensor], Callable[[list[Any]], Any]]:

@@ -40,7 +40,6 @@ __all__ = [
     "cosh",
     "cumprod",
     "diag",
-    "executing_eagerly",
     "eye",
     "floor_div",
     "get_static_value",
@@ -308,11 +307,6 @@ def diag(diagonal: Any, name: str | None = None) -> Tensor:
 def is_tensor(x: Any) -> bool:
     """Return whether it is a tensor, a variable, or made of tensors."""
     return isinstance(x, Tensor) or hasattr(x, "_as_graph_element") or hasattr(x, "_fetch")
-
-
-def executing_eagerly() -> bool:
-    """Return `False`: operations make a graph, which a session runs."""
-    return False
 
 
 def get_static_value(tensor: Any, partial: bool = False) -> Any:
