@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-
 from queuecore.tf1._graph.graph import Tensor
-from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, int64
+from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_shape, float32, int64
 from queuecore.tf1._ops.ragged import RaggedTensor
 from queuecore.tf1._ops.sparse import SparseTensor
 
@@ -48,7 +46,7 @@ class TensorSpec(_Spec):
     """
 
     shape: TensorShape
-    dtype: DType = np.float32  # type: ignore[assignment]
+    dtype: DType = float32
     name: str | None = field(default=None, compare=False)
 
     value_type: ClassVar[type] = Tensor
@@ -70,8 +68,8 @@ class SparseTensorSpec(_Spec):
         Of its values.
     """
 
-    shape: TensorShape = None  # type: ignore[assignment]
-    dtype: DType = np.float32  # type: ignore[assignment]
+    shape: TensorShape = TensorShape(None)
+    dtype: DType = float32
 
     value_type: ClassVar[type] = SparseTensor
 
@@ -96,9 +94,9 @@ class RaggedTensorSpec(_Spec):
         Of these.
     """
 
-    shape: TensorShape = None  # type: ignore[assignment]
-    dtype: DType = np.float32  # type: ignore[assignment]
-    ragged_rank: int = None  # type: ignore[assignment]
+    shape: TensorShape = TensorShape(None)
+    dtype: DType = float32
+    ragged_rank: Any = None
     row_splits_dtype: DType = int64
 
     value_type: ClassVar[type] = RaggedTensor

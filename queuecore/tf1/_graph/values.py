@@ -561,7 +561,8 @@ class TensorShape:
         elif isinstance(dims, (Dimension, SupportsIndex)) and not getattr(dims, "shape", ()):  # arrays are lists
             self.sides = (Dimension(dims).value,)
         else:
-            self.sides = tuple(Dimension(one).value for one in dims)
+            several: Any = dims
+            self.sides = tuple(Dimension(one).value for one in several)
 
     @property
     def dims(self) -> list[Dimension] | None:

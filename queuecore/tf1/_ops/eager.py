@@ -49,7 +49,8 @@ class EagerTensor(Tensor):
 
     def __index__(self) -> int:
         """Return its value, an integer."""
-        return self.numpy().__index__()  # type: ignore[no-any-return]
+        index: int = self.numpy().__index__()
+        return index
 
     def __float__(self) -> float:
         """Return its value."""
@@ -117,7 +118,9 @@ class EagerGraph(Graph):
         """Add an operation."""
         op = super().create_op(type_, inputs, outputs, kernel, name, pure=pure, blocking=blocking)
         if not self._symbolic:
-            op.outputs = [EagerTensor(op, one.value_index, one.dtype, one.get_shape()) for one in op.outputs]
+            tensors: list[Tensor] = []
+            tensors += [EagerTensor(op, one.value_index, one.dtype, one.get_shape()) for one in op.outputs]
+            op.outputs = tensors
             self._waiting.append(op)
         return op
 
