@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from queuecore._checks.tracebacks import without_generators
 from queuecore._core.stream.feed import Feed
 
 __all__ = ["AnyChunk", "Chunk", "Column", "Failed", "Objects", "One", "Piece", "Row", "Rows"]
@@ -136,6 +137,7 @@ class Failed(NamedTuple):
 
     def hand(self, feed: Feed, pass_: int) -> bool:
         """Hand the error in; False if no more is wanted."""
+        without_generators(self.error)
         return feed.fail(pass_, self.error)
 
 

@@ -1,0 +1,38 @@
+"""Tracebacks of errors that come out of a stream which goes on."""
+
+from __future__ import annotations
+
+import inspect
+from types import CodeType, TracebackType
+
+__all__ = ["without_generators"]
+
+
+def without_generators(error: BaseException) -> None:
+    """Take the frames of queuecore's generators out of the tracebacks of an error and of its causes.
+
+    Who clears the frames of a traceback, as the ``assertRaises`` of `unittest` does, closes the generators among them:
+    the stream that waits in one would end without a word.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        entries = []
+        entry = one.__traceback__
+        while entry is not None:
+            entries.append(entry)
+            entry = entry.tb_next
+        if any(_is_own_generator(entry) for entry in entries):
+            kept: TracebackType | None = None
+            for entry in reversed(entries):
+                if not _is_own_generator(entry):
+                    kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+            one.__traceback__ = kept
+        one = one.__cause__ or one.__context__
+
+
+def _is_own_generator(entry: TracebackType) -> bool:
+    code: CodeType = entry.tb_frame.f_code
+    own = entry.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "queuecore"
+    return own and bool(code.co_flags & inspect.CO_GENERATOR)
