@@ -11,8 +11,8 @@ __all__ = ["without_generators"]
 def without_generators(error: BaseException) -> None:
     """Take the frames of queuecore's generators out of the tracebacks of an error and of its causes.
 
-    Who clears the frames of a traceback, as the ``assertRaises`` of `unittest` does, closes the generators among them:
-    the stream that waits in one would end without a word.
+    The ``assertRaises`` of `unittest`, for one, clears the frames of the traceback that it caught. That closes each
+    generator among them, and a stream that waits in one would end without a word.
     """
     seen: set[int] = set()
     one: BaseException | None = error

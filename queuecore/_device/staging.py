@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -144,8 +144,14 @@ class Staging:
             self._fail(error)
             raise
         if sent is None:
-            if refused := feed.element_error():
-                self._leave_behind(feed, refused)
+            refused = feed.element_error()
+            if refused is not None:
+                self._leave_behind(feed)
+                del feed  # the traceback would keep its page-locked memory
+                try:
+                    raise refused
+                finally:
+                    del refused
             self._ended = True
             self._halt()
             raise StopIteration
@@ -178,15 +184,11 @@ class Staging:
         self._closed = True
         self._halt()
 
-    def _leave_behind(self, feed: _Feed, error: BaseException) -> NoReturn:
+    def _leave_behind(self, feed: _Feed) -> None:
         # Whether anything follows the element's error, the iterator says when it is asked for more, by a new feed.
         feed.idle.wait()
         self._state = self._elements.state_dict()
         self._halt()
-        try:
-            raise error
-        finally:
-            del error, feed  # which the traceback would keep, and they it
 
     def _arrays_there(self, sent: _Sent, lease: DeviceLease, memory: Any) -> Any:
         target = self._target

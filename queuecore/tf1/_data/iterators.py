@@ -26,11 +26,11 @@ from queuecore.tf1._data.functions import evaluated
 from queuecore.tf1._data.nests import (
     VARIANT,
     DatasetBase,
+    Described,
     LeafSpec,
     Nested,
     RaggedLeaf,
     SparseLeaf,
-    classes,
     joined,
     leaf_of,
     leaves,
@@ -177,7 +177,7 @@ def _check_value(leaf: LeafSpec, value: Any, index: int) -> None:
         )
 
 
-class Iterator:
+class Iterator(Described):
     """Takes the elements of a dataset, one in each run of what `get_next` returns.
 
     Made by `make_one_shot_iterator`, `make_initializable_iterator`, `Iterator.from_structure` and
@@ -225,26 +225,6 @@ class Iterator:
                 "Iterator.from_structure() have `make_initializer(dataset)`"
             )
         return self._initializer
-
-    @property
-    def output_types(self) -> Any:
-        """The dtypes of an element, in its structure."""
-        return types(self._spec)
-
-    @property
-    def output_shapes(self) -> Any:
-        """The shapes of an element, as far as they are known, in its structure."""
-        return shapes(self._spec)
-
-    @property
-    def output_classes(self) -> Any:
-        """`Tensor`, or `Dataset`, in the structure of an element."""
-        return classes(self._spec)
-
-    @property
-    def element_spec(self) -> Any:
-        """The specification of an element, in its structure."""
-        return self._spec
 
     @staticmethod
     def from_structure(

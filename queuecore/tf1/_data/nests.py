@@ -23,6 +23,7 @@ from queuecore.tf1._ops.sparse import SparseTensor, SparseTensorValue
 __all__ = [
     "VARIANT",
     "DatasetBase",
+    "Described",
     "LeafSpec",
     "Nested",
     "NoneLeaf",
@@ -52,7 +53,33 @@ __all__ = [
 VARIANT = variant
 
 
-class DatasetBase:
+class Described:
+    """The facts known of the elements of a dataset, or of an iterator."""
+
+    _spec: Any
+
+    @property
+    def output_types(self) -> Any:
+        """The dtypes of an element, in its structure."""
+        return types(self._spec)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The shapes of an element, as far as they are known, in its structure."""
+        return shapes(self._spec)
+
+    @property
+    def output_classes(self) -> Any:
+        """`Tensor`, or `Dataset`, in the structure of an element."""
+        return classes(self._spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """The specification of an element, in its structure."""
+        return self._spec
+
+
+class DatasetBase(Described):
     """A dataset in a graph, as far as structures know it: its tensor, and the facts known of an element.
 
     Datasets inside of elements come to users as its subclass `Dataset`, which has no parameters of its own.
@@ -75,26 +102,6 @@ class DatasetBase:
     def graph(self) -> Graph:
         """The graph that it is part of."""
         return self._variant.graph
-
-    @property
-    def output_types(self) -> Any:
-        """The dtypes of an element, in its structure."""
-        return types(self._spec)
-
-    @property
-    def output_shapes(self) -> Any:
-        """The shapes of an element, as far as they are known, in its structure."""
-        return shapes(self._spec)
-
-    @property
-    def output_classes(self) -> Any:
-        """`Tensor`, or `Dataset`, in the structure of an element."""
-        return classes(self._spec)
-
-    @property
-    def element_spec(self) -> Any:
-        """The specification of an element, in its structure."""
-        return self._spec
 
     def __repr__(self) -> str:
         """Return the step and what is known of an element."""

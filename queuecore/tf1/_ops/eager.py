@@ -73,6 +73,32 @@ class EagerTensor(Tensor):
         return f"tf.Tensor({self.numpy()}, shape={self.shape}, dtype={name_of(self.dtype)})"
 
 
+class _Session:
+    # A session, but with resources of one call's own: its operations are other ones in each call.
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self._resources: dict[Any, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def resource(self, key: Any, make: Callable[[], Any]) -> Any:
+        """Return the object kept under a key; the first call makes it."""
+        if key not in self._resources:
+            self._resources[key] = make()
+        return self._resources[key]
+
+
+class _Run:
+    # A run of such a session.
+    def __init__(self, run: Any) -> None:
+        self._run = run
+        self.session = _Session(run.session)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._run, name)
+
+
 class EagerGraph(Graph):
     """A graph whose operations run in the order in which they were made, as soon as somebody looks at a value.
 
@@ -84,7 +110,7 @@ class EagerGraph(Graph):
 
     def __init__(self, run: Any) -> None:
         super().__init__()
-        self._run = run
+        self._run = _Run(run)
         self._waiting: list[Operation] = []
         self._found: dict[Operation, list[Any]] = {}
         self._symbolic = 0  # in a function whose operations run later, or several times: its tensors have no values

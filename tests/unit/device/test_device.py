@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 import types
 import warnings
 
@@ -39,6 +40,7 @@ from queuecore._core.device.lease import DeviceLease, lease_at
 from queuecore._device import arrays, target as targets
 from queuecore._device.arrays import CuPyArrays
 from queuecore._device.dequeued import Dequeued
+from queuecore._device.staging import _Feed
 from queuecore._device.target import Asked, Target
 from queuecore._elements.nests import mapped
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options
@@ -762,6 +764,18 @@ def test_errors_and_places_are_the_host_s(cuda, tmp_path, name):
             with resumed:
                 resumed.load_state_dict(state)
                 assert [one for one, _ in told(resumed, read)] == wanted[at + 1 :]
+
+
+def test_an_error_keeps_no_page_locked_memory(cuda, tmp_path):
+    errors = []
+    with iter(cuda.of(WITH_ERRORS["staged"](tmp_path))) as it:
+        for _ in range(6):
+            try:
+                next(it)
+            except qc.errors.QueueCoreError as error:
+                errors.append(error)
+    found = [frame.f_locals.values() for one in errors for frame, _ in traceback.walk_tb(one.__traceback__)]
+    assert errors and not any(isinstance(one, _Feed) for values in found for one in values)
 
 
 CALLS = [

@@ -73,6 +73,15 @@ def test_effects_happen_once_and_in_order():
     assert value(through_a_queue, [7], [tf.int32] * 3) == [7, 8, 1]
 
 
+def test_calls_leave_nothing_in_the_session():
+    with tf.Session() as sess:
+        fetch = tf.py_function(lambda x: tf.random_uniform([2]) + x, [1.0], tf.float32)
+        before = len(sess._resources)
+        found = [sess.run(fetch).tolist() for _ in range(5)]
+        assert len(sess._resources) == before
+    assert len(set(map(tuple, found))) == 5
+
+
 def test_in_a_dataset():
     ds = tf.data.Dataset.range(4).map(lambda x: tf.py_function(lambda y: y * 10 if y > 1 else y, [x], tf.int64))
     element = ds.make_one_shot_iterator().get_next()

@@ -10,12 +10,12 @@
 #       as signed distances.
 #   I4  SEAL is pushed like a token, but tail never moves past it and it is never popped. No push gets beyond tail, so
 #       none succeeds after the seal; pops take what lies before it, then find it.
-#   I5  Who owns the pops has set a bit of head's own word: a pop by any other thread expects the bit clear, and so
-#       can't land once it is set.
+#   I5  The owner of the pops has set a bit of head's own word: a pop by any other thread expects the bit clear, and
+#       so can't land once it is set.
 #   I6  head_seen holds a value that head once had: too small at worst, and then head itself is asked.
-#   I7  Who owns the pushes has set a bit of tail's own word. Any other thread that pushes has seen tail before that,
-#       and so can fill no cell but the next one: one such push may still land, and none after the owner's first one, a
-#       seal included. So the owner's pushes follow each other.
+#   I7  The owner of the pushes has set a bit of tail's own word. Any other thread that pushes has seen tail before
+#       that, and so can fill no cell but the next one: one such push may still land, and none after the owner's first
+#       one, a seal included. So the owner's pushes follow each other.
 #   I8  outside: the number of rows that are in no cell but count against the capacity.
 # Progress: every operation is lock-free; to own pops or pushes, and to end it, is one atomic operation each. Any number
 # of threads may stop anywhere in them without holding back others (an owner holds back the pops or pushes of all
