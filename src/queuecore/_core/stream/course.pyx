@@ -42,7 +42,7 @@ cdef class Course(CallGate):
         free(self.begun)
 
     cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil:
-        # Gives batch k to the consumer: as an element (`whole`), or as a chunk of elements.
+        # Gives batch k to the consumer: as a whole (an element, or the rows of elements), or as a chunk of elements.
         cdef int64_t n
         self.version += 1
         self.ahead.start.pass_ = self.ahead.pass_ = b.mark_pass
@@ -58,7 +58,7 @@ cdef class Course(CallGate):
         if k % SAMPLED == 0:
             self._count_ready(p, k)
         if whole:
-            self.delivered += 1
+            self.delivered += 1 if p.config.batched else b.rows
             point_follow(&self.at, &self.ahead)
             self._pass_mark()
         note_taken(p, b, k)

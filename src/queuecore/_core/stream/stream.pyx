@@ -348,7 +348,7 @@ cdef class Stream(Running):
         self.copied += copy and not self.raw
         self.lease = None
         self._taken(p, k, arrays)
-        return element if self.views.levels else self._next_record(make)
+        return element if self.raw or self.views.levels else self._next_record(make)
 
     cdef BatchLease _leased(self, Pipe* p, uint64_t k):
         # Returns the lease on the next batch. The stream keeps it until the batch is delivered.
@@ -368,17 +368,18 @@ cdef class Stream(Running):
         return 0
 
     cdef void _taken(self, Pipe* p, uint64_t k, list arrays) noexcept:
-        # Gives the batch to the consumer: as an element, or as the chunk `arrays`.
+        # Gives the batch to the consumer: as an element, as columns, or as the chunk `arrays`.
         cdef Batch* b = window_batch(p.window, k)
+        cdef bint whole = self.raw or bool(self.views.levels)
         self._lose(b)
         self._count_all_iterations(p, k)
         self.records[0] += b.rows
         self.stall.since = 0
-        if not self.views.levels:
+        if not whole:
             self.chunk = arrays
             self.chunk_at = 0
             self.chunk_rows = b.rows
-        self._take(p, b, k, bool(self.views.levels))  # from here on the descriptor may be another batch's
+        self._take(p, b, k, whole)  # from here on the descriptor may be another batch's
 
     cdef int _send(self, Pipe* p, uint64_t k) except -1:
         # Waits until the batch, which is ready, is on its way to the device.
@@ -475,7 +476,8 @@ cdef class Stream(Running):
     def next_columns(self):
         """Return the rows of the next batch as they lie: their number, and a list of columns as `Feed.hand` takes it.
 
-        A stream's elements are either all taken so, or none.
+        Of a stream without batches these are the elements that are there, as many as a chunk has room for. A stream's
+        elements are either all taken so, or none.
         """
         self.raw = True
         return self._next(None)
