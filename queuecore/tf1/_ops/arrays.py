@@ -95,12 +95,12 @@ def constant(
     TypeError, ValueError
         If it is no such value.
     """
-    found = as_value(value, dtype)
+    content = as_value(value, dtype)
     if shape is not None:
         sides: Any = as_shape(shape).as_list()
-        if verify_shape and np.shape(found) != tuple(sides):
-            raise TypeError(f"Expected Tensor's shape: {tuple(sides)}, got {np.shape(found)}.")
-        flat = np.ravel(np.array(found, object) if isinstance(found, bytes) else found)
+        if verify_shape and np.shape(content) != tuple(sides):
+            raise TypeError(f"Expected Tensor's shape: {tuple(sides)}, got {np.shape(content)}.")
+        flat = np.ravel(np.array(content, object) if isinstance(content, bytes) else content)
         count = math.prod(sides)
         if flat.size > count:
             raise ValueError(f"Too many elements provided. Needed at most {count}, but received {flat.size}")
@@ -109,8 +109,8 @@ def constant(
         if count >= 2**31:  # more than a graph holds
             raise ValueError(f"Cannot create a tensor whose content is larger than 2GB: shape {tuple(sides)}")
         filled = np.concatenate([flat, np.full(count - flat.size, flat[-1] if flat.size else 0, flat.dtype)])
-        found = as_value(filled.reshape(sides), dtype)
-    return convert_to_tensor(found, name=name)
+        content = as_value(filled.reshape(sides), dtype)
+    return convert_to_tensor(content, name=name)
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
@@ -152,9 +152,9 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
     ValueError
         If `input` has another shape.
     """
-    given = convert_to_tensor(input)
-    given.shape.equal_to(shape)
-    return apply_op("PlaceholderWithDefault", [given], given.dtype, shape, lambda x: x, name)
+    operand = convert_to_tensor(input)
+    operand.shape.equal_to(shape)
+    return apply_op("PlaceholderWithDefault", [operand], operand.dtype, shape, lambda x: x, name)
 
 
 def structural(kernel: Callable[..., Any], dtype: DType) -> Callable[..., Any]:
@@ -196,46 +196,46 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
     values = list(values)
     if not values:
         raise ValueError("there is nothing to stack")
-    given = tensors(*values)
-    shape = given[0].shape
-    for one in given[1:]:
-        shape = shape.equal_to(one.shape)
-    made: Any = None
+    operands = tensors(*values)
+    shape = operands[0].shape
+    for operand in operands[1:]:
+        shape = shape.equal_to(operand.shape)
+    sides: Any = None
     if shape.sides is not None:
         rank = len(shape.sides) + 1
         if not -rank <= axis < rank:
             raise ValueError(f"Argument `axis` = {axis} not in range [{-rank}, {rank})")
-        made = [*shape.sides[: axis % rank], len(given), *shape.sides[axis % rank :]]
-    kernel = structural(lambda *parts: np.stack(parts, axis), given[0].dtype)
-    return apply_op("Pack", given, given[0].dtype, made, kernel, name)
+        sides = [*shape.sides[: axis % rank], len(operands), *shape.sides[axis % rank :]]
+    kernel = structural(lambda *parts: np.stack(parts, axis), operands[0].dtype)
+    return apply_op("Pack", operands, operands[0].dtype, sides, kernel, name)
 
 
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return a tensor with the same items in another shape; -1: one side, which makes the sizes match."""
-    given = convert_to_tensor(tensor)
+    operand = convert_to_tensor(tensor)
     told = shape.as_list() if isinstance(shape, TensorShape) else shape
     parts = told if isinstance(told, (list, tuple)) else [told]
-    long = any(isinstance(one, Tensor) and name_of(one.dtype) == "int64" for one in parts)
+    long = any(isinstance(part, Tensor) and name_of(part.dtype) == "int64" for part in parts)
     wanted = convert_to_tensor(told, np.int64 if long else np.int32)
     known = constant_value(wanted)
     if known is None:
         return apply_op(
             "Reshape",
-            [given, wanted],
-            given.dtype,
+            [operand, wanted],
+            operand.dtype,
             shape_within(wanted),
-            structural(lambda x, to: np.reshape(x, [int(one) for one in to]), given.dtype),
+            structural(lambda x, to: np.reshape(x, [int(side) for side in to]), operand.dtype),
             name,
         )
-    numbers = tuple(int(one) for one in np.ravel(known))
-    if numbers.count(-1) > 1 or any(one < -1 for one in numbers):
+    numbers = tuple(int(side) for side in np.ravel(known))
+    if numbers.count(-1) > 1 or any(side < -1 for side in numbers):
         raise ValueError(f"a shape is of numbers from 0 on, and -1 once at most, not {list(numbers)}")
-    made: list[int | None] = [None if one == -1 else one for one in numbers]
-    items = given.shape.num_elements()
+    sides: list[int | None] = [None if side == -1 else side for side in numbers]
+    items = operand.shape.num_elements()
     if items is not None:
-        rest = math.prod(map(int, [one for one in numbers if one != -1]))
+        rest = math.prod(map(int, [side for side in numbers if side != -1]))
         if -1 in numbers and rest > 0 and items % rest == 0:
-            made[numbers.index(-1)] = items // rest
+            sides[numbers.index(-1)] = items // rest
         elif items != rest or -1 in numbers:
             told = f"({rest} elements)"
             if -1 in numbers and rest > 0:
@@ -243,11 +243,11 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
             raise ValueError(f"Cannot reshape a tensor with {items} elements to shape {list(numbers)} {told}")
     return apply_op(
         "Reshape",
-        [given],
-        given.dtype,
-        made,
+        [operand],
+        operand.dtype,
+        sides,
         structural(lambda x: np.reshape(x, numbers), string)
-        if given.dtype == string
+        if operand.dtype == string
         else (lambda x: ops.reshape(x, numbers)),
         name,
     )
@@ -255,15 +255,15 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
 
 def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool = False) -> Tensor:
     """Return a tensor with its dimensions in another order: that of `perm`, or reversed."""
-    given = convert_to_tensor(a)
+    operand = convert_to_tensor(a)
     order = None if perm is None else tuple(int(one) for one in np.ravel(_known(perm, "perm")))
-    sides = given.shape.sides
+    sides = operand.shape.sides
     if sides is not None and order is not None and sorted(order) != list(range(len(sides))):
         raise ValueError(f"perm must name each of the {len(sides)} dimensions once: {list(order)}")
-    made: Any = None if sides is None else [sides[at] for at in (order or range(len(sides))[::-1])]
+    shape: Any = None if sides is None else [sides[at] for at in (order or range(len(sides))[::-1])]
     del conjugate
     return apply_op(
-        "Transpose", [given], given.dtype, made, lambda x: x.transpose(*(() if order is None else order)), name
+        "Transpose", [operand], operand.dtype, shape, lambda x: x.transpose(*(() if order is None else order)), name
     )
 
 
@@ -287,10 +287,10 @@ def shape(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tens
     wanted = as_dtype(out_type or np.int32)
     if _is_sparse(input):
         return cast(input.dense_shape, wanted, name)
-    given = convert_to_tensor(input)
-    if given.shape.is_fully_defined():
-        return convert_to_tensor(np.array(given.shape.as_list(), wanted), name=name or "Shape")
-    return apply_op("Shape", [given], wanted, [given.shape.ndims], lambda x: np.array(np.shape(x), wanted), name)
+    operand = convert_to_tensor(input)
+    if operand.shape.is_fully_defined():
+        return convert_to_tensor(np.array(operand.shape.as_list(), wanted), name=name or "Shape")
+    return apply_op("Shape", [operand], wanted, [operand.shape.ndims], lambda x: np.array(np.shape(x), wanted), name)
 
 
 def size(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tensor:
@@ -299,38 +299,38 @@ def size(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tenso
     if _is_sparse(input):
         sides = cast(input.dense_shape, wanted)
         return apply_op("Prod", [sides], wanted, (), lambda x: np.prod(x, dtype=wanted.dtype), name)
-    given = convert_to_tensor(input)
-    count = given.shape.num_elements()
+    operand = convert_to_tensor(input)
+    count = operand.shape.num_elements()
     if count is not None:
         return convert_to_tensor(np.array(count, wanted), name=name or "Size")
-    return apply_op("Size", [given], wanted, (), lambda x: np.array(np.size(x), wanted), name)
+    return apply_op("Size", [operand], wanted, (), lambda x: np.array(np.size(x), wanted), name)
 
 
 def rank(input: Any, name: str | None = None) -> Tensor:
     """Return how many dimensions a tensor has."""
     if _is_sparse(input):
         return size(input.dense_shape, name)
-    given = convert_to_tensor(input)
-    if given.shape.ndims is not None:
-        return convert_to_tensor(np.array(given.shape.ndims, np.int32), name=name or "Rank")
-    return apply_op("Rank", [given], np.int32, (), lambda x: np.array(np.ndim(x), np.int32), name)
+    operand = convert_to_tensor(input)
+    if operand.shape.ndims is not None:
+        return convert_to_tensor(np.array(operand.shape.ndims, np.int32), name=name or "Rank")
+    return apply_op("Rank", [operand], np.int32, (), lambda x: np.array(np.ndim(x), np.int32), name)
 
 
 def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Tensor:
     """Return a tensor with a new dimension of length 1 before an axis; -1: at the end."""
     if axis is None and dim is None:
         raise ValueError("Must specify an axis argument to tf.expand_dims()")
-    given = convert_to_tensor(input)
-    sides = given.shape.sides
+    operand = convert_to_tensor(input)
+    sides = operand.shape.sides
     at = _at(dim if axis is None else axis, None if sides is None else len(sides) + 1, "expand_dims")
     if sides is None:
         kernel: Callable[..., Any] = lambda x: np.expand_dims(x, at)  # noqa: E731
-        return apply_op("ExpandDims", [given], given.dtype, None, structural(kernel, given.dtype), name)
+        return apply_op("ExpandDims", [operand], operand.dtype, None, structural(kernel, operand.dtype), name)
     # As an index, which expressions take in.
     key = (*(np.s_[:],) * at, None, Ellipsis)
-    made = (*sides[:at], 1, *sides[at:])
-    kernel = (lambda x: np.reshape(x, 1)) if not sides and given.dtype != string else (lambda x: x[key])
-    return apply_op("ExpandDims", [given], given.dtype, made, structural(kernel, given.dtype), name)
+    shape = (*sides[:at], 1, *sides[at:])
+    kernel = (lambda x: np.reshape(x, 1)) if not sides and operand.dtype != string else (lambda x: x[key])
+    return apply_op("ExpandDims", [operand], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
 
 def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None) -> Tensor:
@@ -341,15 +341,15 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     ValueError
         If one that is named is known to be longer.
     """
-    given = convert_to_tensor(input)
+    operand = convert_to_tensor(input)
     asked = squeeze_dims if axis is None else axis
-    sides = given.shape.sides
+    sides = operand.shape.sides
     if asked is not None and np.size(asked) == 0:
         asked = None
     if sides is None or asked is None and None in sides:
         places = None if asked is None else axes_of(asked, None)
         kernel: Callable[..., Any] = lambda x: np.squeeze(x, places)  # noqa: E731
-        return apply_op("Squeeze", [given], given.dtype, None, structural(kernel, given.dtype), name)
+        return apply_op("Squeeze", [operand], operand.dtype, None, structural(kernel, operand.dtype), name)
     if asked is None:
         gone: tuple[int, ...] = tuple(at for at, side in enumerate(sides) if side == 1)
     else:
@@ -362,8 +362,8 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
     else:
         key = tuple([0 if at in gone else np.s_[:] for at in range_of(sides)])
         kernel = (lambda x: x[key]) if gone else (lambda x: x)
-    made = [side for at, side in enumerate(sides) if at not in gone]
-    return apply_op("Squeeze", [given], given.dtype, made, structural(kernel, given.dtype), name)
+    shape = [side for at, side in enumerate(sides) if at not in gone]
+    return apply_op("Squeeze", [operand], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
 
 def range_of(sides: Sequence[Any]) -> range:
@@ -389,11 +389,11 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Any:
     ragged = next((one for one in values if hasattr(one, "nested_row_splits")), None)
     if ragged is not None:
         return ragged.joined(values, axis, name)
-    given = tensors(*values)
-    if len(given) == 1:
-        made: Tensor = identity(given[0], name)
+    operands = tensors(*values)
+    if len(operands) == 1:
+        made: Tensor = identity(operands[0], name)
         return made
-    known = next((one.shape for one in given if one.shape.ndims is not None), TensorShape(None))
+    known = next((operand.shape for operand in operands if operand.shape.ndims is not None), TensorShape(None))
     if known.ndims == 0:
         raise ValueError("Can't concatenate scalars (use tf.stack instead)")
     at = _at(axis, known.ndims, "concat")
@@ -401,28 +401,28 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Any:
     if known.ndims is not None:
         total: int | None = 0
         others = TensorShape([None] * known.ndims)
-        for one in given:
-            sides = list(one.shape.ranked(known.ndims).sides or ())
+        for operand in operands:
+            sides = list(operand.shape.ranked(known.ndims).sides or ())
             total = None if total is None or sides[at] is None else total + int(sides[at] or 0)
             sides[at] = None
             others = others.merge_with(sides)
         shape = list(others.sides or ())
         shape[at] = total
-    return apply_op("ConcatV2", given, given[0].dtype, shape, lambda *parts: np.concatenate(parts, at), name)
+    return apply_op("ConcatV2", operands, operands[0].dtype, shape, lambda *parts: np.concatenate(parts, at), name)
 
 
 def _several(
-    type_: str, given: Tensor, shapes: Sequence[Any], kernel: Callable[[Any], Any], name: str | None
+    type_: str, operand: Tensor, shapes: Sequence[Any], kernel: Callable[[Any], Any], name: str | None
 ) -> list[Tensor]:
     """Add an operation that cuts a tensor in pieces."""
     lone = len(shapes) == 1
 
     def run(x: Any) -> Any:
-        made = kernel(x)
-        return made[0] if lone else made
+        pieces = kernel(x)
+        return pieces[0] if lone else pieces
 
-    outputs = [(given.dtype, one) for one in shapes]
-    op: Operation = given.graph.create_op(type_, [given], outputs, run, name or type_, pure=True)
+    outputs = [(operand.dtype, shape) for shape in shapes]
+    op: Operation = operand.graph.create_op(type_, [operand], outputs, run, name or type_, pure=True)
     return list(op.outputs)
 
 
@@ -434,24 +434,24 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     ValueError
         If their number is neither known nor given, or differs from `num`.
     """
-    given = convert_to_tensor(value)
-    sides = given.shape.sides
+    operand = convert_to_tensor(value)
+    sides = operand.shape.sides
     at = _at(axis, None if sides is None else len(sides), "unstack")
     count = num if sides is None else sides[at]
     if count is None:
         count = num
     if count is None:
-        raise ValueError(f"Cannot infer argument `num` from shape {given.shape}")
+        raise ValueError(f"Cannot infer argument `num` from shape {operand.shape}")
     if num is not None and num != count:
         raise ValueError(f"unstack: there are {count} parts, not {num}")
-    made = None if sides is None else [side for i, side in enumerate(sides) if i != at]
+    shape = None if sides is None else [side for i, side in enumerate(sides) if i != at]
 
     def kernel(x: Any) -> Any:
         if np.size(x, at) != count:
             raise InvalidArgumentError(f"unstack: there are {np.size(x, at)} parts, not {count}")
         return [x[(*(np.s_[:],) * at, i)] for i in range(count)]
 
-    return _several("Unpack", given, [made] * count, kernel, name) if count else []
+    return _several("Unpack", operand, [shape] * count, kernel, name) if count else []
 
 
 def split(
@@ -474,8 +474,8 @@ def split(
     ValueError
         If the pieces don't fit.
     """
-    given = convert_to_tensor(value)
-    sides = given.shape.sides
+    operand = convert_to_tensor(value)
+    sides = operand.shape.sides
     at = _at(axis, None if sides is None else len(sides), "split")
     side = None if sides is None else sides[at]
     known = _known(num_or_size_splits, "num_or_size_splits")
@@ -487,16 +487,16 @@ def split(
             raise ValueError(f"Dimension size, {side}, must be evenly divisible by {count}")
         lengths: list[int | None] = [None if side is None else side // count] * count
     else:
-        lengths = [int(one) for one in known]
+        lengths = [int(length) for length in known]
         if num is not None and num != len(lengths):
             raise ValueError(f"split: {len(lengths)} sizes for {num} pieces")
-        if lengths.count(-1) > 1 or any(one is not None and one < -1 for one in lengths):
+        if lengths.count(-1) > 1 or any(length is not None and length < -1 for length in lengths):
             raise ValueError(f"split: sizes must be numbers from 0 on, and -1 once at most: {lengths}")
-        sum_ = sum(one for one in lengths if one is not None and one >= 0)
+        sum_ = sum(length for length in lengths if length is not None and length >= 0)
         if side is not None and (sum_ > side if -1 in lengths else sum_ != side):
             raise ValueError(f"split: sizes {lengths} of a dimension of {side}")
-        lengths = [(None if side is None else side - sum_) if one == -1 else one for one in lengths]
-    shapes = [None if sides is None else [*sides[:at], one, *sides[at + 1 :]] for one in lengths]
+        lengths = [(None if side is None else side - sum_) if length == -1 else length for length in lengths]
+    shapes = [None if sides is None else [*sides[:at], length, *sides[at + 1 :]] for length in lengths]
 
     def kernel(x: Any) -> Any:
         there = np.size(x, at)
@@ -505,14 +505,14 @@ def split(
             if there % len(whole):
                 raise InvalidArgumentError(f"split: a dimension of {there} can't be cut in {len(whole)} equal pieces")
             whole = [there // len(whole)] * len(whole)
-        rest = there - sum(one for one in whole if one is not None)
-        ends = np.cumsum([0, *(rest if one is None else one for one in whole)]).tolist()
+        rest = there - sum(length for length in whole if length is not None)
+        ends = np.cumsum([0, *(rest if length is None else length for length in whole)]).tolist()
         if ends[-1] != there or rest < 0:
             raise InvalidArgumentError(f"split: sizes {lengths} of a dimension of {there}")
         lead = (np.s_[:],) * at
         return [x[(*lead, np.s_[a:b])] for a, b in zip(ends, ends[1:], strict=False)]
 
-    return _several("Split", given, shapes, kernel, name)
+    return _several("Split", operand, shapes, kernel, name)
 
 
 def slice_(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tensor:
@@ -532,27 +532,27 @@ def slice_(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tenso
     InvalidArgumentError
         In a run, if there is no such part.
     """
-    given = convert_to_tensor(input_)
+    operand = convert_to_tensor(input_)
     first, length = convert_to_tensor(begin), convert_to_tensor(size)
     starts, counts = constant_value(first), constant_value(length)
-    sides = given.shape.sides
+    sides = operand.shape.sides
     if starts is None or counts is None:
-        made: Any = None
+        shape: Any = None
         if sides is not None:
-            made = [None] * len(sides)
+            shape = [None] * len(sides)
             if counts is not None:
-                made = [None if one == -1 else int(one) for one in np.ravel(counts)]
-        return apply_op("Slice", [given, first, length], given.dtype, made, _slice_at, name)
+                shape = [None if one == -1 else int(one) for one in np.ravel(counts)]
+        return apply_op("Slice", [operand, first, length], operand.dtype, shape, _slice_at, name)
     at, number = [int(one) for one in np.ravel(starts)], [int(one) for one in np.ravel(counts)]
     if len(at) != len(number) or sides is not None and len(at) != len(sides):
-        raise ValueError(f"slice: begin {at} and size {number} of shape {given.shape}")
+        raise ValueError(f"slice: begin {at} and size {number} of shape {operand.shape}")
     wide: Sides = (None,) * len(at) if sides is None else sides
-    made = []
+    shape = []
     for axis, (a, n, side) in enumerate(zip(at, number, wide, strict=True)):
         if a < 0 or n < -1 or side is not None and a + max(n, 0) > side:
             raise ValueError(f"slice: axis {axis} is {side} long, and has no part from {a} on that is {n} long")
-        made.append(n if n >= 0 else None if side is None else side - a)
-    return apply_op("Slice", [given], given.dtype, made, lambda x: _slice_at(x, at, number), name)
+        shape.append(n if n >= 0 else None if side is None else side - a)
+    return apply_op("Slice", [operand], operand.dtype, shape, lambda x: _slice_at(x, at, number), name)
 
 
 def _slice_at(x: Any, begin: Any, size: Any) -> Any:
@@ -602,24 +602,24 @@ def strided_slice(
     name : str, optional
     """
     del var
-    given = convert_to_tensor(input_)
+    operand = convert_to_tensor(input_)
     bounds = [convert_to_tensor(one) for one in ([begin, end] if strides is None else [begin, end, strides])]
     masks = begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask
     known = [constant_value(one) for one in bounds]
     if all(one is not None for one in known):
-        made: Tensor = given[_key_of(known, *masks)]
-        return made if name is None else identity(made, name)
+        part: Tensor = operand[_key_of(known, *masks)]
+        return part if name is None else identity(part, name)
     count = bounds[0].shape.ranked(1)[0].value
     shape: Any = None
-    if count is not None and given.shape.sides is not None:
+    if count is not None and operand.shape.sides is not None:
         # Of a part whose bounds only a run knows nothing is known but that it is there.
-        sides = [side or 0 for side in given.shape.sides]
+        sides = [side or 0 for side in operand.shape.sides]
         cut = len(sides) if ellipsis_mask else count - new_axis_mask.bit_count()
-        unknown = [side is None or at < cut for at, side in enumerate(given.shape.sides)]
+        unknown = [side is None or at < cut for at, side in enumerate(operand.shape.sides)]
         places = np.zeros(count, np.int64)
         shape = slice_shape(sides, unknown, _key_of([places, places], *masks))
-    kernel = structural(lambda x, *values: x[_key_of(values, *masks)], given.dtype)
-    return apply_op("StridedSlice", [given, *bounds], given.dtype, shape, kernel, name or "StridedSlice")
+    kernel = structural(lambda x, *values: x[_key_of(values, *masks)], operand.dtype)
+    return apply_op("StridedSlice", [operand, *bounds], operand.dtype, shape, kernel, name or "StridedSlice")
 
 
 def _key_of(bounds: Sequence[Any], begin_mask: int, end_mask: int, *rest: int) -> tuple[Any, ...]:
@@ -673,21 +673,21 @@ def gather(
     del validate_indices
     if batch_dims:
         raise ValueError("gather: batch_dims other than 0 are not supported")
-    given, wanted = convert_to_tensor(params), convert_to_tensor(indices)
+    operand, wanted = convert_to_tensor(params), convert_to_tensor(indices)
     if wanted.dtype.kind not in "iu":
         raise TypeError(f"gather: indices must be integers, not {name_of(wanted.dtype)}")
-    sides, places = given.shape.sides, wanted.shape.sides
+    sides, places = operand.shape.sides, wanted.shape.sides
     if sides == ():
         raise ValueError("gather: params must have a dimension")
     at = _at(0 if axis is None else axis, None if sides is None else len(sides), "gather")
-    made = None if sides is None or places is None else [*sides[:at], *places, *sides[at + 1 :]]
+    shape = None if sides is None or places is None else [*sides[:at], *places, *sides[at + 1 :]]
     known = constant_value(wanted)
     if known is not None and np.ndim(known) == 0 and sides is not None and sides[at] is not None:
         index, side = int(known), sides[at]
         if not 0 <= index < int(side or 0):
             raise ValueError(f"indices = {index} is not in [0, {side})")
         key = (*(np.s_[:],) * at, index)
-        return apply_op("GatherV2", [given], given.dtype, made, lambda x: x[key], name)
+        return apply_op("GatherV2", [operand], operand.dtype, shape, lambda x: x[key], name)
 
     def kernel(x: Any, where: Any) -> Any:
         side = x.shape[at]
@@ -696,7 +696,7 @@ def gather(
             raise InvalidArgumentError(f"indices = {np.ravel(where[()])[np.ravel(wrong)][0]} is not in [0, {side})")
         return np.take(x, where, at)
 
-    return apply_op("GatherV2", [given, wanted], given.dtype, made, kernel, name)
+    return apply_op("GatherV2", [operand, wanted], operand.dtype, shape, kernel, name)
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int | None = None) -> Tensor:
@@ -707,47 +707,47 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int |
     ValueError
         If the mask is a scalar, or nothing is known of its rank, or it doesn't fit.
     """
-    given, holds = convert_to_tensor(tensor), convert_to_tensor(mask, np.bool_)
+    operand, holds = convert_to_tensor(tensor), convert_to_tensor(mask, np.bool_)
     if holds.shape.ndims is None:
         raise ValueError("Number of mask dimensions must be specified, even if some dimensions are None.")
     if holds.shape.ndims == 0:
         raise ValueError("mask cannot be scalar.")
     if axis:
         raise ValueError("boolean_mask: axis other than 0 is not supported")
-    sides = given.shape.sides
+    sides = operand.shape.sides
     if sides is not None:
-        given.shape[: holds.shape.ndims].assert_is_compatible_with(holds.shape)
-    made = None if sides is None else [None, *sides[holds.shape.ndims :]]
+        operand.shape[: holds.shape.ndims].assert_is_compatible_with(holds.shape)
+    shape = None if sides is None else [None, *sides[holds.shape.ndims :]]
 
     def kernel(x: Any, m: Any) -> Any:
         if x.shape[: m.ndim] != m.shape:
             raise InvalidArgumentError(f"boolean_mask: a mask of shape {m.shape} for {x.shape}")
         return x[m]
 
-    return apply_op("BooleanMask", [given, holds], given.dtype, made, kernel, name)
+    return apply_op("BooleanMask", [operand, holds], operand.dtype, shape, kernel, name)
 
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """Return a tensor repeated along each axis, as often as `multiples` says."""
-    given, wanted = convert_to_tensor(input), convert_to_tensor(multiples)
+    operand, wanted = convert_to_tensor(input), convert_to_tensor(multiples)
     known = constant_value(wanted)
-    sides = given.shape.sides
-    made: Any = None
+    sides = operand.shape.sides
+    shape: Any = None
     if known is None:
-        made = None if sides is None else [None] * len(sides)
+        shape = None if sides is None else [None] * len(sides)
     else:
         numbers = [int(one) for one in np.ravel(known)]
         if any(one < 0 for one in numbers) or sides is not None and len(sides) != len(numbers):
-            raise ValueError(f"tile: multiples {numbers} of shape {given.shape}")
+            raise ValueError(f"tile: multiples {numbers} of shape {operand.shape}")
         if sides is not None:
-            made = [None if side is None else side * n for side, n in zip(sides, numbers, strict=True)]
+            shape = [None if side is None else side * n for side, n in zip(sides, numbers, strict=True)]
 
     def kernel(x: Any, times: Any) -> Any:
         if np.ndim(x) != len(times) or np.any(times < 0):
             raise InvalidArgumentError(f"tile: multiples {list(times)} of shape {list(np.shape(x))}")
         return np.tile(x, times)
 
-    return apply_op("Tile", [given, wanted], given.dtype, made, structural(kernel, given.dtype), name)
+    return apply_op("Tile", [operand, wanted], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
 
 _PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
@@ -773,13 +773,13 @@ def pad(
     ValueError
         If the paddings don't fit.
     """
-    given, wanted = convert_to_tensor(tensor), convert_to_tensor(paddings)
+    operand, wanted = convert_to_tensor(tensor), convert_to_tensor(paddings)
     if mode.upper() not in _PADDINGS:
         raise ValueError(f"Unknown padding mode: {mode}")
     how = _PADDINGS[mode.upper()]
-    blank = as_value(b"" if given.dtype == string and constant_values == 0 else constant_values, given.dtype)
+    blank = as_value(b"" if operand.dtype == string and constant_values == 0 else constant_values, operand.dtype)
     known = constant_value(wanted)
-    sides = given.shape.sides
+    sides = operand.shape.sides
 
     def kernel(x: Any, around: Any) -> Any:
         if around.shape != (np.ndim(x), 2) or np.any(around < 0):
@@ -795,49 +795,51 @@ def pad(
 
     if known is None:
         made = None if sides is None else [None] * len(sides)
-        return apply_op("Pad", [given, wanted], given.dtype, made, kernel, name)
+        return apply_op("Pad", [operand, wanted], operand.dtype, made, kernel, name)
     around = np.asarray(known).reshape(-1, 2).tolist()
     if np.any(np.asarray(around) < 0) or sides is not None and len(around) != len(sides):
-        raise ValueError(f"pad: paddings {around} of shape {given.shape}")
+        raise ValueError(f"pad: paddings {around} of shape {operand.shape}")
     room = [None if side is None else side - (how == "reflect") for side in sides or ()]
     beyond = [side is not None and max(both) > side for side, both in zip(room, around, strict=False)]
     if how != "constant" and any(beyond):
-        raise ValueError(f"pad: paddings {around} are more than there is to mirror in shape {given.shape}")
+        raise ValueError(f"pad: paddings {around} are more than there is to mirror in shape {operand.shape}")
     shape = None
     if sides is not None:
         shape = [None if side is None else side + sum(both) for side, both in zip(sides, around, strict=True)]
-    if given.dtype != string and around:
+    if operand.dtype != string and around:
         if how == "constant":
-            return apply_op("Pad", [given], given.dtype, shape, lambda x: ops.pad(x, around, blank), name)
+            return apply_op("Pad", [operand], operand.dtype, shape, lambda x: ops.pad(x, around, blank), name)
         if sides is not None and None not in sides:  # else each value shows whether there is enough to mirror
-            return apply_op("Pad", [given], given.dtype, shape, lambda x: ops.pad(x, around, mode=how), name)
+            return apply_op("Pad", [operand], operand.dtype, shape, lambda x: ops.pad(x, around, mode=how), name)
     numbers = np.asarray(around, np.int64).reshape(-1, 2)
-    return apply_op("Pad", [given], given.dtype, shape, structural(lambda x: kernel(x, numbers), given.dtype), name)
+    return apply_op(
+        "Pad", [operand], operand.dtype, shape, structural(lambda x: kernel(x, numbers), operand.dtype), name
+    )
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
     """Return a tensor with the order along some axes reversed."""
-    given = convert_to_tensor(tensor)
-    places = axes_of(axis, given.shape.ndims, "reverse") or ()
-    if given.shape.ndims is None:
-        return apply_op("ReverseV2", [given], given.dtype, None, lambda x: np.flip(x, places), name)
-    key = tuple([np.s_[::-1] if at in places else np.s_[:] for at in range(given.shape.ndims)])
+    operand = convert_to_tensor(tensor)
+    places = axes_of(axis, operand.shape.ndims, "reverse") or ()
+    if operand.shape.ndims is None:
+        return apply_op("ReverseV2", [operand], operand.dtype, None, lambda x: np.flip(x, places), name)
+    key = tuple([np.s_[::-1] if at in places else np.s_[:] for at in range(operand.shape.ndims)])
     kernel = (lambda x: x[key]) if places else (lambda x: x)
-    return apply_op("ReverseV2", [given], given.dtype, given.shape, kernel, name)
+    return apply_op("ReverseV2", [operand], operand.dtype, operand.shape, kernel, name)
 
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return a tensor repeated to a shape."""
-    given, wanted = convert_to_tensor(input), shape_tensor(shape)
+    operand, wanted = convert_to_tensor(input), shape_tensor(shape)
     known = constant_value(wanted)
-    made: Any = shape_within(wanted)
+    sides: Any = shape_within(wanted)
     if known is not None:
-        broadcast([given.shape, TensorShape(made)]).assert_is_compatible_with(made)
+        broadcast([operand.shape, TensorShape(sides)]).assert_is_compatible_with(sides)
 
     def kernel(x: Any, to: Any) -> Any:
         return np.broadcast_to(x, [int(one) for one in to]).copy()
 
-    return apply_op("BroadcastTo", [given, wanted], given.dtype, made, structural(kernel, given.dtype), name)
+    return apply_op("BroadcastTo", [operand, wanted], operand.dtype, sides, structural(kernel, operand.dtype), name)
 
 
 # Tensors of one value
@@ -848,20 +850,20 @@ def shape_within(tensor: Tensor) -> Sides | None:
     known = constant_value(tensor)
     op = tensor.op
     if known is not None:
-        return tuple(None if one < 0 else int(one) for one in np.ravel(known))
+        return tuple(None if side < 0 else int(side) for side in np.ravel(known))
     if op.type == "Shape":
         return op.operands[0].shape.sides
     if op.type == "Pack" and tensor.shape.ndims == 1:
-        parts = [_number_within(one) for one in op.operands]
-        return tuple(None if one is None or one < 0 else one for one in parts)
+        parts = [_number_within(operand) for operand in op.operands]
+        return tuple(None if side is None or side < 0 else side for side in parts)
     if op.type == "ConcatV2":
-        found: Sides = ()
-        for one in op.operands:
-            inner = shape_within(one)
+        sides: Sides = ()
+        for operand in op.operands:
+            inner = shape_within(operand)
             if inner is None:
                 return None
-            found += inner
-        return found
+            sides += inner
+        return sides
     count = tensor.shape.num_elements()
     return None if count is None else (None,) * count
 
@@ -901,23 +903,23 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     ValueError
         If the value is no scalar, or a side is negative.
     """
-    wanted, one = shape_tensor(dims), convert_to_tensor(value)
-    one.shape.ranked(0)
+    wanted, scalar = shape_tensor(dims), convert_to_tensor(value)
+    scalar.shape.ranked(0)
     known = constant_value(wanted)
-    made: Any = None
+    sides: Any = None
     if known is not None:
-        made = [int(side) for side in known]
-        if any(side < 0 for side in made):
-            raise ValueError(f"Fill dimensions must be >= 0: {made}")
+        sides = [int(side) for side in known]
+        if any(side < 0 for side in sides):
+            raise ValueError(f"Fill dimensions must be >= 0: {sides}")
     else:
-        made = shape_within(wanted)
+        sides = shape_within(wanted)
 
     def kernel(to: Any, x: Any) -> Any:
-        array = np.empty([int(side) for side in to], object if one.dtype == string else one.dtype)
+        array = np.empty([int(side) for side in to], object if scalar.dtype == string else scalar.dtype)
         array[...] = x
         return array[()]
 
-    return apply_op("Fill", [wanted, one], one.dtype, made, kernel, name)
+    return apply_op("Fill", [wanted, scalar], scalar.dtype, sides, kernel, name)
 
 
 def zeros(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor:
@@ -950,10 +952,10 @@ def _same(number: int, dtype: DType) -> Any:
 
 
 def _like(number: int, tensor: Any, dtype: Any, name: str | None, type_: str) -> Tensor:
-    given = convert_to_tensor(tensor)
-    wanted = given.dtype if dtype is None else as_dtype(dtype)
-    made = fill(shape(given), _same(number, wanted), name or type_)
-    made.set_shape(given.shape)
+    operand = convert_to_tensor(tensor)
+    wanted = operand.dtype if dtype is None else as_dtype(dtype)
+    made = fill(shape(operand), _same(number, wanted), name or type_)
+    made.set_shape(operand.shape)
     return made
 
 
@@ -979,18 +981,18 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
     """
     if limit is None:
         start, limit = 0, start
-    parts = [convert_to_tensor(one, dtype) if not isinstance(one, Tensor) else one for one in (start, limit, delta)]
+    parts = [convert_to_tensor(part, dtype) if not isinstance(part, Tensor) else part for part in (start, limit, delta)]
     # TensorFlow's order: the widest of the three.
     order = [as_dtype(word) for word in ("i4", "i8", "f4", "f8")]
-    wanted = max((one.dtype for one in parts), key=lambda one: order.index(one) if one in order else -1)
+    wanted = max((part.dtype for part in parts), key=lambda kind: order.index(kind) if kind in order else -1)
     if dtype is not None:
         wanted = as_dtype(dtype)
-    parts = [cast(one, wanted) for one in parts]
-    for one in parts:
-        one.shape.ranked(0)
-    values = [constant_value(one) for one in parts]
-    if any(one is None for one in values):  # a cast of a constant is no constant of its own
-        values = [_constant_cast(one) for one in parts]
+    parts = [cast(part, wanted) for part in parts]
+    for part in parts:
+        part.shape.ranked(0)
+    values = [constant_value(part) for part in parts]
+    if any(value is None for value in values):  # a cast of a constant is no constant of its own
+        values = [_constant_cast(part) for part in parts]
 
     def kernel(a: Any, b: Any, step: Any) -> Any:
         if step == 0 or (b - a) * np.sign(step) < 0:
@@ -1000,15 +1002,15 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
             return (a + np.arange(count).astype(wanted) * step).astype(wanted)
         return np.arange(int(a), int(b), int(step)).astype(wanted)
 
-    made: Any = [None]
-    if all(one is not None for one in values):
+    shape: Any = [None]
+    if all(value is not None for value in values):
         try:
-            made = kernel(*values).shape
+            shape = kernel(*values).shape
         except InvalidArgumentError:
             raise
         except (MemoryError, ValueError) as error:  # the latter: more bytes than a number of 64 bits can say
             raise ValueError(f"range: no memory for the numbers from {values[0]} to {values[1]}") from error
-    return apply_op("Range", parts, wanted, made, kernel, name)
+    return apply_op("Range", parts, wanted, shape, kernel, name)
 
 
 def _constant_cast(tensor: Tensor) -> Any:
@@ -1108,32 +1110,32 @@ def one_hot(
     TypeError, ValueError
         If the values have two types.
     """
-    given = convert_to_tensor(indices)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"one_hot: indices must be integers, not {name_of(given.dtype)}")
+    operand = convert_to_tensor(indices)
+    if operand.dtype.kind not in "iu":
+        raise TypeError(f"one_hot: indices must be integers, not {name_of(operand.dtype)}")
     count = int(_known(depth, "depth"))
     if count < 0:
         raise ValueError(f"one_hot: depth must be from 0 on, not {count}")
     wanted = None if dtype is None else as_dtype(dtype)
     values = []
-    for one in (on_value, off_value):
-        if one is not None:
-            one = convert_to_tensor(one, None if isinstance(one, Tensor) else wanted)
-            if wanted is not None and one.dtype != wanted:
-                raise TypeError(f"one_hot: {name_of(wanted)} and a value of {name_of(one.dtype)} do not match")
-            wanted = one.dtype
-        values.append(None if one is None else _known(one, "on_value and off_value"))
+    for value in (on_value, off_value):
+        if value is not None:
+            value = convert_to_tensor(value, None if isinstance(value, Tensor) else wanted)
+            if wanted is not None and value.dtype != wanted:
+                raise TypeError(f"one_hot: {name_of(wanted)} and a value of {name_of(value.dtype)} do not match")
+            wanted = value.dtype
+        values.append(None if value is None else _known(value, "on_value and off_value"))
     wanted = float32 if wanted is None else wanted
-    on, off = (as_value(n if one is None else one, wanted) for n, one in zip((1, 0), values, strict=True))
-    sides = given.shape.sides
+    on, off = (as_value(n if value is None else value, wanted) for n, value in zip((1, 0), values, strict=True))
+    sides = operand.shape.sides
     at = -1 if axis is None else axis
-    made: Any = None
+    shape: Any = None
     if sides is not None:
         place = _at(at, len(sides) + 1, "one_hot")
-        made = [*sides[:place], count, *sides[place:]]
+        shape = [*sides[:place], count, *sides[place:]]
         at = -1 if place == len(sides) else place
     if at == -1 and wanted != string and count:
-        return apply_op("OneHot", [given], wanted, made, lambda x: ops.one_hot(x, count, on, off, wanted), name)
+        return apply_op("OneHot", [operand], wanted, shape, lambda x: ops.one_hot(x, count, on, off, wanted), name)
 
     def kernel(x: Any) -> Any:
         which = np.expand_dims(x, at) == np.arange(count).reshape(-1, *[1] * (np.ndim(x) - at if at >= 0 else 0))
@@ -1142,7 +1144,7 @@ def one_hot(
         array[which] = on
         return array
 
-    return apply_op("OneHot", [given], wanted, made, kernel, name)
+    return apply_op("OneHot", [operand], wanted, shape, kernel, name)
 
 
 # Several at once
@@ -1150,13 +1152,13 @@ def one_hot(
 
 def identity_n(input: Any, name: str | None = None) -> list[Tensor]:
     """Return the same tensors, each of which is there once all are."""
-    given = [convert_to_tensor(one) for one in input]
-    if not given:
+    operands = [convert_to_tensor(one) for one in input]
+    if not operands:
         raise ValueError("identity_n needs at least one tensor")
-    lone = len(given) == 1
-    outputs = [(one.dtype, one.shape) for one in given]
+    lone = len(operands) == 1
+    outputs = [(operand.dtype, operand.shape) for operand in operands]
     op = get_default_graph().create_op(
-        "IdentityN", given, outputs, lambda *x: x[0] if lone else x, name or "IdentityN", pure=True
+        "IdentityN", operands, outputs, lambda *x: x[0] if lone else x, name or "IdentityN", pure=True
     )
     return list(op.outputs)
 
@@ -1176,31 +1178,37 @@ def tuple_(tensors: Any, name: str | None = None, control_inputs: Any = None) ->
     ValueError
         If there is no tensor.
     """
-    given = [None if one is None else one if isinstance(one, Operation) else convert_to_tensor(one) for one in tensors]
-    waits = [one for one in given if one is not None]
+    members = [
+        None if member is None else member if isinstance(member, Operation) else convert_to_tensor(member)
+        for member in tensors
+    ]
+    waits = [member for member in members if member is not None]
     if not waits:
         raise ValueError("Must have at least one Tensor")
     graph = get_default_graph()
     with graph.name_scope(name or "tuple"), graph.control_dependencies([*waits, *(control_inputs or ())]):
-        return [None if one is None else one if isinstance(one, Operation) else identity(one) for one in given]
+        return [
+            None if member is None else member if isinstance(member, Operation) else identity(member)
+            for member in members
+        ]
 
 
 def meshgrid(*args: Any, indexing: str = "xy", name: str | None = None) -> list[Tensor]:
     """Return for each vector a tensor of the common shape, in which the vector lies along its own dimension."""
-    given = tensors(*args)
+    vectors = tensors(*args)
     if indexing not in ("xy", "ij"):
         raise ValueError("indexing parameter must be either 'xy' or 'ij'")
-    counts = [one.shape.num_elements() for one in given]
+    counts = [vector.shape.num_elements() for vector in vectors]
     shape_ = list(counts)
     if indexing == "xy" and len(shape_) > 1:
         shape_[:2] = shape_[1::-1]
 
-    def made(which: int, *x: Any) -> Any:
+    def grid(which: int, *x: Any) -> Any:
         how: Any = indexing
-        return np.meshgrid(*[np.ravel(one) for one in x], indexing=how)[which]
+        return np.meshgrid(*[np.ravel(vector) for vector in x], indexing=how)[which]
 
-    return [apply_op("Meshgrid", given, given[0].dtype, shape_, functools.partial(made, i), name)
-            for i in range(len(given))]  # fmt: skip
+    return [apply_op("Meshgrid", vectors, vectors[0].dtype, shape_, functools.partial(grid, i), name)
+            for i in range(len(vectors))]  # fmt: skip
 
 
 register_packing(stack)

@@ -43,20 +43,20 @@ __all__ = [
 
 
 def _asserted(
-    holds: Callable[..., Any], given: Sequence[Tensor], told: Sequence[Any], data: Any, summarize: int | None,
+    holds: Callable[..., Any], operands: Sequence[Tensor], told: Sequence[Any], data: Any, summarize: int | None,
     name: str, early: bool = True,
 ) -> Operation:  # fmt: skip
     # An operation that fails unless a function of the values holds; `early`: it fails now if they are known now.
     shown: Sequence[Any] = told if data is None else data
-    known = [constant_value(one) for one in given]
+    known = [constant_value(operand) for operand in operands]
     if early and all(one is not None for one in known) and not np.all(holds(*known)):
         values = [constant_value(convert_to_tensor(one)) for one in shown]
         items = 3 if summarize is None else summarize
         text = "\n".join([one.decode() if isinstance(one, bytes) else summarized(one, items) for one in values
                           if one is not None])  # fmt: skip
         raise InvalidArgumentError(text)
-    with given[0].graph.name_scope(name):
-        checked = apply_op("All", list(given), bool, (), lambda *values: np.bool_(np.all(holds(*values))), "All")
+    with operands[0].graph.name_scope(name):
+        checked = apply_op("All", list(operands), bool, (), lambda *values: np.bool_(np.all(holds(*values))), "All")
         return Assert(checked, list(shown), summarize, name="Assert")
 
 
@@ -140,31 +140,31 @@ def _ranked(
     x: Any, ranks: Any, holds: Callable[[int, list[int]], bool], what: str, data: Any, summarize: int | None,
     message: str | None, name: str,
 ) -> Operation:  # fmt: skip
-    given = convert_to_tensor(x)
-    wanted = [convert_to_tensor(one) for one in ranks]
-    for one in wanted:
-        if one.dtype.kind not in "iu":
-            raise TypeError(f"a rank must be of type <dtype: 'int32'>, not {name_of(one.dtype)}")
-        if one.shape.ndims not in (0, None):
+    operand = convert_to_tensor(x)
+    wanted = [convert_to_tensor(rank) for rank in ranks]
+    for rank in wanted:
+        if rank.dtype.kind not in "iu":
+            raise TypeError(f"a rank must be of type <dtype: 'int32'>, not {name_of(rank.dtype)}")
+        if rank.shape.ndims not in (0, None):
             raise ValueError("Rank must be a scalar.")
-    known = [constant_value(one) for one in wanted]
-    if given.shape.ndims is not None and all(one is not None for one in known):
-        if not holds(given.shape.ndims, [int(one) for one in known]):
-            told = ", ".join(str(int(one)) for one in known)
+    known = [constant_value(rank) for rank in wanted]
+    if operand.shape.ndims is not None and all(rank is not None for rank in known):
+        if not holds(operand.shape.ndims, [int(rank) for rank in known]):
+            told = ", ".join(str(int(rank)) for rank in known)
             raise ValueError(
-                f"{message or ''}. Tensor {given.name} must have rank {what}{told}.  Received rank "
-                f"{given.shape.ndims}, shape {given.shape}".removeprefix(". ")
+                f"{message or ''}. Tensor {operand.name} must have rank {what}{told}.  Received rank "
+                f"{operand.shape.ndims}, shape {operand.shape}".removeprefix(". ")
             )
         return no_op(name="static_checks_determined_all_ok")
-    number = apply_op("Rank", [given], np.int32, (), lambda value: np.array(np.ndim(value), np.int32), None)
+    number = apply_op("Rank", [operand], np.int32, (), lambda value: np.array(np.ndim(value), np.int32), None)
     shown = [
         message or "",
-        f"Tensor {given.name} must have rank {what.strip()}".rstrip(),
+        f"Tensor {operand.name} must have rank {what.strip()}".rstrip(),
         *wanted,
         "Received rank: ",
         number,
     ]
-    checked = lambda there, *to: holds(int(there), [int(one) for one in to])  # noqa: E731
+    checked = lambda there, *to: holds(int(there), [int(rank) for rank in to])  # noqa: E731
     return _asserted(checked, [number, *wanted], shown, data, summarize, name)
 
 
@@ -195,45 +195,45 @@ def assert_rank_in(
 
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Tensor:
     """Return the tensor. `ValueError`: it is known to be no scalar, or nothing is known of its rank."""
-    given = convert_to_tensor(tensor, name=name)
-    if given.shape.ndims != 0:
-        raise ValueError(f"{message or ''}Expected scalar shape, saw shape: {given.shape}.")
-    return given
+    operand = convert_to_tensor(tensor, name=name)
+    if operand.shape.ndims != 0:
+        raise ValueError(f"{message or ''}Expected scalar shape, saw shape: {operand.shape}.")
+    return operand
 
 
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Operation:
     """Return an operation that does nothing. `TypeError`: `x` isn't of integers."""
-    given = convert_to_tensor(x)
-    if given.dtype.kind not in "iu":
-        raise TypeError(f"{message or ''}Expected 'x' to be integer type.  Found: {given.dtype}.")
+    operand = convert_to_tensor(x)
+    if operand.dtype.kind not in "iu":
+        raise TypeError(f"{message or ''}Expected 'x' to be integer type.  Found: {operand.dtype}.")
     return no_op(name=name or "statically_determined_was_integer")
 
 
 def assert_type(tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None) -> Operation:
     """Return an operation that does nothing. `TypeError`: `tensor` has another type."""
-    given = tensor if isinstance(tensor, SparseTensor) else convert_to_tensor(tensor)
+    operand = tensor if isinstance(tensor, SparseTensor) else convert_to_tensor(tensor)
     wanted = as_dtype(tf_type)
-    if given.dtype != wanted:
-        raise TypeError(f"{message or ''}{getattr(given, 'name', given)}: tensor must be of type {wanted!r}; "
-                        f"got {given.dtype!r}")  # fmt: skip
+    if operand.dtype != wanted:
+        raise TypeError(f"{message or ''}{getattr(operand, 'name', operand)}: tensor must be of type {wanted!r}; "
+                        f"got {operand.dtype!r}")  # fmt: skip
     return no_op(name=name or "statically_determined_correct_type")
 
 
 def assert_same_float_dtype(tensors: Any = None, dtype: Any = None) -> Any:
     """Return the type of floats that tensors share, or `dtype`, or float32. `ValueError`: they don't share one."""
-    found = None if dtype is None else as_dtype(dtype)
-    for one in tensors or ():
-        if one is None:
+    kind = None if dtype is None else as_dtype(dtype)
+    for tensor in tensors or ():
+        if tensor is None:
             continue
-        if found is None:
-            found = one.dtype
-        elif one.dtype != found:
-            raise ValueError(f"Tensor conversion requested dtype {name_of(found)} for Tensor with dtype "
-                             f"{name_of(one.dtype)}: {one!r}")  # fmt: skip
-    found = float32 if found is None else found
-    if not found.is_floating:
-        raise ValueError(f"Expected floating point type, got {name_of(found)}.")
-    return found
+        if kind is None:
+            kind = tensor.dtype
+        elif tensor.dtype != kind:
+            raise ValueError(f"Tensor conversion requested dtype {name_of(kind)} for Tensor with dtype "
+                             f"{name_of(tensor.dtype)}: {tensor!r}")  # fmt: skip
+    kind = float32 if kind is None else kind
+    if not kind.is_floating:
+        raise ValueError(f"Expected floating point type, got {name_of(kind)}.")
+    return kind
 
 
 def assert_proper_iterable(values: Any) -> None:
@@ -246,18 +246,19 @@ def assert_proper_iterable(values: Any) -> None:
 
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return the same tensor with this shape known; a run in which it has another raises `InvalidArgumentError`."""
-    given, wanted = convert_to_tensor(x), as_shape(shape)
-    merged = wanted.equal_to(given.shape)
+    operand, wanted = convert_to_tensor(x), as_shape(shape)
+    merged = wanted.equal_to(operand.shape)
     told = bracketed(wanted.sides)
 
     def kernel(value: Any) -> Any:
         if not wanted.is_compatible_with(np.shape(value)):
             raise InvalidArgumentError(
-                f"Shape of tensor {given.op.name} {list(np.shape(value))} is not compatible with expected shape {told}."
+                f"Shape of tensor {operand.op.name} {list(np.shape(value))} is not compatible with expected shape "
+                f"{told}."
             )
         return value
 
-    return apply_op("EnsureShape", [given], given.dtype, merged, kernel, name)
+    return apply_op("EnsureShape", [operand], operand.dtype, merged, kernel, name)
 
 
 def is_numeric_tensor(tensor: Any) -> bool:
@@ -266,13 +267,13 @@ def is_numeric_tensor(tensor: Any) -> bool:
 
 
 def _rising(type_: str, x: Any, holds: Callable[[Any, Any], Any], name: str | None) -> Tensor:
-    given = convert_to_tensor(x)
+    operand = convert_to_tensor(x)
 
     def kernel(value: Any) -> Any:
         flat = np.ravel(value)
         return np.bool_(np.all(holds(flat[1:], flat[:-1])))
 
-    return apply_op(type_, [given], bool, (), kernel, name)
+    return apply_op(type_, [operand], bool, (), kernel, name)
 
 
 def is_strictly_increasing(x: Any, name: str | None = None) -> Tensor:

@@ -13,15 +13,15 @@ __all__ = ["hsv_to_rgb", "rgb_to_hsv"]
 
 
 def _pictures(images: Any) -> Tensor:
-    given = convert_to_tensor(images, preferred_dtype=float32)
-    if given.dtype.name not in ("float16", "float32", "float64", "bfloat16"):
+    pictures = convert_to_tensor(images, preferred_dtype=float32)
+    if pictures.dtype.name not in ("float16", "float32", "float64", "bfloat16"):
         raise TypeError(
-            f"Value passed to parameter 'images' has DataType {name_of(given.dtype)} not in list of allowed values: "
+            f"Value passed to parameter 'images' has DataType {name_of(pictures.dtype)} not in list of allowed values: "
             "float16, bfloat16, float32, float64"
         )
-    if given.shape.sides is not None:
-        given.shape.ranked(1, least=True)[-1].assert_is_compatible_with(3)
-    return given
+    if pictures.shape.sides is not None:
+        pictures.shape.ranked(1, least=True)[-1].assert_is_compatible_with(3)
+    return pictures
 
 
 def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
@@ -33,7 +33,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
         Between 0 and 1.
     name : str, optional
     """
-    given = _pictures(images)
+    pictures = _pictures(images)
 
     def kernel(x: Any) -> Any:
         red, green, blue = (x[..., at] for at in range(3))
@@ -49,7 +49,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Tensor:
         saturation = np.where(value > 0, width / np.where(value > 0, value, 1), 0)
         return np.stack([hue, saturation, value], -1).astype(x.dtype)
 
-    return apply_op("RGBToHSV", [given], given.dtype, given.shape, kernel, name)
+    return apply_op("RGBToHSV", [pictures], pictures.dtype, pictures.shape, kernel, name)
 
 
 def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
@@ -61,7 +61,7 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
         Between 0 and 1.
     name : str, optional
     """
-    given = _pictures(images)
+    pictures = _pictures(images)
 
     def kernel(x: Any) -> Any:
         hue, saturation, value = (x[..., at] for at in range(3))
@@ -70,4 +70,4 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Tensor:
         made = [(1 - saturation + saturation * np.clip(one, 0, 1)) * value for one in shares]
         return np.stack(made, -1).astype(x.dtype)
 
-    return apply_op("HSVToRGB", [given], given.dtype, given.shape, kernel, name)
+    return apply_op("HSVToRGB", [pictures], pictures.dtype, pictures.shape, kernel, name)

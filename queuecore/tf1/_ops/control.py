@@ -113,7 +113,7 @@ def Print(  # noqa: N802
         How many items of each it prints; -1: all.
     name : str, optional
     """
-    given = convert_to_tensor(input_)
+    operand = convert_to_tensor(input_)
     shown = [convert_to_tensor(one) for one in data]
     most = -1 if first_n is None else first_n
     items = 3 if summarize is None else summarize
@@ -121,11 +121,11 @@ def Print(  # noqa: N802
     def kernel(run: Any, value: Any, *values: Any) -> Any:
         counter = run.session.resource(("print", op), itertools.count)
         if most < 0 or next(counter) < most:
-            told = "".join([f"[{summarized(one, items)}]" for one in values])
+            told = "".join([f"[{summarized(array, items)}]" for array in values])
             print((message or "") + told, file=sys.stderr, flush=True)
         return value
 
-    op = given.graph.create_op("Print", [given, *shown], [(given.dtype, given.shape)], kernel, name or "Print")
+    op = operand.graph.create_op("Print", [operand, *shown], [(operand.dtype, operand.shape)], kernel, name or "Print")
     return op.outputs[0]
 
 
@@ -150,7 +150,7 @@ def Assert(  # noqa: N802
     def kernel(run: Any, value: Any, *values: Any) -> None:
         del run
         if not np.all(value):
-            told = " ".join([f"[{summarized(one, items)}]" for one in values])
+            told = " ".join([f"[{summarized(array, items)}]" for array in values])
             raise InvalidArgumentError(f"assertion failed: {told}")
 
     return holds.graph.create_op("Assert", [holds, *shown], [], kernel, name or "Assert")
@@ -226,34 +226,36 @@ def python_op(func: Any, call: Callable[..., Any], inp: Any, dtypes_of: Any, typ
     if not isinstance(inp, (list, tuple)):
         raise ValueError("inp must be a list of tensors")
     several = isinstance(dtypes_of, (list, tuple))
-    dtypes = [as_dtype(one) for one in (dtypes_of if several else [dtypes_of])]
-    given = [convert_to_tensor(one) for one in inp]
+    dtypes = [as_dtype(dtype) for dtype in (dtypes_of if several else [dtypes_of])]
+    inputs = [convert_to_tensor(one) for one in inp]
 
     def kernel(run: Any, *values: Any) -> Any:
         try:
-            made = call(run, *values)
+            result = call(run, *values)
         except QueueCoreError:
             raise
         except Exception as error:
-            wanted = next((made for types, made in _MEANT if isinstance(error, types)), UnknownError)
+            wanted = next((meant for types, meant in _MEANT if isinstance(error, types)), UnknownError)
             trace = "".join(traceback.format_exception(error))
             raise wanted(f"{type(error).__name__}: {error}\n{trace}") from error
-        parts = [] if made is None else list(made) if isinstance(made, (list, tuple)) else [made]
+        parts = [] if result is None else list(result) if isinstance(result, (list, tuple)) else [result]
         if len(parts) != len(dtypes):
             raise InvalidArgumentError(
                 f"{op.name} returns {len(parts)} values, but expects to see {len(dtypes)} values: the function returns "
                 f"{len(parts)} values, not {len(dtypes)}"
             )
-        found = [_returned(op.name, i, one, dtype) for i, (one, dtype) in enumerate(zip(parts, dtypes, strict=True))]
-        return found[0] if len(found) == 1 else found
+        results = [
+            _returned(op.name, i, part, dtype) for i, (part, dtype) in enumerate(zip(parts, dtypes, strict=True))
+        ]
+        return results[0] if len(results) == 1 else results
 
-    graph = given[0].graph if given else get_default_graph()
+    graph = inputs[0].graph if inputs else get_default_graph()
     outputs = [(dtype, None) for dtype in dtypes]
     whole = kernel
     stateful = type_ != "PyFuncStateless"
-    if not stateful and dtypes and all(constant_value(one) is not None for one in given):
+    if not stateful and dtypes and all(constant_value(tensor) is not None for tensor in inputs):
         whole = lambda run, *values: run.session.resource(op, lambda: (kernel(run, *values),))[0]  # noqa: E731
-    op = graph.create_op(type_, given, outputs, whole, name, blocking=True)
+    op = graph.create_op(type_, inputs, outputs, whole, name, blocking=True)
     if not dtypes and stateful:
         return op
     return list(op.outputs) if several else op.outputs[0]
@@ -317,24 +319,24 @@ class Branch:
             flat: list[Any] = []
             self.structure = flattened(self.made, flat)
             self.results: list[Any] = [
-                one if isinstance(one, (Tensor, Operation)) else convert_to_tensor(one) for one in flat
+                part if isinstance(part, (Tensor, Operation)) else convert_to_tensor(part) for part in flat
             ]
         own = set(graph._ops[before:])
         self.captured = [
-            one
+            tensor
             for op in own
-            for one in op.operands
-            if one.op not in own
+            for tensor in op.operands
+            if tensor.op not in own
         ]  # fmt: skip
-        self.captured += [one for one in self.results if isinstance(one, Tensor) and one.op not in own]
+        self.captured += [result for result in self.results if isinstance(result, Tensor) and result.op not in own]
         self.captured = list(dict.fromkeys(self.captured))
-        self.controls = [one for op in own for one in op.control_inputs if one not in own]
+        self.controls = [control for op in own for control in op.control_inputs if control not in own]
         for op in own:
-            op.control_inputs = [one for one in op.control_inputs if one in own]
-        self.controls += [one for one in self.results if isinstance(one, Operation) and one not in own]
-        self.results = [one if isinstance(one, Tensor) or one in own else None for one in self.results]
+            op.control_inputs = [control for control in op.control_inputs if control in own]
+        self.controls += [result for result in self.results if isinstance(result, Operation) and result not in own]
+        self.results = [result if isinstance(result, Tensor) or result in own else None for result in self.results]
         self.blocking = any(op.blocking for op in own)
-        self.plan: RunPlan = planned([one for one in self.results if one is not None], self.captured)
+        self.plan: RunPlan = planned([result for result in self.results if result is not None], self.captured)
 
     def run(self, run: Any, given: Mapping[Tensor, Any]) -> list[Any]:
         """Run the operations with the values of what they take from outside; return those of the results."""
@@ -349,20 +351,20 @@ class Branch:
         return [values[slot] for slot in self.plan.fetched if slot >= 0]
 
 
-def flattened(made: Any, flat: list[Any]) -> Callable[[list[Any]], Any]:
+def flattened(structure: Any, flat: list[Any]) -> Callable[[list[Any]], Any]:
     """Add the parts of a structure to a list; return a function that puts such a list into the structure again."""
-    if made is None:
+    if structure is None:
         flat.append(no_op())
-    elif isinstance(made, (list, tuple)):
-        parts = [flattened(one, flat) for one in made]
-        if isinstance(made, tuple) and hasattr(made, "_fields"):
-            return lambda values: type(made)(*[part(values) for part in parts])
-        return lambda values: type(made)([part(values) for part in parts])
-    elif isinstance(made, Mapping):
-        named = {key: flattened(one, flat) for key, one in made.items()}
+    elif isinstance(structure, (list, tuple)):
+        parts = [flattened(one, flat) for one in structure]
+        if isinstance(structure, tuple) and hasattr(structure, "_fields"):
+            return lambda values: type(structure)(*[part(values) for part in parts])
+        return lambda values: type(structure)([part(values) for part in parts])
+    elif isinstance(structure, Mapping):
+        named = {key: flattened(one, flat) for key, one in structure.items()}
         return lambda values: {key: part(values) for key, part in named.items()}
     else:
-        flat.append(made.value() if isinstance(made, Variable) else made)
+        flat.append(structure.value() if isinstance(structure, Variable) else structure)
     at = len(flat) - 1
     return lambda values: values[at]
 
@@ -475,13 +477,13 @@ def case(
         In a run, if no condition holds, or more than one.
     """
     pairs = list(pred_fn_pairs.items()) if isinstance(pred_fn_pairs, Mapping) else list(pred_fn_pairs)
-    if not pairs or not all(isinstance(one, tuple) and len(one) == 2 and callable(one[1]) for one in pairs):
+    if not pairs or not all(isinstance(pair, tuple) and len(pair) == 2 and callable(pair[1]) for pair in pairs):
         raise TypeError("pred_fn_pairs must be a list of pairs of a condition and a callable, or a dict")
     if default is not None and not callable(default):
         raise TypeError("default must be callable")
     graph = get_default_graph()
     with graph.name_scope(name):
-        conditions = [convert_to_tensor(one, np.bool_) for one, _ in pairs]
+        conditions = [convert_to_tensor(condition, np.bool_) for condition, _ in pairs]
         checks = []
         if exclusive or default is None:
 
@@ -489,13 +491,15 @@ def case(
                 del run
                 count = int(np.sum(values))
                 if exclusive and count > 1 or default is None and not count:
-                    raise InvalidArgumentError(f"case: {count} of the conditions hold: {[bool(one) for one in values]}")
+                    raise InvalidArgumentError(
+                        f"case: {count} of the conditions hold: {[bool(value) for value in values]}"
+                    )
 
             checks.append(graph.create_op("Assert", conditions, [], check, "Assert"))
         with graph.control_dependencies(checks):
             # From the last pair backwards; without a default the last function fills the place that is never reached.
             made = default if default is not None else pairs[-1][1]
-            rest = list(zip(conditions, [one for _, one in pairs], strict=True))
+            rest = list(zip(conditions, [function for _, function in pairs], strict=True))
             for condition, function in reversed(rest if default is not None else rest[:-1]):
                 made = _chosen(condition, function, made, strict)
             return made()

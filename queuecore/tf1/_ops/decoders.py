@@ -53,10 +53,10 @@ FixedLengthFeature = FixedLenFeature  # as some tutorials spell it
 
 
 def _strings(value: Any, what: str) -> Tensor:
-    given = convert_to_tensor(value, string if isinstance(value, (list, tuple)) and not value else None)
-    if given.dtype != string:
-        raise TypeError(f"{what}: expected strings, got {given!r}")
-    return given
+    strings = convert_to_tensor(value, string if isinstance(value, (list, tuple)) and not value else None)
+    if strings.dtype != string:
+        raise TypeError(f"{what}: expected strings, got {strings!r}")
+    return strings
 
 
 def decode_raw(
@@ -96,12 +96,12 @@ def decode_raw(
     InvalidArgumentError
         In a run, if a string has another length than the others, or its length is no multiple of the item's size.
     """
-    given = _strings(bytes if input_bytes is None else input_bytes, "decode_raw")
+    strings = _strings(bytes if input_bytes is None else input_bytes, "decode_raw")
     dtype = as_dtype(out_type)
     with retold((r"fixed_length must be a positive multiple of (\d+) \(the item\), not (.*)",
                  r"fixed_length (\2) must be a multiple of the size of out_type (\1)")):  # fmt: skip
         ops.decode_raw(None, dtype, little_endian, fixed_length)  # raises for arguments that it can't use
-    sides = given.shape.sides
+    sides = strings.shape.sides
     items = None if fixed_length is None else fixed_length // dtype.itemsize
     shape = None if sides is None else (*sides, items)
     type_ = "DecodeRaw" if fixed_length is None else "DecodePaddedRaw"
@@ -114,7 +114,7 @@ def decode_raw(
         ):  # fmt: skip
             return ops.decode_raw(x, dtype, little_endian, fixed_length)
 
-    return apply_op(type_, [given], dtype, shape, kernel, name)
+    return apply_op(type_, [strings], dtype, shape, kernel, name)
 
 
 def _unequal(strings: Any) -> str:
@@ -139,10 +139,10 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
     Tensor
         Of the input's shape.
     """
-    given = _strings(bytes, "decode_compressed")
+    strings = _strings(bytes, "decode_compressed")
     ops.decode_compressed(None, compression_type)
     return apply_op(
-        "DecodeCompressed", [given], string, given.shape, lambda x: ops.decode_compressed(x, compression_type), name
+        "DecodeCompressed", [strings], string, strings.shape, lambda x: ops.decode_compressed(x, compression_type), name
     )
 
 
@@ -186,12 +186,12 @@ def decode_csv(
         chosen = list(select_cols)
         if len(chosen) != len(record_defaults):
             raise ValueError("Length of select_cols and record_defaults do not match.")
-        if any(one < 0 for one in chosen):
+        if any(column < 0 for column in chosen):
             raise ValueError("select_cols contains negative values.")
         if any(a >= b for a, b in itertools.pairwise(chosen)):
             raise ValueError("select_cols is not strictly increasing.")
-    given = _strings(records, "decode_csv")
-    defaults = [csv_default(one) for one in record_defaults]
+    strings = _strings(records, "decode_csv")
+    defaults = [csv_default(default) for default in record_defaults]
     for rank in map(np.ndim, defaults):
         if rank > 1:
             raise InvalidArgumentError(f"decode_csv: Shape must be at most rank 1 but is rank {rank}")
@@ -205,15 +205,15 @@ def decode_csv(
     ):  # fmt: skip
         ops.decode_csv(None, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
     dtypes = [as_dtype(dtype) for dtype, _ in csv_columns(defaults)]
-    one = len(dtypes) == 1
+    lone = len(dtypes) == 1
 
     def kernel(x: Any) -> Any:
         with retold(*_CSV):
-            made = ops.decode_csv(x, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
-        return made[0] if one else made
+            columns = ops.decode_csv(x, defaults, field_delim, use_quote_delim, None, na_value, select_cols)
+        return columns[0] if lone else columns
 
-    op = given.graph.create_op(
-        "DecodeCSV", [given], [(dtype, given.shape) for dtype in dtypes], kernel, name or "DecodeCSV", pure=True
+    op = strings.graph.create_op(
+        "DecodeCSV", [strings], [(dtype, strings.shape) for dtype in dtypes], kernel, name or "DecodeCSV", pure=True
     )
     return list(op.outputs)
 
@@ -272,14 +272,14 @@ def csv_default(value: Any) -> Any:
 def _picture(
     type_: str, contents: Any, dtype: Any, shape: Sides | None, kernel: Callable[[Any], Any], name: str | None
 ) -> Tensor:
-    given = _strings(contents, type_)
-    given.shape.ranked(0)
+    data = _strings(contents, type_)
+    data.shape.ranked(0)
 
     def told(value: Any) -> Any:
         with retold(("is neither JPEG", "Unknown image file format. One of JPEG, PNG, GIF, BMP required.")):
             return kernel(value)
 
-    return apply_op(type_, [given], dtype, shape, told, name)
+    return apply_op(type_, [data], dtype, shape, told, name)
 
 
 def decode_jpeg(
@@ -428,7 +428,9 @@ def _part(feature: Any, outer: Sides, steps: bool) -> _Part:
         sides = feature.shape if isinstance(feature.shape, (list, tuple, np.ndarray)) else [feature.shape]
         rows: Sides = (None,) if isinstance(feature, FixedLenSequenceFeature) else ()
         shape: Sides = (*outer, *rows, *(int(one) for one in sides))
-        return _Part([(as_dtype(feature.dtype), shape)], lambda made: [_dense(made, shape)], lambda parts: parts[0])
+        return _Part(
+            [(as_dtype(feature.dtype), shape)], lambda component: [_dense(component, shape)], lambda parts: parts[0]
+        )
     dtype = as_dtype(feature.dtype)
     if isinstance(feature, RaggedFeature):
         return _ragged_part(feature, outer, steps)
@@ -441,14 +443,14 @@ def _listed(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
-def _dense(made: Any, shape: Sides) -> Any:
+def _dense(component: Any, shape: Sides) -> Any:
     # Strings come as rows of characters. Others, also symbols of a trace (which refuse isinstance), stay as they are.
-    return _string_array(made, shape) if type(made) is Ragged else made
+    return _string_array(component, shape) if type(component) is Ragged else component
 
 
-def _string_array(made: Ragged, shape: Sides) -> Any:
+def _string_array(ragged: Ragged, shape: Sides) -> Any:
     sides: list[int] = []
-    rows: Any = made
+    rows: Any = ragged
     for side in shape[:-1]:
         count = len(rows)
         total = math.prod(map(int, sides))
@@ -461,12 +463,12 @@ def _string_array(made: Ragged, shape: Sides) -> Any:
     return flat.reshape(*sides, last)
 
 
-def _values(made: Any) -> Any:
-    return _string_array(made, (None,)) if type(made) is Ragged else made
+def _values(component: Any) -> Any:
+    return _string_array(component, (None,)) if type(component) is Ragged else component
 
 
-def _sparse_parts(made: Sparse) -> list[Any]:
-    return [made.indices, _values(made.values), made.dense_shape]
+def _sparse_parts(sparse: Sparse) -> list[Any]:
+    return [sparse.indices, _values(sparse.values), sparse.dense_shape]
 
 
 def _ragged_part(feature: RaggedFeature, outer: Sides, steps: bool) -> _Part:
@@ -477,18 +479,18 @@ def _ragged_part(feature: RaggedFeature, outer: Sides, steps: bool) -> _Part:
         inner.insert(0, int(partitions.pop().length))  # those are a dimension of the values
     levels = len(partitions) + len(outer) + steps
 
-    def taken(made: Any) -> list[Any]:
-        found = []
+    def taken(component: Any) -> list[Any]:
+        parts = []
         for _ in range(levels):
-            found.append(made.row_splits)
-            made = made.values
-        return [*found, _values(made)]
+            parts.append(component.row_splits)
+            component = component.values
+        return [*parts, _values(component)]
 
     def built(parts: list[Tensor]) -> Any:
-        made: Any = parts[-1]
-        for one in reversed(parts[:-1]):
-            made = RaggedTensor(made, one)
-        return made
+        ragged: Any = parts[-1]
+        for row_splits in reversed(parts[:-1]):
+            ragged = RaggedTensor(ragged, row_splits)
+        return ragged
 
     first = (None if outer[0] is None else outer[0] + 1,) if outer else (None,)
     shapes: list[Sides] = [first if level == 0 else (None,) for level in range(levels)]
@@ -506,52 +508,52 @@ def _parsed(
     told: Sequence[Any] = (),
 ) -> list[dict[Any, Any]]:
     """Add an operation that parses messages, and return the tensors of each section; `told`: texts of its errors."""
-    given = _strings(serialized, type_)
-    if rank == 0 and given.shape.sides:
-        raise ValueError(f"Input serialized must be a scalar: {given!r}")
+    messages = _strings(serialized, type_)
+    if rank == 0 and messages.shape.sides:
+        raise ValueError(f"Input serialized must be a scalar: {messages!r}")
     if rank is not None:
-        given.shape.ranked(rank)
-    elif given.shape.sides is None or len(given.shape.sides) > 1:
-        raise ValueError(f"{type_}: expected one string, or a batch of them, got shape {given.shape}")
-    outer: Sides = given.shape.sides or () if rank is None else (None,) * rank
-    if rank and given.shape.sides is not None:
-        outer = given.shape.sides
+        messages.shape.ranked(rank)
+    elif messages.shape.sides is None or len(messages.shape.sides) > 1:
+        raise ValueError(f"{type_}: expected one string, or a batch of them, got shape {messages.shape}")
+    outer: Sides = messages.shape.sides or () if rank is None else (None,) * rank
+    if rank and messages.shape.sides is not None:
+        outer = messages.shape.sides
     with retold(*_FEATURES):
         call(None)  # raises for descriptions that are no features
     parts = [
         {key: _part(feature, outer, number == 1) for key, feature in (section or {}).items()}
         for number, section in enumerate(sections)
     ]
-    outputs = [one for section in parts for part in section.values() for one in part.outputs]
+    outputs = [output for section in parts for part in section.values() for output in part.outputs]
     lone = len(outputs) + len(extra) == 1
 
     def kernel(x: Any) -> Any:
         with retold(("Could not parse the message", lambda _: _unparsed(x)), *told, *_VALUES):
-            made = call(x)
-        made = made if isinstance(made, tuple) else (made,)
+            values = call(x)
+        values = values if isinstance(values, tuple) else (values,)
         flat = [
-            one
-            for section, found in zip(parts, made, strict=False)
+            value
+            for section, by_key in zip(parts, values, strict=False)
             for key, part in section.items()
-            for one in part.taken(found[key])
+            for value in part.taken(by_key[key])
         ]
-        flat += [made[-1][key] for key in extra]
+        flat += [values[-1][key] for key in extra]
         return flat[0] if lone else flat
 
     lengths = [(_INT, outer) for _ in extra]
-    op = given.graph.create_op(type_, [given], [*outputs, *lengths], kernel, name or type_, pure=True)
+    op = messages.graph.create_op(type_, [messages], [*outputs, *lengths], kernel, name or type_, pure=True)
     left = list(op.outputs)
-    found = []
+    results = []
     for section in parts:
         tensors = {}
         for key, part in section.items():
             count = len(part.outputs)
             tensors[key] = part.built(left[:count])
             left = left[count:]
-        found.append(tensors)
+        results.append(tensors)
     if extra:
-        found.append(dict(zip(extra, left, strict=True)))
-    return found
+        results.append(dict(zip(extra, left, strict=True)))
+    return results
 
 
 # TensorFlow's texts for what is wrong with features, and with values of messages
@@ -592,17 +594,17 @@ def _settled(features: Mapping[Any, Any] | None) -> Any:
     # Defaults may be tensors that constants make.
     if not isinstance(features, Mapping):
         return features
-    found = dict(features)
-    for key, one in found.items():
-        value = getattr(one, "default_value", None)
+    descriptions = dict(features)
+    for key, feature in descriptions.items():
+        value = getattr(feature, "default_value", None)
         if isinstance(value, Tensor):
             known = folded_value(value)
             if known is None:
                 raise ValueError(
                     f"feature {key!r}: a default must be known before the graph runs, and {value!r} is not"
                 )
-            found[key] = dataclasses.replace(one, default_value=known)
-    return found
+            descriptions[key] = dataclasses.replace(feature, default_value=known)
+    return descriptions
 
 
 def _unparsed(given: Any) -> str:

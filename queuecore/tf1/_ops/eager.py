@@ -204,19 +204,21 @@ def py_function(
     give their values by `inp`.
     """
     several = isinstance(Tout, (list, tuple))
-    dtypes = [as_dtype(one) for one in (Tout if several else [Tout])]
+    dtypes = [as_dtype(dtype) for dtype in (Tout if several else [Tout])]
 
     def call(run: Any, *values: Any) -> Any:
         graph = EagerGraph(run)
         with graph.as_default():
-            arguments = [graph.given(value, one.dtype) for value, one in zip(values, inputs, strict=True)]
-            made = func(*arguments)
+            arguments = [graph.given(value, tensor.dtype) for value, tensor in zip(values, inputs, strict=True)]
+            result = func(*arguments)
             graph.settle()
-            parts = [] if made is None else list(made) if isinstance(made, (list, tuple)) and several else [made]
+            parts = (
+                [] if result is None else list(result) if isinstance(result, (list, tuple)) and several else [result]
+            )
             if len(parts) != len(dtypes):
                 return parts
-            tensors: list[Any] = [convert_to_tensor(one, dtype) for one, dtype in zip(parts, dtypes, strict=True)]
-            return [one.numpy() for one in tensors]
+            tensors: list[Any] = [convert_to_tensor(part, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
+            return [tensor.numpy() for tensor in tensors]
 
     inputs = [convert_to_tensor(one) for one in inp] if isinstance(inp, (list, tuple)) else inp
     return python_op(func, call, inputs, Tout, "EagerPyFunc", name or "EagerPyFunc")

@@ -96,13 +96,13 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Te
     InvalidArgumentError
         In a run, if it has another number of channels, or no pixels.
     """
-    given = convert_to_tensor(image)
-    if given.dtype not in (uint8, uint16):
-        raise TypeError(f"encode_png: a picture is of uint8 or uint16, not of {name_of(given.dtype)}")
-    given.shape.ranked(3)
+    picture = convert_to_tensor(image)
+    if picture.dtype not in (uint8, uint16):
+        raise TypeError(f"encode_png: a picture is of uint8 or uint16, not of {name_of(picture.dtype)}")
+    picture.shape.ranked(3)
     if not -1 <= compression <= 9:
         raise ValueError(f"compression should be in [-1,9], got {compression}")
-    return apply_op("EncodePng", [given], string, (),
+    return apply_op("EncodePng", [picture], string, (),
                     lambda x: png_of(_picture("encode_png", x, (1, 2, 3, 4)), compression), name)  # fmt: skip
 
 
@@ -152,8 +152,8 @@ def encode_jpeg(
         raise ValueError(f"quality must be in [0,100], got {quality}")
     if density_unit not in ("in", "cm"):
         raise ValueError(f"encode_jpeg: density_unit must be 'in' or 'cm', not {density_unit!r}")
-    given = convert_to_tensor(image, uint8)
-    given.shape.ranked(3)
+    picture = convert_to_tensor(image, uint8)
+    picture.shape.ranked(3)
     channels = {"grayscale": (1,), "rgb": (3,)}.get(format, (1, 3))
     dots = [x_density, y_density] if density_unit == "in" else [round(one * 2.54) for one in (x_density, y_density)]
 
@@ -161,20 +161,20 @@ def encode_jpeg(
         from PIL import Image
 
         pixels = _picture("encode_jpeg", value, channels)
-        made = io.BytesIO()
+        file = io.BytesIO()
         Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels).save(
-            made, "JPEG", quality=quality, progressive=progressive, optimize=optimize_size,
+            file, "JPEG", quality=quality, progressive=progressive, optimize=optimize_size,
             subsampling=2 if chroma_downsampling else 0, dpi=dots,
         )  # fmt: skip
-        return made.getvalue()
+        return file.getvalue()
 
-    return apply_op("EncodeJpeg", [given], string, (), kernel, name)
+    return apply_op("EncodeJpeg", [picture], string, (), kernel, name)
 
 
 def serialize_tensor(tensor: Any, name: str | None = None) -> Tensor:
     """Return a tensor as the bytes of a ``TensorProto``, which `parse_tensor` reads."""
-    given = convert_to_tensor(tensor)
-    return apply_op("SerializeTensor", [given], string, (), lambda x: TensorProto.of(x).SerializeToString(), name)
+    operand = convert_to_tensor(tensor)
+    return apply_op("SerializeTensor", [operand], string, (), lambda x: TensorProto.of(x).SerializeToString(), name)
 
 
 _FIELDS = {
@@ -212,8 +212,8 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Ten
     InvalidArgumentError
         In a run, if it is no such message, or that of a tensor of another type.
     """
-    given, dtype = convert_to_tensor(serialized, string), as_dtype(out_type)
-    given.shape.assert_has_rank(0)
+    proto, dtype = convert_to_tensor(serialized, string), as_dtype(out_type)
+    proto.shape.assert_has_rank(0)
 
     def kernel(data: bytes) -> Any:
         try:
@@ -225,7 +225,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Ten
             raise InvalidArgumentError(f"Type mismatch between parsed tensor ({found.name}) and dtype ({dtype.name})")
         return _array_of(message, [int(one.size) for one in message.tensor_shape.dim])
 
-    return apply_op("ParseTensor", [given], dtype, None, kernel, name)
+    return apply_op("ParseTensor", [proto], dtype, None, kernel, name)
 
 
 def _array_of(message: Any, shape: list[int]) -> Any:

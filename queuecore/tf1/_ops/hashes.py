@@ -134,14 +134,14 @@ def fingerprint64(data: bytes) -> int:
 
 def _plain(data: bytes) -> int:
     factor, n = 0xC6A4A7935BD1E995, len(data)
-    made = 0xDECAFCAFFE ^ n * factor & _ALL
+    state = 0xDECAFCAFFE ^ n * factor & _ALL
     for at in range(0, n - 7, 8):
         k = _word(data, at) * factor & _ALL
-        made = (made ^ (k ^ k >> 47) * factor & _ALL) * factor & _ALL
+        state = (state ^ (k ^ k >> 47) * factor & _ALL) * factor & _ALL
     if n & 7:
-        made = (made ^ _word(data, n & ~7)) * factor & _ALL
-    made = (made ^ made >> 47) * factor & _ALL
-    return made ^ made >> 47
+        state = (state ^ _word(data, n & ~7)) * factor & _ALL
+    state = (state ^ state >> 47) * factor & _ALL
+    return state ^ state >> 47
 
 
 def _round(v: list[int]) -> None:

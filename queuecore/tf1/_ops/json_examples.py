@@ -36,28 +36,28 @@ def decode_json_example(json_examples: Any, name: str | None = None) -> Tensor:
     InvalidArgumentError
         In a run, if a string is no JSON, or is not that of an Example.
     """
-    given = convert_to_tensor(json_examples, string)
+    strings = convert_to_tensor(json_examples, string)
 
     def kernel(value: Any) -> Any:
         texts = np.asarray(value, object)
-        made = np.empty(texts.size, object)
-        made[:] = [_message(one) for one in texts.ravel()]
-        return as_value(made.reshape(texts.shape))
+        messages = np.empty(texts.size, object)
+        messages[:] = [_message(one) for one in texts.ravel()]
+        return as_value(messages.reshape(texts.shape))
 
-    return apply_op("DecodeJSONExample", [given], string, given.shape, kernel, name)
+    return apply_op("DecodeJSONExample", [strings], string, strings.shape, kernel, name)
 
 
 def _message(text: bytes) -> bytes:
     try:
         told = json.loads(text)
-        made = Example()
+        example = Example()
         for feature, lists in _fields(_fields(told, "features").get("features"), "feature").get("feature", {}).items():
             kind, values = _list(feature, lists)
             if kind:
-                getattr(made.features.feature[feature], kind).value.extend(values)
+                getattr(example.features.feature[feature], kind).value.extend(values)
             else:
-                made.features.feature[feature].SetInParent()
-        return made.SerializeToString()
+                example.features.feature[feature].SetInParent()
+        return example.SerializeToString()
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidArgumentError(f"Error while parsing JSON: {error}") from error
 

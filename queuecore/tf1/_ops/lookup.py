@@ -253,7 +253,7 @@ class TextFileInitializer:
         index = self._columns[which]
         if index == TextFileIndex.LINE_NUMBER:
             return list(range(len(lines)))
-        made: list[Any] = []
+        column: list[Any] = []
         for at, line in enumerate(lines):
             parts = [line] if index == TextFileIndex.WHOLE_LINE else line.split(self._delimiter)
             if len(parts) <= index:
@@ -262,12 +262,12 @@ class TextFileInitializer:
                 )
             text = parts[max(index, 0)]
             try:
-                made.append(text if dtype == string else number_of(text, dtype).item())
+                column.append(text if dtype == string else number_of(text, dtype).item())
             except InvalidArgumentError:
                 raise InvalidArgumentError(
                     f"Field {text.decode(errors='backslashreplace')} in line {at} is not a valid {name_of(dtype)}."
                 ) from None
-        return made
+        return column
 
 
 class TextFileIdTableInitializer(TextFileInitializer):
@@ -386,7 +386,7 @@ class MutableHashTable(_Table):
 
     def insert(self, keys: Any, values: Any, name: str | None = None) -> Operation:
         """Return an operation that sets the values of keys."""
-        given = [self._checked(convert_to_tensor(keys, self.key_dtype)), convert_to_tensor(values, self.value_dtype)]
+        inputs = [self._checked(convert_to_tensor(keys, self.key_dtype)), convert_to_tensor(values, self.value_dtype)]
 
         def kernel(run: Any, new: Any, items: Any) -> None:
             if np.shape(new) != np.shape(items):
@@ -397,11 +397,11 @@ class MutableHashTable(_Table):
             with held.lock:
                 held.items = {**held.items, **dict(zip(_keys(new), _keys(items), strict=True))}
 
-        return get_default_graph().create_op("LookupTableInsert", given, [], kernel, name or "LookupTableInsert")
+        return get_default_graph().create_op("LookupTableInsert", inputs, [], kernel, name or "LookupTableInsert")
 
     def remove(self, keys: Any, name: str | None = None) -> Operation:
         """Return an operation that removes keys; those that aren't there don't matter."""
-        given = self._checked(convert_to_tensor(keys, self.key_dtype))
+        inputs = [self._checked(convert_to_tensor(keys, self.key_dtype))]
 
         def kernel(run: Any, old: Any) -> None:
             held = self._held(run)
@@ -409,7 +409,7 @@ class MutableHashTable(_Table):
                 gone = set(_keys(old))
                 held.items = {key: value for key, value in held.items.items() if key not in gone}
 
-        return get_default_graph().create_op("LookupTableRemove", [given], [], kernel, name or "LookupTableRemove")
+        return get_default_graph().create_op("LookupTableRemove", inputs, [], kernel, name or "LookupTableRemove")
 
 
 class HasherSpec(NamedTuple):

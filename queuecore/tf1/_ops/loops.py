@@ -80,17 +80,17 @@ def while_loop(
     graph = get_default_graph()
     with graph.name_scope(name or "while"):
         first, structure = _tensors(loop_vars)
-        shapes = [one.shape for one in first]
+        shapes = [tensor.shape for tensor in first]
         if shape_invariants is not None:
             shapes = _invariants(shape_invariants, first)
         limit = None if maximum_iterations is None else convert_to_tensor(maximum_iterations)
-        rounds = [_symbol(one.dtype, shape) for one, shape in zip(first, shapes, strict=True)]
-        given = structure(list(rounds))
-        arguments = given if isinstance(given, (list, tuple)) else [given]
+        rounds = [_symbol(tensor.dtype, shape) for tensor, shape in zip(first, shapes, strict=True)]
+        variables = structure(list(rounds))
+        arguments = variables if isinstance(variables, (list, tuple)) else [variables]
         test = Branch(graph, lambda: cond(*arguments))
         step = Branch(graph, lambda: body(*arguments))
         _check_round(test, step, rounds, shapes)
-        captured = [one for one in dict.fromkeys([*test.captured, *step.captured]) if one not in set(rounds)]
+        captured = [tensor for tensor in dict.fromkeys([*test.captured, *step.captured]) if tensor not in set(rounds)]
         inputs = [*first, *captured, *([] if limit is None else [limit])]
 
         def kernel(run: Any, *values: Any) -> Any:
@@ -108,7 +108,7 @@ def while_loop(
             return now[0] if len(now) == 1 else now
 
         with graph.control_dependencies([*test.controls, *step.controls]):
-            outputs = [(one.dtype, shape) for one, shape in zip(first, shapes, strict=True)]
+            outputs = [(tensor.dtype, shape) for tensor, shape in zip(first, shapes, strict=True)]
             op = graph.create_op("While", inputs, outputs, kernel, "Exit", blocking=test.blocking or step.blocking)
     made = structure(list(op.outputs))
     if not return_same_structure and isinstance(made, (list, tuple)) and len(made) == 1:
@@ -119,24 +119,24 @@ def while_loop(
 def _invariants(told: Any, first: Sequence[Tensor]) -> list[TensorShape]:
     flat: list[TensorShape] = []
 
-    def walk(one: Any) -> None:
-        if isinstance(one, TensorShape):
-            flat.append(one)
-        elif isinstance(one, dict):
-            for key in one:
-                walk(one[key])
+    def walk(nest: Any) -> None:
+        if isinstance(nest, TensorShape):
+            flat.append(nest)
+        elif isinstance(nest, dict):
+            for key in nest:
+                walk(nest[key])
         else:
-            for part in one:
+            for part in nest:
                 walk(part)
 
     walk(told)
     if len(flat) != len(first):
         raise ValueError(f"shape_invariants: {len(flat)} shapes for {len(first)} variables of the loop")
-    for one, shape in zip(first, flat, strict=True):
-        if not shape.most_general_with(one.shape) == shape and shape.sides is not None:
+    for tensor, shape in zip(first, flat, strict=True):
+        if not shape.most_general_with(tensor.shape) == shape and shape.sides is not None:
             raise ValueError(
-                f"The shape invariant specified for {one.name} is not compatible with the initial shape of the loop "
-                f"variable. It enters the loop with shape {one.shape}, but the specified shape invariant is {shape}."
+                f"The shape invariant specified for {tensor.name} is not compatible with the initial shape of the loop "
+                f"variable. It enters the loop with shape {tensor.shape}, but the specified shape invariant is {shape}."
             )
     return flat
 
@@ -148,13 +148,13 @@ def _check_round(test: Branch, step: Branch, rounds: Sequence[Tensor], shapes: S
         raise ValueError(
             f"Number of inputs and outputs of body must match loop_vars: {len(rounds)}, {len(step.results)}"
         )
-    for one, made, shape in zip(rounds, step.results, shapes, strict=True):
-        if not isinstance(made, Tensor) or made.dtype != one.dtype:
-            raise TypeError(f"the body changes the type of {one.name} from {name_of(one.dtype)} to {made!r}")
-        if shape.sides is not None and shape.most_general_with(made.shape) != shape:
+    for symbol, result, shape in zip(rounds, step.results, shapes, strict=True):
+        if not isinstance(result, Tensor) or result.dtype != symbol.dtype:
+            raise TypeError(f"the body changes the type of {symbol.name} from {name_of(symbol.dtype)} to {result!r}")
+        if shape.sides is not None and shape.most_general_with(result.shape) != shape:
             raise ValueError(
-                f"Input tensor {one.name!r} enters the loop with shape {shape}, but has shape {made.shape} after one "
-                "iteration. To allow the shape to vary across iterations, use the `shape_invariants` argument of "
+                f"Input tensor {symbol.name!r} enters the loop with shape {shape}, but has shape {result.shape} after "
+                "one iteration. To allow the shape to vary across iterations, use the `shape_invariants` argument of "
                 "tf.while_loop to specify a less-specific shape."
             )
 
@@ -213,17 +213,19 @@ def map_fn(
         raise TypeError(f"The provided function {fn!r} is not callable.")
     graph = get_default_graph()
     with graph.name_scope(name or "map"):
-        given, structure = _tensors(elems)
-        if not given:
+        operands, structure = _tensors(elems)
+        if not operands:
             raise ValueError(
                 f"elems must be a Tensor or (possibly nested) sequence of Tensors. Got {elems!r}, which has none"
             )
-        for one in given:
-            if one.shape.ndims == 0:
+        for operand in operands:
+            if operand.shape.ndims == 0:
                 if isinstance(elems, (list, tuple, Mapping)):
                     raise ValueError("Elements in elems must be 1+ dimensional Tensors, not scalars")
                 raise ValueError("elems must be a 1+ dimensional Tensor, not a scalar")
-        rows = [_symbol(one.dtype, None if one.shape.sides is None else one.shape[1:]) for one in given]
+        rows = [
+            _symbol(operand.dtype, None if operand.shape.sides is None else operand.shape[1:]) for operand in operands
+        ]
         returned: list[Any] = []
 
         def call() -> Any:
@@ -237,31 +239,31 @@ def map_fn(
                 "The two structures don't have the same nested structure: the function returns "
                 f"{_nesting(returned[0])}, and dtype is {_nesting(wanted)}"
             )
-        told = [one.dtype for one in given] if wanted is None else [as_dtype(one) for one in _leaves(wanted)]
-        found = [one.dtype if isinstance(one, Tensor) else None for one in each.results]
+        told = [one.dtype for one in operands] if wanted is None else [as_dtype(one) for one in _leaves(wanted)]
+        found = [result.dtype if isinstance(result, Tensor) else None for result in each.results]
         if found != told:
             raise TypeError(f"the function returns {list(map(str, found))}, and dtype says {list(map(str, told))}")
-        captured = [one for one in each.captured if one not in set(rows)]
+        captured = [tensor for tensor in each.captured if tensor not in set(rows)]
         count = TensorShape([None])
-        for one in given:
-            if one.shape.sides is not None:
-                count = count.merge_with([one.shape.sides[0]])
-        shapes = [count.concatenate(one.shape if infer_shape else None) for one in each.results]
+        for operand in operands:
+            if operand.shape.sides is not None:
+                count = count.merge_with([operand.shape.sides[0]])
+        shapes = [count.concatenate(result.shape if infer_shape else None) for result in each.results]
 
         def kernel(run: Any, *values: Any) -> Any:
-            parts = values[: len(given)]
-            fixed = dict(zip(captured, values[len(given) :], strict=True))
-            lengths = {len(one) for one in parts}
+            parts = values[: len(operands)]
+            fixed = dict(zip(captured, values[len(operands) :], strict=True))
+            lengths = {len(part) for part in parts}
             if len(lengths) > 1:
                 raise InvalidArgumentError(f"map_fn: the tensors have different numbers of rows: {sorted(lengths)}")
             done = [each.run(run, {**fixed, **dict(zip(rows, row, strict=True))}) for row in zip(*parts, strict=True)]
-            made = [_stacked([one[at] for one in done], dtype_, shape)
+            made = [_stacked([results[at] for results in done], dtype_, shape)
                     for at, (dtype_, shape) in enumerate(zip(told, shapes, strict=True))]  # fmt: skip
             return made[0] if len(made) == 1 else made
 
         with graph.control_dependencies(each.controls):
             outputs = list(zip(told, shapes, strict=True))
-            op = graph.create_op("MapFn", [*given, *captured], outputs, kernel, "TensorArrayStack",
+            op = graph.create_op("MapFn", [*operands, *captured], outputs, kernel, "TensorArrayStack",
                                  blocking=each.blocking)  # fmt: skip
     return each.structure(list(op.outputs))
 
@@ -278,12 +280,12 @@ def _stacked(values: list[Any], dtype: Any, shape: TensorShape) -> Any:
     kind = object if dtype == string else dtype.dtype
     if not values:
         return np.zeros([side or 0 for side in as_shape(shape).sides or (0,)], kind)
-    made = np.empty((len(values), *np.shape(values[0])), kind)
-    for at, one in enumerate(values):
-        if np.shape(one) != made.shape[1:]:
+    array = np.empty((len(values), *np.shape(values[0])), kind)
+    for at, value in enumerate(values):
+        if np.shape(value) != array.shape[1:]:
             raise InvalidArgumentError(
-                f"map_fn: the function returned shape {list(np.shape(one))} for row {at}, and {list(made.shape[1:])} "
-                "for the first"
+                f"map_fn: the function returned shape {list(np.shape(value))} for row {at}, and "
+                f"{list(array.shape[1:])} for the first"
             )
-        made[at] = one
-    return made
+        array[at] = value
+    return array

@@ -101,15 +101,15 @@ def tensors(*values: Any, dtype: Any = None) -> list[Tensor]:
                 break
         else:
             dtype = convert_to_tensor(values[0]).dtype
-    made = []
+    operands = []
     for value in values:
         if isinstance(value, Operators) and value.dtype != dtype:
             raise TypeError(
                 f"Input has type {name_of(value.dtype)} that does not match type {name_of(as_dtype(dtype))} of the "
                 "other argument"
             )
-        made.append(convert_to_tensor(value, dtype))
-    return made
+        operands.append(convert_to_tensor(value, dtype))
+    return operands
 
 
 def elementwise(type_: str, kernel: Callable[..., Any], dtype: Any = None) -> Callable[..., Tensor]:
@@ -129,8 +129,8 @@ def unary(type_: str, kernel: Callable[..., Any], dtype: Any = None) -> Callable
     """Return a function of one value that applies a function of NumPy's to it."""
 
     def apply(x: Any, name: str | None = None) -> Tensor:
-        given = convert_to_tensor(x)
-        return apply_op(type_, [given], dtype or given.dtype, given.shape, kernel, name)
+        operand = convert_to_tensor(x)
+        return apply_op(type_, [operand], dtype or operand.dtype, operand.shape, kernel, name)
 
     return apply
 
@@ -212,22 +212,22 @@ def div(x: Any, y: Any, name: str | None = None) -> Tensor:
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return it as another type: floats lose their fraction, as in `queuecore.ops.cast`."""
-    given, wanted = convert_to_tensor(x), as_dtype(dtype)
-    if given.dtype == wanted:
-        return given if name is None else identity(given, name)
-    return apply_op("Cast", [given], wanted, given.shape, lambda x: ops.cast(x, wanted), name)
+    operand, wanted = convert_to_tensor(x), as_dtype(dtype)
+    if operand.dtype == wanted:
+        return operand if name is None else identity(operand, name)
+    return apply_op("Cast", [operand], wanted, operand.shape, lambda x: ops.cast(x, wanted), name)
 
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return it as another type; a value that doesn't fit becomes the nearest number that does."""
-    given, wanted = convert_to_tensor(value), as_dtype(dtype)
-    if wanted.kind in "iu" and given.dtype.kind in "iuf":
+    operand, wanted = convert_to_tensor(value), as_dtype(dtype)
+    if wanted.kind in "iu" and operand.dtype.kind in "iuf":
         limits = np.iinfo(wanted)
-        inner = np.finfo(given.dtype) if given.dtype.kind == "f" else np.iinfo(given.dtype)
+        inner = np.finfo(operand.dtype) if operand.dtype.kind == "f" else np.iinfo(operand.dtype)
         low, high = max(limits.min, int(inner.min)), min(limits.max, int(inner.max))
         if (low, high) != (int(inner.min), int(inner.max)):
-            given = clip_by_value(given, low, high)
-    return cast(given, wanted, name)
+            operand = clip_by_value(operand, low, high)
+    return cast(operand, wanted, name)
 
 
 def _conversion(name: str, dtype: Any) -> Any:
@@ -250,13 +250,13 @@ def _floating(type_: str, kernel: Callable[..., Any], dtype: Any = None) -> Call
     apply = unary(type_, kernel, dtype)
 
     def checked(x: Any, name: str | None = None) -> Tensor:
-        given = convert_to_tensor(x)
-        if given.dtype.kind not in "fcV":
+        operand = convert_to_tensor(x)
+        if operand.dtype.kind not in "fcV":
             raise TypeError(
-                f"Value passed to parameter 'x' has DataType {name_of(given.dtype)} not in list of allowed values: "
+                f"Value passed to parameter 'x' has DataType {name_of(operand.dtype)} not in list of allowed values: "
                 "bfloat16, float16, float32, float64, complex64, complex128"
             )
-        return apply(given, name)
+        return apply(operand, name)
 
     return checked
 
@@ -290,8 +290,8 @@ squared_difference = _named(
 
 def round_(x: Any, name: str | None = None) -> Tensor:
     """Return the nearest whole number, the even one of two; integers as they are."""
-    given = convert_to_tensor(x)
-    made: Tensor = identity(given, name) if given.dtype.kind in "iu" else rint(given, name or "Round")
+    operand = convert_to_tensor(x)
+    made: Tensor = identity(operand, name) if operand.dtype.kind in "iu" else rint(operand, name or "Round")
     return made
 
 
@@ -303,15 +303,15 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
     ValueError
         If the limits have a larger shape.
     """
-    given = convert_to_tensor(t)
-    low, high = convert_to_tensor(clip_value_min, given.dtype), convert_to_tensor(clip_value_max, given.dtype)
-    shape = broadcast([given.shape, low.shape, high.shape])
-    shape.assert_is_compatible_with(given.shape)
+    operand = convert_to_tensor(t)
+    low, high = convert_to_tensor(clip_value_min, operand.dtype), convert_to_tensor(clip_value_max, operand.dtype)
+    shape = broadcast([operand.shape, low.shape, high.shape])
+    shape.assert_is_compatible_with(operand.shape)
     return apply_op(
         "ClipByValue",
-        [given, low, high],
-        given.dtype,
-        given.shape.merge_with(shape),
+        [operand, low, high],
+        operand.dtype,
+        operand.shape.merge_with(shape),
         lambda x, a, b: np.maximum(np.minimum(x, b), a),
         name or "clip_by_value",
     )
@@ -327,9 +327,9 @@ def add_n(inputs: Sequence[Any], name: str | None = None) -> Tensor:
     """
     if not isinstance(inputs, (list, tuple)) or not inputs:
         raise ValueError("inputs must be an iterable of at least one Tensor with the same dtype and shape")
-    given = tensors(*inputs)
-    shape = functools.reduce(lambda a, b: a.merge_with(b.shape), given, TensorShape(None))
-    return apply_op("AddN", given, given[0].dtype, shape, lambda *x: functools.reduce(operator.add, x), name)
+    operands = tensors(*inputs)
+    shape = functools.reduce(lambda a, b: a.merge_with(b.shape), operands, TensorShape(None))
+    return apply_op("AddN", operands, operands[0].dtype, shape, lambda *x: functools.reduce(operator.add, x), name)
 
 
 # Reductions
@@ -348,15 +348,15 @@ def axes_of(axis: Any, rank: int | None, what: str = "reduction") -> tuple[int, 
     known = constant_value(convert_to_tensor(axis))
     if known is None:
         raise ValueError(f"the {what} axis must be known before the graph runs")
-    found = [int(one) for one in np.ravel(known)]
+    axes = [int(number) for number in np.ravel(known)]
     if rank is None:
-        return tuple(found)
-    for one in found:
-        if not -rank <= one < rank:
-            raise ValueError(f"Invalid {what} dimension {one} for input with {rank} dimensions.")
-    places = sorted({one % rank for one in found})
-    if len(places) != len(found):
-        raise ValueError(f"Invalid {what} arguments: {found} name a dimension twice")
+        return tuple(axes)
+    for number in axes:
+        if not -rank <= number < rank:
+            raise ValueError(f"Invalid {what} dimension {number} for input with {rank} dimensions.")
+    places = sorted({number % rank for number in axes})
+    if len(places) != len(axes):
+        raise ValueError(f"Invalid {what} arguments: {axes} name a dimension twice")
     return tuple(places)
 
 
@@ -369,23 +369,25 @@ def _reduction(type_: str, kernel: Callable[..., Any], kinds: str) -> Callable[.
         reduction_indices: Any = None,
         keep_dims: bool | None = None,
     ) -> Tensor:
-        given = convert_to_tensor(input_tensor)
-        if given.dtype.kind not in kinds:
-            raise TypeError(f"{type_} of {name_of(given.dtype)}: {given!r}")
+        operand = convert_to_tensor(input_tensor)
+        if operand.dtype.kind not in kinds:
+            raise TypeError(f"{type_} of {name_of(operand.dtype)}: {operand!r}")
         if axis is not None and reduction_indices is not None:
             raise ValueError("Cannot specify both 'axis' and 'reduction_indices'.")
         if keepdims is not None and keep_dims is not None:
             raise ValueError("Cannot specify both 'keepdims' and 'keep_dims'.")
         keep = bool(keepdims if keep_dims is None else keep_dims)
-        sides = given.shape.sides
+        sides = operand.shape.sides
         axes = axes_of(reduction_indices if axis is None else axis, None if sides is None else len(sides))
-        made: Any = None
+        shape: Any = None
         if sides is not None and axes is not None:
             left = [1 if at in axes else side for at, side in enumerate(sides)]
-            made = left if keep else [side for at, side in enumerate(left) if at not in axes]
+            shape = left if keep else [side for at, side in enumerate(left) if at not in axes]
         elif axes is None and not keep:
-            made = ()
-        return apply_op(type_, [given], given.dtype, made, lambda x: kernel(x, axis=axes, keepdims=keep), name or type_)
+            shape = ()
+        return apply_op(
+            type_, [operand], operand.dtype, shape, lambda x: kernel(x, axis=axes, keepdims=keep), name or type_
+        )
 
     return reduce
 
@@ -435,20 +437,20 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
     ) -> Tensor:
         if axis is not None and dimension is not None:
             raise ValueError("Cannot specify both 'axis' and 'dimension'.")
-        given, wanted = convert_to_tensor(input), as_dtype(output_type)
-        sides = given.shape.sides
+        operand, wanted = convert_to_tensor(input), as_dtype(output_type)
+        sides = operand.shape.sides
         chosen = dimension if axis is None else axis
         at = axes_of(0 if chosen is None else chosen, None if sides is None else len(sides))
         if at is None or len(at) != 1:
             raise ValueError("argmax and argmin look along one dimension")
-        made: Sides | None = None if sides is None else tuple(one for i, one in enumerate(sides) if i != at[0])
+        shape: Sides | None = None if sides is None else tuple(side for i, side in enumerate(sides) if i != at[0])
 
         def run(x: Any) -> Any:
             if not x.shape[at[0]]:
                 raise ValueError(f"Reduction axis {at[0]} is empty in shape {list(x.shape)}")
             return kernel(x, at[0]).astype(wanted)
 
-        return apply_op(type_, [given], wanted, made, run, name)
+        return apply_op(type_, [operand], wanted, shape, run, name)
 
     return find
 
@@ -459,19 +461,19 @@ argmin = _named("argmin", _place("ArgMin", np.argmin), "Return where along an ax
 
 def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Return sums of all up to each item along an axis; `exclusive`: without it; `reverse`: from it on."""
-    given = convert_to_tensor(x)
-    at = axes_of(axis, given.shape.ndims)
+    operand = convert_to_tensor(x)
+    at = axes_of(axis, operand.shape.ndims)
     assert at is not None
 
     def kernel(x: Any) -> Any:
         way = np.moveaxis(np.flip(x, at[0]) if reverse else x, at[0], 0)
-        made = np.cumsum(way, 0, x.dtype)
+        sums = np.cumsum(way, 0, x.dtype)
         if exclusive:
-            made = np.concatenate([np.zeros_like(made[:1]), made[:-1]])
-        made = np.moveaxis(made, 0, at[0])
-        return np.flip(made, at[0]) if reverse else made
+            sums = np.concatenate([np.zeros_like(sums[:1]), sums[:-1]])
+        sums = np.moveaxis(sums, 0, at[0])
+        return np.flip(sums, at[0]) if reverse else sums
 
-    return apply_op("Cumsum", [given], given.dtype, given.shape, kernel, name)
+    return apply_op("Cumsum", [operand], operand.dtype, operand.shape, kernel, name)
 
 
 def sliced(tensor: Any, key: Any) -> Tensor:
@@ -511,15 +513,15 @@ def _sliced_by_tensors(tensor: Tensor, keys: tuple[Any, ...]) -> Tensor:
 
     def kernel(x: Any, *values: Any) -> Any:
         parts = iter([None if at is None else int(values[at - 1]) for at in places])
-        made: list[Any] = []
+        index: list[Any] = []
         for part in keys:
             if isinstance(part, slice):
-                made.append(slice(*[given if (new := next(parts)) is None else new
-                                    for given in (part.start, part.stop, part.step)]))  # fmt: skip
+                index.append(slice(*[bound if (new := next(parts)) is None else new
+                                    for bound in (part.start, part.stop, part.step)]))  # fmt: skip
             else:
                 new = next(parts)
-                made.append(part if new is None else new)
-        return x[tuple(made)]
+                index.append(part if new is None else new)
+        return x[tuple(index)]
 
     sides = tensor.shape.sides
     shape: Any = None
@@ -536,22 +538,22 @@ def slice_shape(sides: list[int], unknown: list[bool], keys: tuple[Any, ...]) ->
         raise ValueError(f"Index out of range using input dim {len(sides)}; input has only {len(sides)} dims")
     if Ellipsis not in keys:
         keys = (*keys, Ellipsis)
-    found: list[int | None] = []
+    shape: list[int | None] = []
     at = 0
     for part in keys:
         if part is None:
-            found.append(1)
+            shape.append(1)
         elif part is Ellipsis:
-            found += [None if unknown[i] else sides[i] for i in range(at, at + rest)]
+            shape += [None if unknown[i] else sides[i] for i in range(at, at + rest)]
             at += rest
         elif isinstance(part, slice):
-            found.append(None if unknown[at] else len(range(*part.indices(sides[at]))))
+            shape.append(None if unknown[at] else len(range(*part.indices(sides[at]))))
             at += 1
         else:
             if not unknown[at] and not -sides[at] <= part < sides[at]:
                 raise ValueError(f"slice index {part} of dimension {at} out of bounds.")
             at += 1
-    return found
+    return shape
 
 
 register_operators(

@@ -84,11 +84,11 @@ def stop_gradient(input: Any, name: str | None = None) -> Tensor:
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Tensor:
     """Return a tensor multiplied by a number. `ValueError`: it is no scalar."""
-    given = convert_to_tensor(x)
-    factor = convert_to_tensor(scalar, given.dtype)
+    operand = convert_to_tensor(x)
+    factor = convert_to_tensor(scalar, operand.dtype)
     if factor.shape.ndims != 0:
         raise ValueError("Only scalar multiply works")
-    made: Tensor = multiply(factor, given, name)
+    made: Tensor = multiply(factor, operand, name)
     return made
 
 
@@ -111,18 +111,18 @@ def accumulate_n(inputs: Sequence[Any], shape: Any = None, tensor_dtype: Any = N
 
 def cumprod(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Return products of all up to each item along an axis; `exclusive`: without it; `reverse`: from it on."""
-    given = convert_to_tensor(x)
-    (at,) = axes_of(axis, given.shape.ndims) or (axis,)
+    operand = convert_to_tensor(x)
+    (at,) = axes_of(axis, operand.shape.ndims) or (axis,)
 
     def kernel(value: Any) -> Any:
         way = np.moveaxis(np.flip(value, at) if reverse else value, at, 0)
-        made = np.cumprod(way, 0, value.dtype)
+        products = np.cumprod(way, 0, value.dtype)
         if exclusive:
-            made = np.concatenate([np.ones_like(made[:1]), made[:-1]])
-        made = np.moveaxis(made, 0, at)
-        return np.flip(made, at) if reverse else made
+            products = np.concatenate([np.ones_like(products[:1]), products[:-1]])
+        products = np.moveaxis(products, 0, at)
+        return np.flip(products, at) if reverse else products
 
-    return apply_op("Cumprod", [given], given.dtype, given.shape, kernel, name)
+    return apply_op("Cumprod", [operand], operand.dtype, operand.shape, kernel, name)
 
 
 def reduce_logsumexp(
@@ -140,13 +140,13 @@ def reduce_logsumexp(
         Whether the dimensions stay, with a length of 1.
     name : str, optional
     """
-    given = convert_to_tensor(input_tensor)
+    operand = convert_to_tensor(input_tensor)
     keep = bool(keepdims if keep_dims is None else keep_dims)
-    sides = given.shape.sides
+    sides = operand.shape.sides
     axes = axes_of(reduction_indices if axis is None else axis, None if sides is None else len(sides))
-    made: Any = None
+    shape: Any = None
     if sides is not None and axes is not None:
-        made = [1 if at in axes else side for at, side in enumerate(sides) if keep or at not in axes]
+        shape = [1 if at in axes else side for at, side in enumerate(sides) if keep or at not in axes]
 
     def kernel(x: Any) -> Any:
         most = np.max(x, axes, keepdims=True, initial=-np.inf)
@@ -155,7 +155,7 @@ def reduce_logsumexp(
         left = [side for at, side in enumerate(x.shape) if axes and at not in axes]
         return total if keep else total.reshape(left)[()]
 
-    return apply_op("ReduceLogSumExp", [given], given.dtype, made, kernel, name or "ReduceLogSumExp")
+    return apply_op("ReduceLogSumExp", [operand], operand.dtype, shape, kernel, name or "ReduceLogSumExp")
 
 
 # Complex numbers
@@ -174,8 +174,8 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
 
 def _part(type_: str, kernel: Callable[[Any], Any]) -> Callable[..., Tensor]:
     def part(input: Any, name: str | None = None) -> Tensor:
-        given = convert_to_tensor(input)
-        return apply_op(type_, [given], given.dtype.real_dtype, given.shape, kernel, name)
+        operand = convert_to_tensor(input)
+        return apply_op(type_, [operand], operand.dtype.real_dtype, operand.shape, kernel, name)
 
     return part
 
@@ -211,10 +211,10 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
         What the error begins with.
     name : str, optional
     """
-    given = convert_to_tensor(tensor)
-    if given.dtype.kind not in "fV":
+    operand = convert_to_tensor(tensor)
+    if operand.dtype.kind not in "fV":
         raise TypeError(
-            f"Value passed to parameter 'tensor' has DataType {name_of(given.dtype)} not in list of allowed values: "
+            f"Value passed to parameter 'tensor' has DataType {name_of(operand.dtype)} not in list of allowed values: "
             "bfloat16, float16, float32, float64"
         )
 
@@ -224,7 +224,7 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Tensor
             raise InvalidArgumentError(f"{message} : Tensor had {' and '.join(wrong[::-1])} values")
         return value
 
-    return apply_op("CheckNumerics", [given], given.dtype, given.shape, kernel, name)
+    return apply_op("CheckNumerics", [operand], operand.dtype, operand.shape, kernel, name)
 
 
 def verify_tensor_all_finite(
@@ -295,13 +295,13 @@ def eye(
 
 def diag(diagonal: Any, name: str | None = None) -> Tensor:
     """Return a tensor with these items where its two halves of indices are equal, and 0 elsewhere."""
-    given = convert_to_tensor(diagonal)
-    sides = given.shape.sides
+    operand = convert_to_tensor(diagonal)
+    sides = operand.shape.sides
 
     def kernel(x: Any) -> Any:
         return np.diag(np.ravel(x)).reshape(x.shape * 2)
 
-    return apply_op("Diag", [given], given.dtype, None if sides is None else sides * 2, kernel, name)
+    return apply_op("Diag", [operand], operand.dtype, None if sides is None else sides * 2, kernel, name)
 
 
 def is_tensor(x: Any) -> bool:

@@ -137,17 +137,17 @@ def replacing(pattern: re.Pattern[str], rewrite: bytes, all_of_them: bool) -> Ca
             )
 
     def replace(text: str) -> str:
-        made: list[str] = []
+        pieces: list[str] = []
         at = 0
         behind = -1
-        for found in pattern.finditer(text):
-            if found.start() == found.end() == behind:
+        for match in pattern.finditer(text):
+            if match.start() == match.end() == behind:
                 continue
-            made.append(text[at : found.start()])
-            made += [one if isinstance(one, str) else found[one] or "" for one in parts]
-            at = behind = found.end()
+            pieces.append(text[at : match.start()])
+            pieces += [part if isinstance(part, str) else match[part] or "" for part in parts]
+            at = behind = match.end()
             if not all_of_them:
                 break
-        return "".join(made) + text[at:]
+        return "".join(pieces) + text[at:]
 
     return replace

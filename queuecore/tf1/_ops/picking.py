@@ -58,13 +58,13 @@ class ListDiff(NamedTuple):
 
 
 def _integers(value: Any, what: str) -> Tensor:
-    given = convert_to_tensor(value)
-    if given.dtype.name not in ("int32", "int64"):
+    operand = convert_to_tensor(value)
+    if operand.dtype.name not in ("int32", "int64"):
         raise TypeError(
-            f"Value passed to parameter '{what}' has DataType {name_of(given.dtype)} not in list of allowed values: "
+            f"Value passed to parameter '{what}' has DataType {name_of(operand.dtype)} not in list of allowed values: "
             "int32, int64"
         )
-    return given
+    return operand
 
 
 def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
@@ -81,10 +81,10 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
     -------
     Tensor, shape (...) and the other dimensions of `params`
     """
-    given, where = convert_to_tensor(params), _integers(indices, "indices")
-    made: Any = None
-    if where.shape.sides and where.shape.sides[-1] is not None and given.shape.sides is not None:
-        made = [*where.shape.sides[:-1], *given.shape.sides[where.shape.sides[-1] :]]
+    operand, where = convert_to_tensor(params), _integers(indices, "indices")
+    shape: Any = None
+    if where.shape.sides and where.shape.sides[-1] is not None and operand.shape.sides is not None:
+        shape = [*where.shape.sides[:-1], *operand.shape.sides[where.shape.sides[-1] :]]
 
     def kernel(x: Any, at: Any) -> Any:
         flat = at.reshape(-1, at.shape[-1])
@@ -97,7 +97,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
             )
         return x[tuple(np.moveaxis(at, -1, 0))]
 
-    return apply_op("GatherNd", [given, where], given.dtype, made, structural(kernel, given.dtype), name)
+    return apply_op("GatherNd", [operand, where], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -111,17 +111,17 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
         That of the result.
     name : str, optional
     """
-    where, given, sides = _integers(indices, "indices"), convert_to_tensor(updates), shape_tensor(shape)
+    where, addends, sides = _integers(indices, "indices"), convert_to_tensor(updates), shape_tensor(shape)
 
     def kernel(at: Any, new: Any, to: Any) -> Any:
-        made = np.zeros([int(one) for one in to], given.dtype.dtype)
+        array = np.zeros([int(one) for one in to], addends.dtype.dtype)
         flat = at.reshape(-1, at.shape[-1])
-        if ((flat < 0) | (flat >= made.shape[: at.shape[-1]])).any():
-            raise InvalidArgumentError(f"indices do not index into shape {bracketed(made.shape)}: {flat.tolist()}")
-        np.add.at(made, tuple(np.moveaxis(at, -1, 0)), new)
-        return made
+        if ((flat < 0) | (flat >= array.shape[: at.shape[-1]])).any():
+            raise InvalidArgumentError(f"indices do not index into shape {bracketed(array.shape)}: {flat.tolist()}")
+        np.add.at(array, tuple(np.moveaxis(at, -1, 0)), new)
+        return array
 
-    return apply_op("ScatterNd", [where, given, sides], given.dtype, shape_within(sides), kernel, name)
+    return apply_op("ScatterNd", [where, addends, sides], addends.dtype, shape_within(sides), kernel, name)
 
 
 # Different values
@@ -137,15 +137,15 @@ def _first_places(x: Any) -> tuple[Any, Any, Any]:
 
 
 def _unique(type_: str, x: Any, out_idx: Any, name: str | None, count: int) -> list[Tensor]:
-    given, kind = convert_to_tensor(x), as_dtype(out_idx)
-    given.shape.ranked(1)
-    outputs: list[Any] = [(given.dtype, (None,)), (kind, given.shape), (kind, (None,))][:count]
+    operand, kind = convert_to_tensor(x), as_dtype(out_idx)
+    operand.shape.ranked(1)
+    outputs: list[Any] = [(operand.dtype, (None,)), (kind, operand.shape), (kind, (None,))][:count]
 
     def kernel(value: Any) -> Any:
         items, places, counts = _first_places(value)
         return [items, places.astype(kind.dtype), counts.astype(kind.dtype)][:count]
 
-    return list(given.graph.create_op(type_, [given], outputs, kernel, name or type_, pure=True).outputs)
+    return list(operand.graph.create_op(type_, [operand], outputs, kernel, name or type_, pure=True).outputs)
 
 
 def unique(x: Any, out_idx: Any = np.int32, name: str | None = None) -> Unique:
@@ -185,15 +185,15 @@ def setdiff1d(x: Any, y: Any, index_dtype: Any = np.int32, name: str | None = No
 
 def invert_permutation(x: Any, name: str | None = None) -> Tensor:
     """Return where each of the numbers 0, 1, ... is in a vector that has each of them once."""
-    given = _integers(x, "x")
-    given.shape.ranked(1)
+    operand = _integers(x, "x")
+    operand.shape.ranked(1)
 
     def kernel(value: Any) -> Any:
         if not np.array_equal(np.sort(value), np.arange(len(value))):
             raise InvalidArgumentError(f"{value.tolist()} is no permutation of 0, 1, ... {len(value) - 1}")
         return np.argsort(value).astype(value.dtype)
 
-    return apply_op("InvertPermutation", [given], given.dtype, given.shape, kernel, name)
+    return apply_op("InvertPermutation", [operand], operand.dtype, operand.shape, kernel, name)
 
 
 # Order
@@ -221,7 +221,7 @@ def argsort(
     """
     del stable
     falling = _direction(direction)
-    given = convert_to_tensor(values)
+    operand = convert_to_tensor(values)
 
     def kernel(x: Any) -> Any:
         if not falling:
@@ -229,7 +229,7 @@ def argsort(
         last = x.shape[axis] - 1
         return (last - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)).astype(np.int32)
 
-    return apply_op("ArgSort", [given], int32, given.shape, kernel, name or "argsort")
+    return apply_op("ArgSort", [operand], int32, operand.shape, kernel, name or "argsort")
 
 
 def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
@@ -243,13 +243,13 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
     name : str, optional
     """
     falling = _direction(direction)
-    given = convert_to_tensor(values)
+    operand = convert_to_tensor(values)
 
     def kernel(x: Any) -> Any:
         made = np.sort(x, axis, kind="stable")
         return np.flip(made, axis) if falling else made
 
-    return apply_op("Sort", [given], given.dtype, given.shape, kernel, name or "sort")
+    return apply_op("Sort", [operand], operand.dtype, operand.shape, kernel, name or "sort")
 
 
 def searchsorted(
@@ -293,20 +293,20 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = bool, name: str
     dtype : dtype, default bool
     name : str, optional
     """
-    given, kind = convert_to_tensor(lengths), as_dtype(dtype)
+    operand, kind = convert_to_tensor(lengths), as_dtype(dtype)
     most = None if maxlen is None else convert_to_tensor(maxlen)
     known = None if most is None else constant_value(most)
     if most is not None:
         most.shape.ranked(0)
-    counted = constant_value(given) if most is None else None
+    counted = constant_value(operand) if most is None else None
     width = known if counted is None else np.max(counted, initial=0)
-    shape = given.shape.concatenate([None if width is None else int(width)])
+    shape = operand.shape.concatenate([None if width is None else int(width)])
 
     def kernel(counts: Any, *columns: Any) -> Any:
         places = np.arange(columns[0] if columns else np.max(counts, initial=0))
         return (places < np.expand_dims(counts, -1)).astype(kind.dtype)
 
-    inputs = [given] if most is None else [given, most]
+    inputs = [operand] if most is None else [operand, most]
     return apply_op("SequenceMask", inputs, kind, shape, kernel, name)
 
 
@@ -326,7 +326,7 @@ def reverse_sequence(
         The dimension of rows.
     name : str, optional
     """
-    given, lengths = convert_to_tensor(input), _integers(seq_lengths, "seq_lengths")
+    operand, lengths = convert_to_tensor(input), _integers(seq_lengths, "seq_lengths")
     along = seq_dim if seq_axis is None else seq_axis
     rows = batch_dim if batch_axis is None else batch_axis
     rows = 0 if rows is None else rows
@@ -335,8 +335,8 @@ def reverse_sequence(
     lengths.shape.ranked(1)
 
     def kernel(x: Any, counts: Any) -> Any:
-        made = x.copy()
-        moved, source = (np.moveaxis(one, (rows, along), (0, 1)) for one in (made, x))
+        array = x.copy()
+        moved, source = (np.moveaxis(one, (rows, along), (0, 1)) for one in (array, x))
         if len(counts) != len(source):
             told = f"({len(counts)} vs. {len(source)})"
             raise InvalidArgumentError(f"Length of seq_lengths != input.dims({rows}), {told}")
@@ -344,19 +344,19 @@ def reverse_sequence(
             if not 0 <= count <= source.shape[1]:
                 raise InvalidArgumentError(f"seq_lens({at}) > input.dims({along}): {count} of {source.shape[1]}")
             moved[at, :count] = source[at, :count][::-1]
-        return made
+        return array
 
-    return apply_op("ReverseSequence", [given, lengths], given.dtype, given.shape, kernel, name)
+    return apply_op("ReverseSequence", [operand, lengths], operand.dtype, operand.shape, kernel, name)
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
     """Return a tensor whose items are moved along axes; those that leave at one end come in at the other."""
-    given, by, along = convert_to_tensor(input), _integers(shift, "shift"), _integers(axis, "axis")
+    operand, by, along = convert_to_tensor(input), _integers(shift, "shift"), _integers(axis, "axis")
 
     def kernel(x: Any, steps: Any, axes: Any) -> Any:
         return np.roll(x, np.ravel(steps).tolist(), np.ravel(axes).tolist())
 
-    return apply_op("Roll", [given, by, along], given.dtype, given.shape, kernel, name)
+    return apply_op("Roll", [operand, by, along], operand.dtype, operand.shape, kernel, name)
 
 
 # Parts
@@ -373,12 +373,12 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     num_partitions : int
     name : str, optional
     """
-    given, numbers = convert_to_tensor(data), convert_to_tensor(partitions, int32)
+    operand, numbers = convert_to_tensor(data), convert_to_tensor(partitions, int32)
     rank = numbers.shape.ndims
     rest: Any = None
-    if rank is not None and given.shape.sides is not None:
-        given.shape[:rank].assert_is_compatible_with(numbers.shape)
-        rest = (None, *given.shape.sides[rank:])
+    if rank is not None and operand.shape.sides is not None:
+        operand.shape[:rank].assert_is_compatible_with(numbers.shape)
+        rest = (None, *operand.shape.sides[rank:])
 
     def kernel(x: Any, which: Any) -> Any:
         if ((which < 0) | (which >= num_partitions)).any():
@@ -386,11 +386,11 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
         parts = [x[which == at] for at in range(num_partitions)]
         return parts[0] if num_partitions == 1 else parts
 
-    outputs = [(given.dtype, rest)] * num_partitions
-    made = given.graph.create_op(
-        "DynamicPartition", [given, numbers], outputs, kernel, name or "DynamicPartition", pure=True
+    outputs = [(operand.dtype, rest)] * num_partitions
+    op = operand.graph.create_op(
+        "DynamicPartition", [operand, numbers], outputs, kernel, name or "DynamicPartition", pure=True
     )
-    return list(made.outputs)
+    return list(op.outputs)
 
 
 def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None = None) -> Tensor:
@@ -404,26 +404,26 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
     name : str, optional
     """
     where = [convert_to_tensor(one, int32) for one in indices]
-    given = tensors(*data)
+    operands = tensors(*data)
     count = len(where)
 
     def rows(places: Any) -> int:
-        return max((int(np.max(one, initial=-1)) + 1 for one in places), default=0)
+        return max((int(np.max(at, initial=-1)) + 1 for at in places), default=0)
 
     def kernel(*values: Any) -> Any:
         places, parts = values[:count], values[count:]
         size = rows(places)
         rest = parts[0].shape[np.ndim(places[0]) :]
-        made = np.zeros((size, *rest), object if given[0].dtype == string else given[0].dtype.dtype)
+        array = np.zeros((size, *rest), object if operands[0].dtype == string else operands[0].dtype.dtype)
         for at, part in zip(places, parts, strict=True):
-            made[at] = part
-        return made
+            array[at] = part
+        return array
 
-    first = given[0].shape.sides, where[0].shape.ndims
-    known = [constant_value(one) for one in where]
-    size = None if any(one is None for one in known) else rows(known)
+    first = operands[0].shape.sides, where[0].shape.ndims
+    known = [constant_value(at) for at in where]
+    size = None if any(at is None for at in known) else rows(known)
     rest: Any = None if first[0] is None or first[1] is None else (size, *first[0][first[1] :])
-    return apply_op("DynamicStitch", [*where, *given], given[0].dtype, rest, kernel, name)
+    return apply_op("DynamicStitch", [*where, *operands], operands[0].dtype, rest, kernel, name)
 
 
 def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
@@ -436,24 +436,24 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
         Smaller ones get a further dimension; for larger ones the last dimension must have as many items as go into one.
     name : str, optional
     """
-    given, wanted = convert_to_tensor(input), as_dtype(type)
-    if given.dtype.base_dtype == wanted:
-        made: Tensor = identity(given, name)
+    operand, wanted = convert_to_tensor(input), as_dtype(type)
+    if operand.dtype.base_dtype == wanted:
+        made: Tensor = identity(operand, name)
         return made
-    have, want = given.dtype.itemsize, wanted.itemsize
-    sides = given.shape.sides
+    have, want = operand.dtype.itemsize, wanted.itemsize
+    sides = operand.shape.sides
     shape: Any = None
     if sides is not None:
         if want > have and (not sides or sides[-1] not in (None, want // have)):
-            told = f"from {name_of(given.dtype)} to {name_of(wanted)}"
-            raise ValueError(f"Cannot bitcast {told}: the last dimension of {given.shape} is not {want // have}")
+            told = f"from {name_of(operand.dtype)} to {name_of(wanted)}"
+            raise ValueError(f"Cannot bitcast {told}: the last dimension of {operand.shape} is not {want // have}")
         shape = sides if have == want else (*sides, have // want) if have > want else sides[:-1]
 
     def kernel(x: Any) -> Any:
         array = np.ascontiguousarray(x)
         if have > want:
             return array.reshape(*np.shape(x), 1).view(wanted.dtype)
-        made = array.reshape(np.shape(x)).view(wanted.dtype)
-        return made[..., 0] if want > have else made
+        numbers = array.reshape(np.shape(x)).view(wanted.dtype)
+        return numbers[..., 0] if want > have else numbers
 
-    return apply_op("Bitcast", [given], wanted, shape, kernel, name)
+    return apply_op("Bitcast", [operand], wanted, shape, kernel, name)

@@ -238,10 +238,10 @@ class RaggedTensor:
             raise ValueError("Specify argument `lengths` or `padding`, but not both.")
         if ragged_rank != 1:
             raise UnimplementedError("RaggedTensor.from_tensor: ragged_rank must be 1")
-        given = convert_to_tensor(tensor)
-        given.shape.with_rank_at_least(2)
-        blank = None if padding is None else as_value(padding, given.dtype)
-        inputs = [given] if lengths is None else [given, convert_to_tensor(lengths)]
+        operand = convert_to_tensor(tensor)
+        operand.shape.with_rank_at_least(2)
+        blank = None if padding is None else as_value(padding, operand.dtype)
+        inputs = [operand] if lengths is None else [operand, convert_to_tensor(lengths)]
 
         def kernel(whole: Any, long: Any = None) -> Any:
             count, width = whole.shape[:2]
@@ -257,9 +257,9 @@ class RaggedTensor:
             flat = whole[np.arange(width) < np.asarray(long)[:, None]]
             return flat, np.append(0, np.cumsum(long)).astype(as_dtype(row_splits_dtype).dtype)
 
-        inner = None if given.shape.sides is None else list(given.shape.sides)
+        inner = None if operand.shape.sides is None else list(operand.shape.sides)
         return rows_of(
-            "RaggedFromTensor", inputs, given.dtype, kernel, inner[0] if inner else None, name,
+            "RaggedFromTensor", inputs, operand.dtype, kernel, inner[0] if inner else None, name,
             inner[2:] if inner else None,
             as_dtype(row_splits_dtype),
         )  # fmt: skip
@@ -418,13 +418,13 @@ class RaggedTensor:
             whole = [
                 had if side is None else side for had, side in zip(there, sides or [None] * len(there), strict=True)
             ]
-            made = np.empty(whole, object if dtype == string else dtype.dtype)
-            made[...] = blank
+            array = np.empty(whole, object if dtype == string else dtype.dtype)
+            array[...] = blank
             places = _places(splits)
             inside = np.logical_and.reduce([at < most for at, most in zip(places, whole, strict=False)])
             inner = tuple(slice(min(a, b)) for a, b in zip(whole, there, strict=True))[len(places) :]
-            made[(*[at[inside] for at in places], *inner)] = np.asarray(values)[(inside, *inner)]
-            return made
+            array[(*[at[inside] for at in places], *inner)] = np.asarray(values)[(inside, *inner)]
+            return array
 
         return apply_op("RaggedTensorToTensor", [flat, *self.nested_row_splits], dtype, wanted, kernel, name)
 
@@ -465,43 +465,44 @@ class RaggedTensor:
         if isinstance(key, tuple) or several and key.step not in (None, 1):
             raise UnimplementedError("a ragged tensor is indexed by the number of a row, or by a slice without a step")
         bounds = [key.start, key.stop] if several else [key]
-        tensors = [convert_to_tensor(one) for one in bounds if one is not None]
+        tensors = [convert_to_tensor(bound) for bound in bounds if bound is not None]
         depth = self.ragged_rank
 
         def kernel(flat: Any, *rest: Any) -> Any:
-            splits, given = list(rest[:depth]), iter(rest[depth:])
+            splits, places = list(rest[:depth]), iter(rest[depth:])
             count = len(splits[0]) - 1
             if several:
-                first, last, _ = slice(*[None if one is None else int(next(given)) for one in bounds]).indices(count)
+                ends = [None if bound is None else int(next(places)) for bound in bounds]
+                first, last, _ = slice(*ends).indices(count)
                 last = max(first, last)
             else:
-                first = int(next(given))
+                first = int(next(places))
                 if not -count <= first < count:
                     raise InvalidArgumentError(
                         f"slice index {first} of dimension 0 out of bounds: there are {count} rows"
                     )
                 last = first % count + 1
                 first = last - 1
-            made = []
-            for one in splits:
-                part = one[first : last + 1]
+            parts = []
+            for level in splits:
+                part = level[first : last + 1]
                 first, last = int(part[0]), int(part[-1])
-                made.append(part - part[0])
-            return (flat[first:last], *(made if several else made[1:]))
+                parts.append(part - part[0])
+            return (flat[first:last], *(parts if several else parts[1:]))
 
         kept = self.nested_row_splits[0 if several else 1 :]
         inner = self.flat_values.shape
         count = None if several or depth > 1 else _known_length(self.row_splits, tensors[0])
         outputs = [(self.dtype, None if inner.ndims is None else [count, *inner[1:]])]
-        outputs += [(one.dtype, [None]) for one in kept]
+        outputs += [(splits.dtype, [None]) for splits in kept]
         op = self.flat_values.graph.create_op(
             "RaggedGetItem", [self.flat_values, *self.nested_row_splits, *tensors], outputs,
             kernel if kept else lambda *values: kernel(*values)[0], "RaggedGetItem", pure=True,
         )  # fmt: skip
-        found: Any = op.outputs[0]
-        for one in reversed(op.outputs[1:]):
-            found = RaggedTensor(found, one)
-        return found
+        ragged: Any = op.outputs[0]
+        for splits in reversed(op.outputs[1:]):
+            ragged = RaggedTensor(ragged, splits)
+        return ragged
 
     @classmethod
     def joined(cls, values: Sequence[Any], axis: Any, name: str) -> Any:
@@ -514,29 +515,31 @@ class RaggedTensor:
         UnimplementedError
             If the axis is neither 0 nor 1, or isn't known.
         """
-        depth = max(one.ragged_rank for one in values if isinstance(one, RaggedTensor))
-        given = [one if isinstance(one, RaggedTensor) else cls.from_tensor(one, ragged_rank=depth) for one in values]
+        depth = max(value.ragged_rank for value in values if isinstance(value, RaggedTensor))
+        operands = [
+            value if isinstance(value, RaggedTensor) else cls.from_tensor(value, ragged_rank=depth) for value in values
+        ]
         at: Any = constant_value(convert_to_tensor(axis))
-        if at is not None and at < 0 and given[0].shape.ndims is not None:
-            at = at + given[0].shape.ndims
+        if at is not None and at < 0 and operands[0].shape.ndims is not None:
+            at = at + operands[0].shape.ndims
         if at not in (0, 1):
             raise UnimplementedError(f"ragged tensors are put together along the axis 0 or 1, not {axis!r}")
-        if any(one.ragged_rank != depth for one in given):
+        if any(operand.ragged_rank != depth for operand in operands):
             raise ValueError(
-                f"they have {[one.ragged_rank for one in given]} ragged dimensions, and must have the same"
+                f"they have {[operand.ragged_rank for operand in operands]} ragged dimensions, and must have the same"
             )
-        if len(given) == 1:
-            return given[0]
+        if len(operands) == 1:
+            return operands[0]
 
         def kernel(*parts: Any) -> Any:
-            flats, rest = parts[: len(given)], parts[len(given) :]
+            flats, rest = parts[: len(operands)], parts[len(operands) :]
             levels = [rest[level::depth] for level in range(depth)]
-            if at == 1 and len({len(one) for one in levels[0]}) > 1:
-                raise InvalidArgumentError(f"different numbers of rows: {[len(one) - 1 for one in levels[0]]}")
+            if at == 1 and len({len(part) for part in levels[0]}) > 1:
+                raise InvalidArgumentError(f"different numbers of rows: {[len(part) - 1 for part in levels[0]]}")
             order: Any = None  # of the items of a level among those of all parts
-            made = []
+            new_splits = []
             for level, splits in enumerate(levels):
-                lengths = [np.diff(one) for one in splits]
+                lengths = [np.diff(part) for part in splits]
                 whole = np.concatenate(lengths)
                 rows = np.repeat(np.arange(len(whole)), whole)
                 if level == 0 and at == 1:
@@ -548,20 +551,22 @@ class RaggedTensor:
                     turn = np.empty_like(order)
                     turn[order] = np.arange(len(order))
                     merged, order = whole[order], np.argsort(turn[rows], kind="stable")
-                made.append(np.append(0, np.cumsum(merged)).astype(splits[0].dtype))
+                new_splits.append(np.append(0, np.cumsum(merged)).astype(splits[0].dtype))
             flat = np.concatenate(flats)
-            return (flat if order is None else flat[order], *made)
+            return (flat if order is None else flat[order], *new_splits)
 
-        first = given[0]
+        first = operands[0]
         inner = first.flat_values.shape
         outputs = [(first.dtype, None if inner.ndims is None else [None, *inner[1:]])]
-        outputs += [(one.dtype, [None]) for one in first.nested_row_splits]
-        inputs = [one.flat_values for one in given] + [part for one in given for part in one.nested_row_splits]
+        outputs += [(splits.dtype, [None]) for splits in first.nested_row_splits]
+        inputs = [operand.flat_values for operand in operands] + [
+            part for operand in operands for part in operand.nested_row_splits
+        ]
         op = first.flat_values.graph.create_op("RaggedConcat", inputs, outputs, kernel, name, pure=True)
-        found: Any = op.outputs[0]
-        for one in reversed(op.outputs[1:]):
-            found = cls(found, one)
-        return found
+        ragged: Any = op.outputs[0]
+        for splits in reversed(op.outputs[1:]):
+            ragged = cls(ragged, splits)
+        return ragged
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> RaggedTensorValue:
         """Return its value in a session, the default one unless another is given."""
@@ -610,15 +615,15 @@ def rows_of(
 
 
 def _divided(
-    cls: type[RaggedTensor], what: str, values: Any, given: Any, splits: Callable[[Any, int], Any], more: int | None,
+    cls: type[RaggedTensor], what: str, values: Any, division: Any, splits: Callable[[Any, int], Any], more: int | None,
     name: str | None,
 ) -> RaggedTensor:  # fmt: skip
     # Rows by a vector of which `splits` makes the places; it has one number less for each that is in `more`.
     parts = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
     parts.shape.with_rank_at_least(1)
-    vector = convert_to_tensor(given)
-    if vector.dtype not in (int32, int64) or isinstance(given, (list, tuple)):
-        vector = convert_to_tensor(given, int64)
+    vector = convert_to_tensor(division)
+    if vector.dtype not in (int32, int64) or isinstance(division, (list, tuple)):
+        vector = convert_to_tensor(division, int64)
     side = vector.shape.ranked(1)[0].value
     counted = parts.row_splits if isinstance(parts, RaggedTensor) else parts
     less = int(isinstance(parts, RaggedTensor))
@@ -626,13 +631,13 @@ def _divided(
 
     def kernel(x: Any, there: Any) -> Any:
         count = len(there) - less
-        made = np.asarray(splits(x, count), kind.dtype)
-        if len(made) < 1 or made[0] != 0 or made[-1] != count or (np.diff(made) < 0).any():
+        row_splits = np.asarray(splits(x, count), kind.dtype)
+        if len(row_splits) < 1 or row_splits[0] != 0 or row_splits[-1] != count or (np.diff(row_splits) < 0).any():
             raise InvalidArgumentError(
                 f"Arguments to from_{_SPELT[what]} do not form a valid RaggedTensor: {count} values can't be divided "
                 f"by {np.asarray(x).tolist()}"
             )
-        return made
+        return row_splits
 
     shape = [None if side is None or more is None else side + more]
     places = apply_op(f"RaggedFrom{what}", [vector, counted], kind, shape, kernel, name)
@@ -665,13 +670,13 @@ def _lengths(splits: Sequence[Any]) -> list[int]:
 
 def _places(splits: Sequence[Any]) -> list[Any]:
     # Of each of the innermost values its place in every dimension that has rows.
-    found: list[Any] = []
+    places: list[Any] = []
     above: Any = np.s_[:]
     for one in reversed(splits):
         rows = _rows_of_values(one)
-        found.insert(0, (np.arange(len(rows)) - one[rows])[above])
+        places.insert(0, (np.arange(len(rows)) - one[rows])[above])
         above = rows[above]
-    return [above, *found]
+    return [above, *places]
 
 
 def ragged_of(value: RaggedTensorValue) -> RaggedTensor:

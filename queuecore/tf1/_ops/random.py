@@ -89,30 +89,30 @@ def _drawn(
     if wanted.kind not in kinds or wanted.itemsize > 8 or kinds != "f" and wanted.name not in _UNIFORM:
         raise ValueError(f"{type_}: invalid dtype {name_of(wanted)}")
     sides = shape_tensor(shape)
-    limits = [convert_to_tensor(one, wanted) for one in bounds]
+    limits = [convert_to_tensor(bound, wanted) for bound in bounds]
     pair = seed_pair(seed)
     known = constant_value(sides)
-    made: Any = None
+    static_shape: Any = None
     if known is not None:
-        made = [int(one) for one in known]
-        if any(one < 0 for one in made):
-            raise ValueError(f"{type_}: a shape has no negative sides: {made}")
+        static_shape = [int(side) for side in known]
+        if any(side < 0 for side in static_shape):
+            raise ValueError(f"{type_}: a shape has no negative sides: {static_shape}")
     else:
-        made = shape_within(sides)
-    for one in limits:
-        one.shape.with_rank(0)
+        static_shape = shape_within(sides)
+    for limit in limits:
+        limit.shape.with_rank(0)
 
-    def kernel(run: Any, to: Any, *given: Any) -> Any:
-        dims = [int(one) for one in to]
-        if any(one < 0 for one in dims):
+    def kernel(run: Any, to: Any, *numbers: Any) -> Any:
+        dims = [int(side) for side in to]
+        if any(side < 0 for side in dims):
             raise InvalidArgumentError(f"{type_}: a shape has no negative sides: {dims}")
         count = math.prod(dims)
         if count > _MOST_ITEMS:
             raise ResourceExhaustedError(f"{type_}: {count} numbers of shape {dims} are more than can be made")
         block = run.session.resource(("random", result.op), RandomStream).take(count * _ASIDE)
-        return draw(pair, block, count, wanted, *given).reshape(dims)[()]
+        return draw(pair, block, count, wanted, *numbers).reshape(dims)[()]
 
-    result = apply_op(type_, [sides, *limits], wanted, made, kernel, name, pure=False)
+    result = apply_op(type_, [sides, *limits], wanted, static_shape, kernel, name, pure=False)
     return result
 
 
@@ -234,7 +234,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
     -----
     For the same two seeds, TensorFlow's own orders, run by run.
     """
-    given = convert_to_tensor(value)
+    operand = convert_to_tensor(value)
     pair = seed_pair(seed)
 
     def kernel(run: Any, x: Any) -> Any:
@@ -245,7 +245,7 @@ def random_shuffle(value: Any, seed: int | None = None, name: str | None = None)
         draws.shuffle(*pair, block, order)
         return x[order]
 
-    result = apply_op("RandomShuffle", [given], given.dtype, given.shape, kernel, name, pure=False)
+    result = apply_op("RandomShuffle", [operand], operand.dtype, operand.shape, kernel, name, pure=False)
     return result
 
 
@@ -270,23 +270,23 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
     The place is that of `queuecore.ops.random_crop` for the number of the record (elsewhere: of the run), so that
     a runner can crop natively. It is reproducible, but not TensorFlow's.
     """
-    given = convert_to_tensor(value)
+    operand = convert_to_tensor(value)
     known = constant_value(convert_to_tensor(size))
     if known is None:
         raise ValueError("random_crop: the size must be known before the graph runs")
     sides = [int(one) for one in np.ravel(known)]
-    there = given.shape.with_rank(len(sides)).sides or ()
+    there = operand.shape.with_rank(len(sides)).sides or ()
     if any(side is not None and side < one for side, one in zip(there, sides, strict=True)):
-        raise ValueError(f"Need value.shape >= size, got {given.shape} and {sides}")
+        raise ValueError(f"Need value.shape >= size, got {operand.shape} and {sides}")
 
     def call(x: Any, number: int, **which: int) -> Any:
         return ops.random_crop(x, sides, number, **which)
 
-    return counted("RandomCrop", given, TensorShape(sides), seed_pair(seed), call, name or "random_crop")
+    return counted("RandomCrop", operand, TensorShape(sides), seed_pair(seed), call, name or "random_crop")
 
 
 def counted(
-    type_: str, given: Tensor, shape: TensorShape, pair: Pair, call: Callable[..., Any], name: str | None
+    type_: str, operand: Tensor, shape: TensorShape, pair: Pair, call: Callable[..., Any], name: str | None
 ) -> Tensor:
     """Add an operation of `queuecore.ops` that draws for the number of each record: natively in a runner's program.
 
@@ -297,7 +297,7 @@ def counted(
     def kernel(run: Any, x: Any) -> Any:
         return call(x, number, element=run.session.resource(("random", result.op), RandomStream).take(1))
 
-    result = apply_op(type_, [given], given.dtype, shape, kernel, name, pure=False)
+    result = apply_op(type_, [operand], operand.dtype, shape, kernel, name, pure=False)
     result.op.attributes["native"] = lambda x, salt=0: call(x, number ^ salt)
     result.op.attributes["drawn"] = isinstance(pair, DrawnPair)
     return result

@@ -58,7 +58,7 @@ def _gathered(kind: str, x: Any, ids: Any, count: int, fill: Any) -> Any:
 
 def _sorted(kind: str) -> Any:
     def segment(data: Any, segment_ids: Any, name: str | None = None) -> Tensor:
-        given, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+        operand, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
         ids.shape.ranked(1)
 
         def kernel(x: Any, numbers: Any) -> Any:
@@ -69,8 +69,8 @@ def _sorted(kind: str) -> Any:
             count = int(numbers[-1]) + 1 if len(numbers) else 0
             return _gathered(kind, x, numbers, count, _KINDS[kind][1](x.dtype))
 
-        rest: Any = None if given.shape.sides is None else (None, *given.shape.sides[1:])
-        return apply_op(f"Segment{kind.title()}", [given, ids], given.dtype, rest, kernel, name)
+        rest: Any = None if operand.shape.sides is None else (None, *operand.shape.sides[1:])
+        return apply_op(f"Segment{kind.title()}", [operand, ids], operand.dtype, rest, kernel, name)
 
     segment.__name__ = segment.__qualname__ = f"segment_{kind}"
     segment.__doc__ = f"""Return the {kind} of the rows that have the same number.
@@ -87,7 +87,7 @@ def _sorted(kind: str) -> Any:
 
 def _unsorted(kind: str) -> Any:
     def segment(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-        given, ids, most = convert_to_tensor(data), convert_to_tensor(segment_ids), convert_to_tensor(num_segments)
+        operand, ids, most = convert_to_tensor(data), convert_to_tensor(segment_ids), convert_to_tensor(num_segments)
         known, rank = constant_value(most), ids.shape.ndims
 
         def kernel(x: Any, numbers: Any, count: Any) -> Any:
@@ -99,9 +99,9 @@ def _unsorted(kind: str) -> Any:
             return _gathered(kind, x, numbers, int(count), _KINDS[kind][2](x.dtype))
 
         rest: Any = None
-        if given.shape.sides is not None and rank is not None:
-            rest = (None if known is None else int(known), *given.shape.sides[rank:])
-        return apply_op(f"UnsortedSegment{kind.title()}", [given, ids, most], given.dtype, rest, kernel, name)
+        if operand.shape.sides is not None and rank is not None:
+            rest = (None if known is None else int(known), *operand.shape.sides[rank:])
+        return apply_op(f"UnsortedSegment{kind.title()}", [operand, ids, most], operand.dtype, rest, kernel, name)
 
     segment.__name__ = segment.__qualname__ = f"unsorted_segment_{kind}"
     segment.__doc__ = f"""Return the {kind} of the items, or rows, that have the same number, unless it is negative.
@@ -139,11 +139,11 @@ def bincount(
         The result has at least, and at most so many counts.
     dtype : dtype, default int32
     """
-    given = convert_to_tensor(arr, int32)
+    operand = convert_to_tensor(arr, int32)
     kind = as_dtype(dtype) if weights is None else convert_to_tensor(weights).dtype
-    limits = [None if one is None else convert_to_tensor(one, int32) for one in (minlength, maxlength)]
+    limits = [None if limit is None else convert_to_tensor(limit, int32) for limit in (minlength, maxlength)]
     further = [*([] if weights is None else [convert_to_tensor(weights)]), *limits]
-    inputs = [given, *(one for one in further if one is not None)]
+    inputs = [operand, *(tensor for tensor in further if tensor is not None)]
 
     def kernel(x: Any, *rest: Any) -> Any:
         left = list(rest)
@@ -158,7 +158,7 @@ def bincount(
             flat = flat[flat < most]
         return np.bincount(flat, counted, least)[:most].astype(kind.dtype)
 
-    known = [None if one is None else constant_value(one) for one in (given, *limits)]
+    known = [None if tensor is None else constant_value(tensor) for tensor in (operand, *limits)]
     size = None
     if known[0] is not None and all((a is None) == (b is None) for a, b in zip(limits, known[1:], strict=True)):
         size = max(int(np.max(known[0], initial=-1)) + 1, int(known[1] or 0))
@@ -182,19 +182,19 @@ def count_nonzero(
     dtype : dtype, default int64
     name : str, optional
     """
-    given, kind = convert_to_tensor(input if input_tensor is None else input_tensor), as_dtype(dtype)
+    operand, kind = convert_to_tensor(input if input_tensor is None else input_tensor), as_dtype(dtype)
     keep = bool(keepdims if keep_dims is None else keep_dims)
-    sides = given.shape.sides
+    sides = operand.shape.sides
     axes = axes_of(reduction_indices if axis is None else axis, None if sides is None else len(sides))
-    made: Any = None
+    shape: Any = None
     if sides is not None and axes is not None:
-        made = [1 if at in axes else side for at, side in enumerate(sides) if keep or at not in axes]
+        shape = [1 if at in axes else side for at, side in enumerate(sides) if keep or at not in axes]
 
     def kernel(x: Any) -> Any:
-        there = np.asarray(x, object) != b"" if given.dtype.kind == "S" else np.asarray(x) != 0
+        there = np.asarray(x, object) != b"" if operand.dtype.kind == "S" else np.asarray(x) != 0
         return np.sum(there, axis=axes, keepdims=keep, dtype=kind.dtype)[()]
 
-    return apply_op("CountNonzero", [given], kind, made, kernel, name or "count_nonzero")
+    return apply_op("CountNonzero", [operand], kind, shape, kernel, name or "count_nonzero")
 
 
 def histogram_fixed_width(
@@ -211,8 +211,8 @@ def histogram_fixed_width(
     dtype : {int32, int64}, default int32
     name : str, optional
     """
-    given, kind = convert_to_tensor(values), as_dtype(dtype)
-    limits, count = convert_to_tensor(value_range, given.dtype), convert_to_tensor(nbins, int32)
+    operand, kind = convert_to_tensor(values), as_dtype(dtype)
+    limits, count = convert_to_tensor(value_range, operand.dtype), convert_to_tensor(nbins, int32)
     known = constant_value(count)
 
     def kernel(x: Any, ends: Any, number: Any) -> Any:
@@ -224,4 +224,4 @@ def histogram_fixed_width(
         return np.bincount(places.astype(np.int64), minlength=int(number)).astype(kind.dtype)
 
     shape = (None if known is None else int(known),)
-    return apply_op("HistogramFixedWidth", [given, limits, count], kind, shape, kernel, name)
+    return apply_op("HistogramFixedWidth", [operand, limits, count], kind, shape, kernel, name)

@@ -220,14 +220,14 @@ def sparse_to_dense(
     def kernel(where: Any, shape: Any, given: Any) -> Any:
         where = np.atleast_1d(where)
         where = where.reshape(len(where), -1)
-        whole = np.full([int(one) for one in shape], blank, object if values.dtype.kind == "S" else values.dtype)
+        whole = np.full([int(side) for side in shape], blank, object if values.dtype.kind == "S" else values.dtype)
         _check_places(where, shape, validate_indices)
         whole[tuple(where.T)] = given
         return whole
 
     known = constant_value(sides)
     rank = sides.shape[0].value if sides.shape.ndims == 1 else None
-    shape: Sequence[Any] | None = [int(one) for one in known] if known is not None else None
+    shape: Sequence[Any] | None = [int(side) for side in known] if known is not None else None
     if shape is None and rank is not None:
         shape = [None] * rank
     return apply_op("SparseToDense", [places, sides, values], values.dtype, shape, kernel, name)

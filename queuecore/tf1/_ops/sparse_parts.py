@@ -39,9 +39,9 @@ def _given(value: Any) -> SparseTensor:
     raise TypeError("Input must be a SparseTensor.")
 
 
-def _rank(given: SparseTensor) -> int | None:
-    side: int | None = given.indices.shape[1].value
-    return given.dense_shape.shape[0].value if side is None else side
+def _rank(sparse: SparseTensor) -> int | None:
+    side: int | None = sparse.indices.shape[1].value
+    return sparse.dense_shape.shape[0].value if side is None else side
 
 
 def _made(
@@ -68,21 +68,21 @@ def _ordered(places: Any, values: Any, shape: Any) -> Parts:
 
 def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
     """Return the same tensor with its items in the order of their places."""
-    given = _given(sp_input)
-    made = _made("SparseReorder", [given], [], _rank(given), lambda x: _ordered(*x), name)[0]
-    return SparseTensor(made.indices, made.values, given.dense_shape)
+    sparse = _given(sp_input)
+    made = _made("SparseReorder", [sparse], [], _rank(sparse), lambda x: _ordered(*x), name)[0]
+    return SparseTensor(made.indices, made.values, sparse.dense_shape)
 
 
 def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     """Return only those items for which a vector of bool says so."""
-    given, keep = _given(sp_input), convert_to_tensor(to_retain, bool_)
+    sparse, keep = _given(sp_input), convert_to_tensor(to_retain, bool_)
     keep.shape.ranked(1)
 
     def kernel(x: Parts, which: Any) -> Parts:
         return x[0][which], x[1][which], x[2]
 
-    made = _made("SparseRetain", [given], [keep], _rank(given), kernel, None)[0]
-    return SparseTensor(made.indices, made.values, given.dense_shape)
+    made = _made("SparseRetain", [sparse], [keep], _rank(sparse), kernel, None)[0]
+    return SparseTensor(made.indices, made.values, sparse.dense_shape)
 
 
 def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
@@ -94,7 +94,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
     start, size : Tensor of int64, vector
     name : str, optional
     """
-    given = _given(sp_input)
+    sparse = _given(sp_input)
     first, extent = convert_to_tensor(start, int64), convert_to_tensor(size, int64)
 
     def kernel(x: Parts, begin: Any, wide: Any) -> Parts:
@@ -102,7 +102,7 @@ def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) 
         inside = ((x[0] >= begin) & (x[0] < end)).all(axis=1)
         return x[0][inside] - begin, x[1][inside], np.maximum(end - begin, 0)
 
-    made: SparseTensor = _made("SparseSlice", [given], [first, extent], _rank(given), kernel, name)[0]
+    made: SparseTensor = _made("SparseSlice", [sparse], [first, extent], _rank(sparse), kernel, name)[0]
     return made
 
 
@@ -114,7 +114,7 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     InvalidArgumentError
         In a run, if the sizes don't match.
     """
-    given, wanted = _given(sp_input), convert_to_tensor(shape, int64)
+    sparse, wanted = _given(sp_input), convert_to_tensor(shape, int64)
     wanted.shape.ranked(1)
 
     def kernel(x: Parts, to: Any) -> Parts:
@@ -132,19 +132,19 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
         places = np.stack(np.unravel_index(flat, tuple(sides)), 1) if len(flat) else np.zeros((0, len(sides)), np.int64)
         return places.astype(np.int64), x[1], sides
 
-    made: SparseTensor = _made("SparseReshape", [given], [wanted], wanted.shape[0].value, kernel, name)[0]
+    made: SparseTensor = _made("SparseReshape", [sparse], [wanted], wanted.shape[0].value, kernel, name)[0]
     return made
 
 
 def sparse_transpose(sp_input: Any, perm: Sequence[int] | None = None, name: str | None = None) -> SparseTensor:
     """Return the tensor with its dimensions in another order: that of `perm`, or reversed."""
-    given = _given(sp_input)
+    sparse = _given(sp_input)
 
     def kernel(x: Parts) -> Parts:
         order = list(range(len(x[2])))[::-1] if perm is None else list(perm)
         return _ordered(x[0][:, order], x[1], x[2][order])
 
-    made: SparseTensor = _made("SparseTranspose", [given], [], _rank(given), kernel, name)[0]
+    made: SparseTensor = _made("SparseTranspose", [sparse], [], _rank(sparse), kernel, name)[0]
     return made
 
 
@@ -167,7 +167,7 @@ def sparse_concat(
     InvalidArgumentError
         In a run, if the other dimensions differ and must not.
     """
-    given = [_given(one) for one in sp_inputs]
+    tensors = [_given(one) for one in sp_inputs]
     along = axis if concat_dim is None else concat_dim
     wide = expand_nonconcat_dim if expand_nonconcat_dims is None else expand_nonconcat_dims
 
@@ -179,13 +179,13 @@ def sparse_concat(
             raise InvalidArgumentError(f"Input shapes must match except along axis {at}: {sides.tolist()}")
         before = np.concatenate([[0], np.cumsum(sides[:, at])])
         places = [part[0].copy() for part in parts]
-        for one, offset in zip(places, before[:-1], strict=True):
-            one[:, at] += offset
+        for indices, offset in zip(places, before[:-1], strict=True):
+            indices[:, at] += offset
         whole = sides.max(axis=0)
         whole[at] = before[-1]
         return _ordered(np.concatenate(places), np.concatenate([part[1] for part in parts]), whole)
 
-    made: SparseTensor = _made("SparseConcat", given, [], _rank(given[0]), kernel, name)[0]
+    made: SparseTensor = _made("SparseConcat", tensors, [], _rank(tensors[0]), kernel, name)[0]
     return made
 
 
@@ -205,7 +205,7 @@ def sparse_split(
     name : str, optional
     """
     del keyword_required
-    given, along = _given(sp_input), split_dim if axis is None else axis
+    sparse, along = _given(sp_input), split_dim if axis is None else axis
     if num_split is None or along is None:
         raise ValueError("num_split and axis are required.")
     pieces = int(num_split)
@@ -224,7 +224,7 @@ def sparse_split(
 
         return kernel
 
-    return [_made("SparseSplit", [given], [], _rank(given), part(at), name)[0] for at in range(pieces)]
+    return [_made("SparseSplit", [sparse], [], _rank(sparse), part(at), name)[0] for at in range(pieces)]
 
 
 class Filled(NamedTuple):
@@ -244,8 +244,8 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
         Of the tensor's type.
     name : str, optional
     """
-    given = _given(sp_input)
-    fill = as_value(default_value, given.dtype)
+    sparse = _given(sp_input)
+    fill = as_value(default_value, sparse.dtype)
 
     def kernel(x: Parts) -> tuple[Any, ...]:
         empty = np.ones(int(x[2][0]), bool)
@@ -253,12 +253,12 @@ def sparse_fill_empty_rows(sp_input: Any, default_value: Any, name: str | None =
         rows = np.flatnonzero(empty)
         new = np.zeros((len(rows), x[0].shape[1]), np.int64)
         new[:, 0] = rows
-        values = np.empty(len(rows), object if given.dtype == string else given.dtype.dtype)
+        values = np.empty(len(rows), object if sparse.dtype == string else sparse.dtype.dtype)
         values[:] = fill
         return *_ordered(np.concatenate([x[0], new]), np.concatenate([x[1], values]), x[2]), empty
 
-    rows = given.shape[:1] if given.shape.ndims else (None,)
-    made = _made("SparseFillEmptyRows", [given], [], _rank(given), kernel, name, None, [(bool_, rows)])
+    rows = sparse.shape[:1] if sparse.shape.ndims else (None,)
+    made = _made("SparseFillEmptyRows", [sparse], [], _rank(sparse), kernel, name, None, [(bool_, rows)])
     return Filled(*made)
 
 
@@ -270,7 +270,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
     InvalidArgumentError
         In a run, if the new shape is smaller.
     """
-    given = _given(sp_input)
+    sparse = _given(sp_input)
     wanted = [] if new_shape is None else [convert_to_tensor(new_shape, int64)]
 
     def kernel(x: Parts, *to: Any) -> Parts:
@@ -280,7 +280,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
             raise InvalidArgumentError(f"new_shape {bracketed(to[0])} is smaller than {bracketed(x[2])}")
         return x[0], x[1], to[0]
 
-    made: SparseTensor = _made("SparseResetShape", [given], wanted, _rank(given), kernel, None)[0]
+    made: SparseTensor = _made("SparseResetShape", [sparse], wanted, _rank(sparse), kernel, None)[0]
     return made
 
 
@@ -294,8 +294,8 @@ def sparse_to_indicator(sp_input: Any, vocab_size: int, name: str | None = None)
         How many places a row has: all numbers are below.
     name : str, optional
     """
-    given = _given(sp_input)
-    known = given.shape.sides
+    sparse = _given(sp_input)
+    known = sparse.shape.sides
     shape = None if known is None else (*known[:-1], int(vocab_size))
 
     def kernel(places: Any, values: Any, whole: Any) -> Any:
@@ -305,7 +305,7 @@ def sparse_to_indicator(sp_input: Any, vocab_size: int, name: str | None = None)
         made[(*places[:, :-1].T, values)] = True
         return made
 
-    inputs = [given.indices, given.values, given.dense_shape]
+    inputs = [sparse.indices, sparse.values, sparse.dense_shape]
     return apply_op("SparseToIndicator", inputs, bool, shape, kernel, name)
 
 
@@ -323,9 +323,9 @@ def sparse_reduce_sum(
     keepdims, keep_dims : bool, default False
         Whether the dimensions stay, with a length of 1.
     """
-    given = _given(sp_input)
+    sparse = _given(sp_input)
     chosen = reduction_axes if axis is None else axis
-    sides = given.shape.sides
+    sides = sparse.shape.sides
     along = axes_of(chosen, None if sides is None else len(sides))
     keep = bool(keepdims if keep_dims is None else keep_dims)
 
@@ -334,11 +334,11 @@ def sparse_reduce_sum(
         np.add.at(made, tuple(places.T), values)
         return np.sum(made, along, keepdims=keep, dtype=values.dtype)[()]
 
-    inputs = [given.indices, given.values, given.dense_shape]
+    inputs = [sparse.indices, sparse.values, sparse.dense_shape]
     shape: Any = None
     if sides is not None and along is not None:
         shape = [1 if at in along else side for at, side in enumerate(sides) if keep or at not in along]
-    return apply_op("SparseReduceSum", inputs, given.dtype, shape, kernel, None)
+    return apply_op("SparseReduceSum", inputs, sparse.dtype, shape, kernel, None)
 
 
 def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any:

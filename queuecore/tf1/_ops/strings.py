@@ -78,13 +78,13 @@ def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = N
     """
     if not isinstance(inputs, (list, tuple)):
         raise TypeError(f"Expected list for 'inputs' argument to 'string_join' Op, not {inputs!r}.")
-    given = [_given(one) for one in inputs] or [convert_to_tensor("")]
+    operands = [_given(one) for one in inputs] or [convert_to_tensor("")]
     between = as_value(separator, string)
     shape = TensorShape([])
-    for one in given:  # scalars join every item
-        if one.shape.ndims != 0:
-            shape = one.shape if shape.ndims == 0 else shape.equal_to(one.shape)
-    return apply_op("StringJoin", given, string, shape, _each(lambda *one: between.join(one), string), name)
+    for operand in operands:  # scalars join every item
+        if operand.shape.ndims != 0:
+            shape = operand.shape if shape.ndims == 0 else shape.equal_to(operand.shape)
+    return apply_op("StringJoin", operands, string, shape, _each(lambda *items: between.join(items), string), name)
 
 
 def reduce_join(
@@ -103,18 +103,18 @@ def reduce_join(
     separator : str, default ""
     name : str, optional
     """
-    given = _given(inputs)
+    strings = _given(inputs)
     keep = bool(keepdims if keep_dims is None else keep_dims)
     asked = reduction_indices if axis is None else axis
     between: bytes = as_value(separator, string)
-    rank = given.shape.ndims
+    rank = strings.shape.ndims
     order = None if asked is None else convert_to_tensor(asked, np.int32)
     known = None if order is None else constant_value(order)
-    made: Any = None
+    shape: Any = None
     if rank is not None and (order is None or known is not None):
         gone = _joined_axes(known, rank)
-        left = [1 if at in gone else side for at, side in enumerate(given.shape.sides or ())]
-        made = left if keep else [side for at, side in enumerate(left) if at not in gone]
+        left = [1 if at in gone else side for at, side in enumerate(strings.shape.sides or ())]
+        shape = left if keep else [side for at, side in enumerate(left) if at not in gone]
 
     def kernel(value: Any, *rest: Any) -> Any:
         array = np.asarray(value, object)
@@ -128,28 +128,28 @@ def reduce_join(
         return as_value(array if keep else array.reshape([n for at, n in enumerate(array.shape) if at not in axes]))
 
     late = [] if order is None or known is not None else [order]
-    return apply_op("ReduceJoin", [given, *late], string, made, kernel, name)
+    return apply_op("ReduceJoin", [strings, *late], string, shape, kernel, name)
 
 
 def _joined_axes(asked: Any, rank: int) -> list[int]:
     if asked is None:
         return list(range(rank))[::-1]
-    axes = [int(one) for one in np.ravel(asked)]
-    for one in axes:
-        if not -rank <= one < rank:
-            raise InvalidArgumentError(f"Invalid reduction dimension {one} for input with {rank} dimension(s)")
-    found = [one % rank for one in axes]
-    for at, one in enumerate(found):
-        if one in found[:at]:
-            raise InvalidArgumentError(f"Duplicate reduction dimension {one} in {axes}")
-    return found
+    axes = [int(axis) for axis in np.ravel(asked)]
+    for axis in axes:
+        if not -rank <= axis < rank:
+            raise InvalidArgumentError(f"Invalid reduction dimension {axis} for input with {rank} dimension(s)")
+    places = [axis % rank for axis in axes]
+    for at, place in enumerate(places):
+        if place in places[:at]:
+            raise InvalidArgumentError(f"Duplicate reduction dimension {place} in {axes}")
+    return places
 
 
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Tensor:
     """Return strings in the letters of base64 that names of files may have; `pad`: filled up with ``=``."""
-    given = _given(input)
+    strings = _given(input)
     encode = base64.urlsafe_b64encode if pad else (lambda one: base64.urlsafe_b64encode(one).rstrip(b"="))
-    return apply_op("EncodeBase64", [given], string, given.shape, _each(encode, string), name)
+    return apply_op("EncodeBase64", [strings], string, strings.shape, _each(encode, string), name)
 
 
 def decode_base64(input: Any, name: str | None = None) -> Tensor:
@@ -160,7 +160,7 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
     InvalidArgumentError
         In a run, if a string is none.
     """
-    given = _given(input)
+    strings = _given(input)
 
     def decode(one: bytes) -> bytes:
         bare = one if len(one) % 4 else re.sub(rb"==?\Z", b"", one)
@@ -170,7 +170,7 @@ def decode_base64(input: Any, name: str | None = None) -> Tensor:
             raise InvalidArgumentError("Invalid character found in base64.")
         return base64.urlsafe_b64decode(bare + b"=" * (-len(bare) % 4))
 
-    return apply_op("DecodeBase64", [given], string, given.shape, _each(decode, string), name)
+    return apply_op("DecodeBase64", [strings], string, strings.shape, _each(decode, string), name)
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tensor:
@@ -182,23 +182,23 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tenso
     pattern : Tensor of strings, scalar
     name : str, optional
     """
-    given, what = _given(input), _given(pattern)
+    strings, what = _given(input), _given(pattern)
     _known_pattern(what)
 
     def kernel(value: Any, expression: Any) -> Any:
         found = compiled(_scalar(expression, "Pattern must be scalar, but received"))
         return _each(lambda one: found.fullmatch(_text(one)) is not None, bool)(value)
 
-    return apply_op("RegexFullMatch", [given, what], bool, given.shape, kernel, name)
+    return apply_op("RegexFullMatch", [strings, what], bool, strings.shape, kernel, name)
 
 
 def _pieces(
-    type_: str, given: Tensor, sep: Tensor, cut: Callable[[bytes], Callable[[bytes], list[bytes]]], kind: str,
+    type_: str, strings: Tensor, sep: Tensor, cut: Callable[[bytes], Callable[[bytes], list[bytes]]], kind: str,
     name: str | None,
 ) -> SparseTensor | RaggedTensor:  # fmt: skip
     if kind not in ("SparseTensor", "RaggedTensor"):
         raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
-    given.shape.ranked(1)
+    strings.shape.ranked(1)
     sep.shape.ranked(0)
 
     def pieces(values: Any, mark: Any) -> list[list[bytes]]:
@@ -217,9 +217,10 @@ def _pieces(
         return _flat(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
     if kind == "RaggedTensor":
-        return rows_of(type_, [given, sep], string, ragged, given.shape[0].value, name)
+        return rows_of(type_, [strings, sep], string, ragged, strings.shape[0].value, name)
     outputs: list[tuple[DType, Any]] = [(int64, (None, 2)), (string, (None,)), (int64, (2,))]
-    return SparseTensor(*given.graph.create_op(type_, [given, sep], outputs, sparse, name or type_, pure=True).outputs)
+    op = strings.graph.create_op(type_, [strings, sep], outputs, sparse, name or type_, pure=True)
+    return SparseTensor(*op.outputs)
 
 
 def _scalar(value: Any, told: str) -> bytes:
@@ -306,14 +307,14 @@ def strings_split(
 
     if result_type not in ("SparseTensor", "RaggedTensor"):
         raise ValueError("result_type must be 'RaggedTensor' or 'SparseTensor'.")
-    given = _ragged_or_given(source if input is None else input)
-    if not isinstance(given, RaggedTensor):
-        if given.shape.ndims == 0:
-            given = reshape(given, [1])
-        if given.shape.ndims in (None, 1):
-            whole: SparseTensor | RaggedTensor = pieces(given, result_type)
+    strings = _ragged_or_given(source if input is None else input)
+    if not isinstance(strings, RaggedTensor):
+        if strings.shape.ndims == 0:
+            strings = reshape(strings, [1])
+        if strings.shape.ndims in (None, 1):
+            whole: SparseTensor | RaggedTensor = pieces(strings, result_type)
             return whole
-    made = _of_each(given, lambda flat: pieces(flat, "RaggedTensor"))
+    made = _of_each(strings, lambda flat: pieces(flat, "RaggedTensor"))
     return made if result_type == "RaggedTensor" else made.to_sparse()
 
 
@@ -323,21 +324,21 @@ def _ragged_or_given(value: Any) -> Tensor | RaggedTensor:
     return value if isinstance(value, RaggedTensor) else _given(value)
 
 
-def _of_each(given: Any, pieces: Callable[[Tensor], Any]) -> RaggedTensor:
+def _of_each(strings: Any, pieces: Callable[[Tensor], Any]) -> RaggedTensor:
     """Return the pieces of strings of any shape: one dimension more; `pieces`: those of a vector."""
-    if isinstance(given, RaggedTensor):
-        made: RaggedTensor = given.with_flat_values(pieces(given.flat_values))
-        return made
-    sides: Any = given.shape.sides
+    if isinstance(strings, RaggedTensor):
+        ragged: RaggedTensor = strings.with_flat_values(pieces(strings.flat_values))
+        return ragged
+    sides: Any = strings.shape.sides
     if sides is None or len(sides) == 1:
-        made = pieces(given)
-        return made
+        ragged = pieces(strings)
+        return ragged
     if None in sides[1:] or 0 in sides[1:] and sides[0] is None:
-        raise UnimplementedError(f"split: of strings of the shape {given.shape}, too little is known beforehand")
-    made = pieces(reshape(given, [-1]))
+        raise UnimplementedError(f"split: of strings of the shape {strings.shape}, too little is known beforehand")
+    ragged = pieces(reshape(strings, [-1]))
     for at in range(len(sides) - 1, 0, -1):
-        made = RaggedTensor.from_uniform_row_length(made, sides[at], None if sides[at] else math.prod(sides[:at]))
-    return made
+        ragged = RaggedTensor.from_uniform_row_length(ragged, sides[at], None if sides[at] else math.prod(sides[:at]))
+    return ragged
 
 
 def bytes_split(input: Any, name: str | None = None) -> RaggedTensor | Tensor:
@@ -361,14 +362,14 @@ def bytes_split(input: Any, name: str | None = None) -> RaggedTensor | Tensor:
     def pieces(strings: Tensor) -> Any:
         return _pieces("StringBytesSplit", strings, _given(""), by, "RaggedTensor", name)
 
-    given = _ragged_or_given(input)
-    if not isinstance(given, RaggedTensor):
-        if given.shape.ndims is None:
+    strings = _ragged_or_given(input)
+    if not isinstance(strings, RaggedTensor):
+        if strings.shape.ndims is None:
             raise ValueError("input must have a statically-known rank.")
-        if given.shape.ndims == 0:
-            only: Tensor = pieces(reshape(given, [1])).values
+        if strings.shape.ndims == 0:
+            only: Tensor = pieces(reshape(strings, [1])).values
             return only
-    return _of_each(given, pieces)
+    return _of_each(strings, pieces)
 
 
 def _written(precision: int, scientific: bool, shortest: bool, width: int, fill: str) -> Callable[[Any], bytes]:
@@ -381,17 +382,17 @@ def _written(precision: int, scientific: bool, shortest: bool, width: int, fill:
     digits = f".{precision}" if precision > -1 else ""
     letter = "e" if scientific else "g" if shortest else "f"
 
-    def write(one: Any) -> bytes:
-        if isinstance(one, bytes):
-            return bytes((b"%" + flag.encode() + size.encode() + b"s") % one)
-        if isinstance(one, (bool, np.bool_)):
-            return b"true" if one else b"false"
-        if isinstance(one, (complex, np.complexfloating)):
+    def write(value: Any) -> bytes:
+        if isinstance(value, bytes):
+            return bytes((b"%" + flag.encode() + size.encode() + b"s") % value)
+        if isinstance(value, (bool, np.bool_)):
+            return b"true" if value else b"false"
+        if isinstance(value, (complex, np.complexfloating)):
             form = f"%{flag}{size}{digits}{letter}"
-            return (f"({form},{form})" % (one.real, one.imag)).encode()
-        if isinstance(one, (int, np.integer)):
-            return bytes((f"%{flag}{size}d" % one).encode())
-        return bytes((f"%{flag}{size}{digits}{letter}" % one).encode())
+            return (f"({form},{form})" % (value.real, value.imag)).encode()
+        if isinstance(value, (int, np.integer)):
+            return bytes((f"%{flag}{size}d" % value).encode())
+        return bytes((f"%{flag}{size}{digits}{letter}" % value).encode())
 
     return write
 
@@ -420,15 +421,15 @@ def as_string(
     InvalidArgumentError
         If both ways are asked for, there is no such fill, or a way or a precision is asked for of what is no float.
     """
-    given = convert_to_tensor(input)
-    if given.dtype.kind not in "fcV":
+    operand = convert_to_tensor(input)
+    if operand.dtype.kind not in "fcV":
         for what, asked in (("scientific and shortest format", scientific or shortest), ("precision", precision > -1)):
             if asked:
-                raise InvalidArgumentError(f"{what} not supported for datatype {name_of(given.dtype)}")
+                raise InvalidArgumentError(f"{what} not supported for datatype {name_of(operand.dtype)}")
     if scientific and shortest:
         raise InvalidArgumentError("Cannot select both scientific and shortest notation")
     write = _written(precision, scientific, shortest, width, fill)
-    return apply_op("AsString", [given], string, given.shape, _each(write, string), name)
+    return apply_op("AsString", [operand], string, operand.shape, _each(write, string), name)
 
 
 def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
@@ -449,7 +450,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
         In a run, if a part begins outside its string.
     """
     _check_unit("Substr", unit)
-    given, first, count = _given(input), convert_to_tensor(pos), convert_to_tensor(len)
+    strings, first, count = _given(input), convert_to_tensor(pos), convert_to_tensor(len)
     for one in (first, count):
         if one.dtype.name not in ("int32", "int64"):
             what = "pos" if one is first else "len"
@@ -457,7 +458,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
                 f"Value passed to parameter '{what}' has DataType {one.dtype.name} not in list of allowed values: "
                 "int32, int64"
             )
-    shape = broadcast([given.shape, first.shape.equal_to(count.shape)])
+    shape = broadcast([strings.shape, first.shape.equal_to(count.shape)])
     part = _each(functools.partial(_part, unit == "BYTE"), string)
 
     def kernel(value: Any, at: Any, number: Any) -> Any:
@@ -467,7 +468,7 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
             )
         return part(value, at, number)
 
-    return apply_op("Substr", [given, first, count], string, shape, kernel, name)
+    return apply_op("Substr", [strings, first, count], string, shape, kernel, name)
 
 
 def _check_unit(type_: str, unit: str) -> None:
@@ -488,15 +489,15 @@ def _part(in_bytes: bool, one: bytes, at: Any, count: Any) -> bytes:
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Tensor:
     """Return how long strings are, int32: in bytes, or in characters of UTF-8."""
     _check_unit("StringLength", unit)
-    given = _given(input)
+    strings = _given(input)
     count = (lambda one: len(one)) if unit == "BYTE" else (lambda one: len(one.decode(errors="replace")))
-    return apply_op("StringLength", [given], np.int32, given.shape, _each(count, np.int32), name)
+    return apply_op("StringLength", [strings], np.int32, strings.shape, _each(count, np.int32), name)
 
 
 def string_strip(input: Any, name: str | None = None) -> Tensor:
     """Return strings without blanks at both ends."""
-    given = _given(input)
-    return apply_op("StringStrip", [given], string, given.shape, _each(bytes.strip, string), name)
+    strings = _given(input)
+    return apply_op("StringStrip", [strings], string, strings.shape, _each(bytes.strip, string), name)
 
 
 def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Tensor:
@@ -512,9 +513,9 @@ def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Ten
 def _cased(type_: str, value: Any, encoding: str, raw: Any, text: Any, name: str | None) -> Tensor:
     if encoding not in ("", "utf-8"):
         raise ValueError(f"{type_}: the encoding must be '' or 'utf-8', not {encoding!r}")
-    given = _given(value)
+    strings = _given(value)
     change = (lambda one: text(one.decode()).encode()) if encoding else raw
-    return apply_op(type_, [given], string, given.shape, _each(change, string), name)
+    return apply_op(type_, [strings], string, strings.shape, _each(change, string), name)
 
 
 def _known_pattern(pattern: Tensor) -> None:
@@ -551,7 +552,7 @@ def regex_replace(
     Patterns are TensorFlow's as far as the module `re` knows them, with the categories of Unicode (``\pL``,
     ``\p{Lu}``): not its scripts (``\p{Greek}``), nor ``\C``.
     """
-    given, what, new = _given(input), _given(pattern), _given(rewrite)
+    strings, what, new = _given(input), _given(pattern), _given(rewrite)
     _known_pattern(what)
     new.shape.assert_has_rank(0)
 
@@ -560,7 +561,7 @@ def regex_replace(
         made = replacing(found, _scalar(replacement, "Rewrite must be scalar, but received"), replace_global)
         return _each(lambda one: made(_text(one)).encode(errors="surrogateescape"), string)(value)
 
-    return apply_op("RegexReplace", [given, what, new], string, given.shape, kernel, name)
+    return apply_op("RegexReplace", [strings, what, new], string, strings.shape, kernel, name)
 
 
 def number_of(text: bytes, dtype: DType) -> Any:
@@ -589,12 +590,12 @@ def string_to_number(
     InvalidArgumentError
         In a run, if a string is no such number.
     """
-    given, dtype = _given(input if string_tensor is None else string_tensor), as_dtype(out_type)
+    strings, dtype = _given(input if string_tensor is None else string_tensor), as_dtype(out_type)
     if dtype not in map(as_dtype, ("f4", "f8", "i4", "i8")):
         raise TypeError(f"string_to_number: the type must be float32, float64, int32 or int64, not {dtype}")
 
     return apply_op(
-        "StringToNumber", [given], dtype, given.shape, _each(lambda one: number_of(one, dtype), dtype), name
+        "StringToNumber", [strings], dtype, strings.shape, _each(lambda one: number_of(one, dtype), dtype), name
     )
 
 
@@ -609,8 +610,8 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
     NotFoundError, PermissionDeniedError, NotAFileError
         In a run, if it can't be read.
     """
-    given = _given(filename)
-    given.shape.ranked(0)
+    source = _given(filename)
+    source.shape.ranked(0)
 
     def kernel(run: Any, path: bytes) -> bytes:
         del run
@@ -618,13 +619,13 @@ def read_file(filename: Any, name: str | None = None) -> Tensor:
 
         return WholeFileReader(max_record_bytes=None).read([path])[1]
 
-    return apply_op("ReadFile", [given], string, (), kernel, name, pure=False)
+    return apply_op("ReadFile", [source], string, (), kernel, name, pure=False)
 
 
 def write_file(filename: Any, contents: Any, name: str | None = None) -> Operation:
     """Return an operation that writes a file, and the directories that it needs."""
-    given, text = _given(filename), _given(contents)
-    given.shape.ranked(0)
+    target, text = _given(filename), _given(contents)
+    target.shape.ranked(0)
     text.shape.ranked(0)
 
     def kernel(run: Any, path: bytes, data: bytes) -> None:
@@ -636,12 +637,12 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Operati
         with open(local, "wb") as file:
             file.write(data)
 
-    return given.graph.create_op("WriteFile", [given, text], [], kernel, name or "WriteFile")
+    return target.graph.create_op("WriteFile", [target, text], [], kernel, name or "WriteFile")
 
 
 def matching_files(pattern: Any, name: str | None = None) -> Tensor:
     """Return the names of the files that match one pattern or several, sorted; none is no error."""
-    given = _given(pattern)
+    globs = _given(pattern)
 
     def kernel(run: Any, patterns: Any) -> Any:
         del run
@@ -650,4 +651,4 @@ def matching_files(pattern: Any, name: str | None = None) -> Tensor:
         made[:] = sorted(found)
         return made
 
-    return apply_op("MatchingFiles", [given], string, [None], kernel, name, pure=False)
+    return apply_op("MatchingFiles", [globs], string, [None], kernel, name, pure=False)

@@ -83,7 +83,7 @@ def scalar(name: str, tensor: Any, collections: Any = None, family: str | None =
         In a run, if it is no scalar.
     """
     with _scope(name, family) as (tag, scope):
-        given = _numbers("scalar", tensor)
+        number = _numbers("scalar", tensor)
 
         def kernel(value: Any) -> bytes:
             if np.ndim(value):
@@ -92,7 +92,7 @@ def scalar(name: str, tensor: Any, collections: Any = None, family: str | None =
                 )
             return _told(tag=tag, simple_value=float(value))
 
-        return _collected(apply_op("ScalarSummary", [given], string, (), kernel, scope), collections)
+        return _collected(apply_op("ScalarSummary", [number], string, (), kernel, scope), collections)
 
 
 def histogram(name: str, values: Any, collections: Any = None, family: str | None = None) -> Tensor:
@@ -106,7 +106,7 @@ def histogram(name: str, values: Any, collections: Any = None, family: str | Non
         In a run, if one isn't finite.
     """
     with _scope(name, family) as (tag, scope):
-        given = _numbers("histogram", values)
+        numbers = _numbers("histogram", values)
 
         def kernel(value: Any) -> bytes:
             try:
@@ -114,7 +114,7 @@ def histogram(name: str, values: Any, collections: Any = None, family: str | Non
             except ValueError as error:
                 raise InvalidArgumentError(f"Nan in summary histogram for: {scope.rstrip('/')}: {error}") from error
 
-        return _collected(apply_op("HistogramSummary", [given], string, (), kernel, scope), collections)
+        return _collected(apply_op("HistogramSummary", [numbers], string, (), kernel, scope), collections)
 
 
 def _several(tag: str, kind: str, most: int) -> Iterator[str]:
@@ -145,26 +145,26 @@ def image(name: str, tensor: Any, max_outputs: int = 3, collections: Any = None,
     if max_outputs < 1:
         raise ValueError(f"max_outputs must be 1 or more, not {max_outputs}")
     with _scope(name, family) as (tag, scope):
-        given = _numbers("image", tensor)
-        if given.dtype.is_integer and given.dtype != uint8 and not isinstance(tensor, Tensor):
-            given = convert_to_tensor(np.asarray(tensor, np.float32))
-        if given.dtype != uint8 and not given.dtype.is_floating:
-            raise TypeError(f"summary.image: pictures are of uint8 or floats, not of {name_of(given.dtype)}")
+        batch = _numbers("image", tensor)
+        if batch.dtype.is_integer and batch.dtype != uint8 and not isinstance(tensor, Tensor):
+            batch = convert_to_tensor(np.asarray(tensor, np.float32))
+        if batch.dtype != uint8 and not batch.dtype.is_floating:
+            raise TypeError(f"summary.image: pictures are of uint8 or floats, not of {name_of(batch.dtype)}")
 
         def kernel(pictures: Any) -> bytes:
             if np.ndim(pictures) != 4 or pictures.shape[3] not in (1, 3, 4):
                 raise InvalidArgumentError(
                     f"Tensor must be 4-D with last dim 1, 3, or 4, not {list(np.shape(pictures))} (tag '{tag}')"
                 )
-            made = Summary()
+            summary = Summary()
             for one, picture in zip(_several(tag, "image", max_outputs), pictures, strict=False):
                 height, width, channels = picture.shape
                 shown = picture if picture.dtype == np.uint8 else _normalized(picture.astype(np.float32))
                 file = {"height": height, "width": width, "colorspace": channels, "encoded_image_string": png_of(shown)}
-                made.value.add(tag=one, image=file)
-            return made.SerializeToString()
+                summary.value.add(tag=one, image=file)
+            return summary.SerializeToString()
 
-        return _collected(apply_op("ImageSummary", [given], string, (), kernel, scope), collections)
+        return _collected(apply_op("ImageSummary", [batch], string, (), kernel, scope), collections)
 
 
 def _normalized(picture: Any) -> Any:
@@ -206,21 +206,21 @@ def audio(
     if max_outputs < 1:
         raise ValueError(f"max_outputs must be 1 or more, not {max_outputs}")
     with _scope(name, family) as (tag, scope):
-        given = [convert_to_tensor(tensor, float32), convert_to_tensor(sample_rate, float32)]
+        inputs = [convert_to_tensor(tensor, float32), convert_to_tensor(sample_rate, float32)]
 
         def kernel(sounds: Any, rate: Any) -> bytes:
             if np.ndim(sounds) not in (2, 3):
                 raise InvalidArgumentError(f"Tensor must be 3-D or 2-D, not {list(np.shape(sounds))} (tag '{tag}')")
-            made = Summary()
+            summary = Summary()
             for one, sound in zip(_several(tag, "audio", max_outputs), sounds, strict=False):
                 samples = sound.reshape(len(sound), -1)
-                made.value.add(tag=one, audio={
+                summary.value.add(tag=one, audio={
                     "sample_rate": float(rate), "num_channels": samples.shape[1], "length_frames": len(samples),
                     "encoded_audio_string": wav_of(samples, int(round(float(rate)))), "content_type": "audio/wav",
                 })  # fmt: skip
-            return made.SerializeToString()
+            return summary.SerializeToString()
 
-        return _collected(apply_op("AudioSummaryV2", given, string, (), kernel, scope), collections)
+        return _collected(apply_op("AudioSummaryV2", inputs, string, (), kernel, scope), collections)
 
 
 def tensor_summary(
@@ -248,16 +248,16 @@ def tensor_summary(
     if display_name is not None:
         metadata.display_name = display_name
     with _scope(name, family) as (tag, scope):
-        given = convert_to_tensor(tensor)
+        operand = convert_to_tensor(tensor)
 
         def kernel(value: Any) -> bytes:
-            made = Summary()
-            one = made.value.add(tag=tag, tensor=TensorProto.of(value))
+            summary = Summary()
+            one = summary.value.add(tag=tag, tensor=TensorProto.of(value))
             one.metadata.SetInParent()
             one.metadata.CopyFrom(metadata)
-            return made.SerializeToString()
+            return summary.SerializeToString()
 
-        return _collected(apply_op("TensorSummaryV2", [given], string, (), kernel, scope), collections)
+        return _collected(apply_op("TensorSummaryV2", [operand], string, (), kernel, scope), collections)
 
 
 def text(name: str, tensor: Any, collections: Any = None) -> Tensor:
@@ -268,11 +268,11 @@ def text(name: str, tensor: Any, collections: Any = None) -> Tensor:
     ValueError
         If they are no strings.
     """
-    given = convert_to_tensor(tensor)
-    if given.dtype != string:
-        raise ValueError(f"Expected tensor {given.name} to have dtype string, got {name_of(given.dtype)}")
+    strings = convert_to_tensor(tensor)
+    if strings.dtype != string:
+        raise ValueError(f"Expected tensor {strings.name} to have dtype string, got {name_of(strings.dtype)}")
     metadata = SummaryMetadata(plugin_data={"plugin_name": "text"})
-    return tensor_summary(name, given, collections=collections, summary_metadata=metadata)
+    return tensor_summary(name, strings, collections=collections, summary_metadata=metadata)
 
 
 def merge(inputs: Sequence[Any], collections: Any = None, name: str | None = None) -> Tensor:
@@ -293,28 +293,28 @@ def merge(inputs: Sequence[Any], collections: Any = None, name: str | None = Non
     InvalidArgumentError
         In a run, if one is no summary, or two have a value of the same tag.
     """
-    given = [convert_to_tensor(one, string) for one in inputs]
-    if not given:
+    summaries = [convert_to_tensor(one, string) for one in inputs]
+    if not summaries:
         raise ValueError("merge: no summaries are given")
 
     def kernel(*parts: Any) -> bytes:
-        made = Summary()
+        summary = Summary()
         seen: set[str] = set()
         for part in parts:
-            for one in [part] if isinstance(part, bytes) else np.ravel(part):
+            for data in [part] if isinstance(part, bytes) else np.ravel(part):
                 try:
-                    read = Summary.FromString(one)
+                    read = Summary.FromString(data)
                 except ValueError as error:
                     raise InvalidArgumentError(f"Could not parse one of the summary inputs: {error}") from error
                 for value in read.value:
                     if value.tag and value.tag in seen:
                         raise InvalidArgumentError(f"Duplicate tag {value.tag} found in summary inputs")
                     seen.add(value.tag)
-                    made.value.append(value)
-        return made.SerializeToString()
+                    summary.value.append(value)
+        return summary.SerializeToString()
 
     with get_default_graph().name_scope(name or "Merge"):
-        merged = apply_op("MergeSummary", given, string, (), kernel, name or "MergeSummary")
+        merged = apply_op("MergeSummary", summaries, string, (), kernel, name or "MergeSummary")
     return _collected(merged, collections, ())
 
 

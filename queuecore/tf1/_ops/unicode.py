@@ -47,7 +47,7 @@ class _How:
             codec = codecs.lookup(encoding)
         except LookupError as error:
             raise InvalidArgumentError(f"Could not create converter for input encoding: {encoding}") from error
-        made: list[Point] = []
+        points: list[Point] = []
         at = 0
         while at < len(data):
             try:
@@ -59,25 +59,25 @@ class _How:
                     raise InvalidArgumentError("Invalid formatting on input string") from error
             place = at
             for one in text:
-                self._add(made, ord(one), place)
+                self._add(points, ord(one), place)
                 place += len(one.encode("utf-16-be" if codec.name == "utf-16" else codec.name))
             if wrong > end and self.errors == "replace":
-                made.append((self.replacement, at + end))
+                points.append((self.replacement, at + end))
             at += wrong
-        return made
+        return points
 
-    def _add(self, made: list[Point], point: int, place: int) -> None:
+    def _add(self, points: list[Point], point: int, place: int) -> None:
         if not self.controls or point > 0x1F:
-            made.append((point, place))
+            points.append((point, place))
         elif self.errors != "ignore":
-            made.append((self.replacement, place))
+            points.append((self.replacement, place))
 
     def encoded(self, points: Sequence[Any], encoding: str) -> bytes:
         """Return code points as a string."""
         kept = []
-        for one in map(int, points):
-            if 0 <= one <= 0x10FFFF and not 0xD800 <= one <= 0xDFFF:
-                kept.append(chr(one))
+        for point in map(int, points):
+            if 0 <= point <= 0x10FFFF and not 0xD800 <= point <= 0xDFFF:
+                kept.append(chr(point))
             elif self.errors == "strict":
                 raise InvalidArgumentError("Code point is out of range for Unicode, or is a surrogate.")
             elif self.errors == "replace":
@@ -95,28 +95,28 @@ def _divided(type_: str, value: Any, dtype: DType, parts: Callable[[bytes], list
     # The parts of each string: of one string a vector, of several rows of different lengths.
     if isinstance(value, RaggedTensor):
         return value.with_values(_divided(type_, value.values, dtype, parts, name))
-    given = convert_to_tensor(value, string)
-    rank = given.shape.ndims
+    strings = convert_to_tensor(value, string)
+    rank = strings.shape.ndims
     if rank is None:
         raise ValueError("Rank of `input` must be statically known.")
 
-    def flat(found: list[Any]) -> Any:
-        made = np.empty(len(found), object if dtype == string else dtype.dtype)
-        made[:] = found
-        return made
+    def flat(items: list[Any]) -> Any:
+        array = np.empty(len(items), object if dtype == string else dtype.dtype)
+        array[:] = items
+        return array
 
     if not rank:
-        return apply_op(type_, [given], dtype, (None,), lambda x: flat(parts(x)), name)
+        return apply_op(type_, [strings], dtype, (None,), lambda x: flat(parts(x)), name)
 
     def kernel(x: Any) -> Any:
         rows = [parts(one) for one in x.ravel()]
         return flat([one for row in rows for one in row]), np.cumsum([0, *map(len, rows)], dtype=np.int64)
 
-    made: Any = rows_of(type_, [given], dtype, kernel, given.shape.num_elements(), name)
+    ragged: Any = rows_of(type_, [strings], dtype, kernel, strings.shape.num_elements(), name)
     for at in reversed(range(1, rank)):  # the string's own dimensions around the rows
-        splits = apply_op("Range", [given], int64, (None,), lambda x, at=at: _bounds(x.shape, at), None)
-        made = RaggedTensor(made, splits)
-    return made
+        splits = apply_op("Range", [strings], int64, (None,), lambda x, at=at: _bounds(x.shape, at), None)
+        ragged = RaggedTensor(ragged, splits)
+    return ragged
 
 
 def _bounds(sides: Sequence[int], at: int) -> Any:
@@ -230,12 +230,12 @@ def unicode_encode(
             (None if count is None else count - 1,),
             lambda x, splits: strings(np.split(x, splits[1:-1]), (len(splits) - 1,)), name,
         )  # fmt: skip
-    given = convert_to_tensor(input, int32)
-    if given.shape.ndims is None:
+    points = convert_to_tensor(input, int32)
+    if points.shape.ndims is None:
         raise ValueError("Rank of input_tensor must be statically known.")
-    if not given.shape.ndims:
+    if not points.shape.ndims:
         raise ValueError("input_tensor's rank must be at least 1.")
-    return apply_op("UnicodeEncode", [given], string, given.shape[:-1],
+    return apply_op("UnicodeEncode", [points], string, points.shape[:-1],
                     lambda x: strings(x.reshape(-1, x.shape[-1]), x.shape[:-1]), name)  # fmt: skip
 
 
@@ -259,7 +259,7 @@ def unicode_transcode(
     """
     _check_output("UnicodeTranscode", output_encoding)
     how = _How("UnicodeTranscode", errors, replacement_char, replace_control_characters)
-    given = convert_to_tensor(input, string)
+    strings = convert_to_tensor(input, string)
 
     def kernel(x: Any) -> Any:
         array = np.asarray(x, object)
@@ -268,7 +268,7 @@ def unicode_transcode(
                    for text in array.ravel()]  # fmt: skip
         return made.reshape(array.shape)[()]
 
-    return apply_op("UnicodeTranscode", [given], string, given.shape, kernel, name)
+    return apply_op("UnicodeTranscode", [strings], string, strings.shape, kernel, name)
 
 
 def string_format(
@@ -291,19 +291,21 @@ def string_format(
     ValueError
         If there are more or fewer placeholders than tensors.
     """
-    given = [convert_to_tensor(one) for one in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
+    operands = [convert_to_tensor(one) for one in (inputs if isinstance(inputs, (list, tuple)) else [inputs])]
     pieces = template.split(placeholder)
-    if len(pieces) != len(given) + 1:
+    if len(pieces) != len(operands) + 1:
         raise ValueError(
-            f"The template expects {len(pieces) - 1} tensors, but the inputs only has {len(given)}. Please ensure the "
-            "number of placeholders in template matches inputs length."
+            f"The template expects {len(pieces) - 1} tensors, but the inputs only has {len(operands)}. Please ensure "
+            "the number of placeholders in template matches inputs length."
         )
 
     def kernel(*values: Any) -> bytes:
-        texts = [_laid_out(np.asarray(one, object if isinstance(one, bytes) else None), summarize, 0) for one in values]
+        texts = [
+            _laid_out(np.asarray(value, object if isinstance(value, bytes) else None), summarize, 0) for value in values
+        ]
         return "".join([pieces[0], *(a + b for a, b in zip(texts, pieces[1:], strict=True))]).encode()
 
-    return apply_op("StringFormat", given, string, (), kernel, name)
+    return apply_op("StringFormat", operands, string, (), kernel, name)
 
 
 def _laid_out(array: Any, most: int, depth: int) -> str:

@@ -155,8 +155,8 @@ class Variable(Operators):
         return apply_op("Identity", [], self.dtype, self._shape, self._read, name, pure=False)
 
     def _assigning(self, type_: str, value: Any, compute: Callable[[Any, Any], Any], name: str | None = None) -> Tensor:
-        given = convert_to_tensor(value, self.dtype)
-        self._shape.equal_to(given.shape)
+        operand = convert_to_tensor(value, self.dtype)
+        self._shape.equal_to(operand.shape)
 
         def kernel(run: Any, new: Any) -> Any:
             cell = self._cell(run)
@@ -174,7 +174,7 @@ class Variable(Operators):
                 cell.value = made
             return made
 
-        return apply_op(type_, [given], self.dtype, self._shape, kernel, name or type_, pure=False)
+        return apply_op(type_, [operand], self.dtype, self._shape, kernel, name or type_, pure=False)
 
     # ---- its tensors
 
@@ -191,13 +191,12 @@ class Variable(Operators):
 
     def initialized_value(self) -> Tensor:
         """Return its value, or what it would be initialised with."""
-        given = self._initial_value
 
         def kernel(run: Any, initial: Any) -> Any:
             value = self._cell(run).value
             return initial if value is None else value
 
-        return apply_op("Cond", [given], self.dtype, self._shape, kernel, "initialized_value", pure=False)
+        return apply_op("Cond", [self._initial_value], self.dtype, self._shape, kernel, "initialized_value", pure=False)
 
     @property
     def initial_value(self) -> Tensor:
@@ -392,10 +391,10 @@ def report_uninitialized_variables(
     var_list: Sequence[Variable] | None = None, name: str = "report_uninitialized_variables"
 ) -> Tensor:
     """Return the names of variables that have no value yet: of all global and local ones, unless a list is given."""
-    found = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
+    variables = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
 
     def kernel(run: Any) -> Any:
-        missing = [one.op.name.encode() for one in found if one._cell(run).value is None]
+        missing = [one.op.name.encode() for one in variables if one._cell(run).value is None]
         made = np.empty(len(missing), object)
         made[:] = missing
         return made
@@ -405,13 +404,15 @@ def report_uninitialized_variables(
 
 def assert_variables_initialized(var_list: Sequence[Variable] | None = None) -> Operation | None:
     """Return an operation that raises `FailedPreconditionError` if a variable has no value; `None`: there are none."""
-    found = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
+    variables = [*global_variables(), *local_variables()] if var_list is None else list(var_list)
 
     def kernel(run: Any) -> None:
-        for one in found:
+        for one in variables:
             one._read(run)
 
-    return get_default_graph().create_op("AssertInitialized", [], [], kernel, "assert_initialized") if found else None
+    return (
+        get_default_graph().create_op("AssertInitialized", [], [], kernel, "assert_initialized") if variables else None
+    )
 
 
 initialize_all_tables = tables_initializer
@@ -547,20 +548,23 @@ def get_variable(
     graph = get_default_graph()
     scope = get_variable_scope()
     full = f"{scope.original_name_scope}{name}"
-    found: Variable | None = graph.variable_store.get(full)
-    if found is not None:
+    variable: Variable | None = graph.variable_store.get(full)
+    if variable is not None:
         if not scope.reuse:
             raise ValueError(
                 f"Variable {full} already exists, disallowed. Did you mean to set reuse=True or reuse=tf.AUTO_REUSE in "
                 "VarScope?"
             )
-        if shape is not None and not found.shape.is_compatible_with(shape):
+        if shape is not None and not variable.shape.is_compatible_with(shape):
             raise ValueError(
-                f"Trying to share variable {full}, but specified shape {as_shape(shape)} and found shape {found.shape}."
+                f"Trying to share variable {full}, but specified shape {as_shape(shape)} and found shape "
+                f"{variable.shape}."
             )
-        if dtype is not None and found.dtype != as_dtype(dtype):
-            raise ValueError(f"Trying to share variable {full}, but specified another dtype than {found.dtype.name}.")
-        return found
+        if dtype is not None and variable.dtype != as_dtype(dtype):
+            raise ValueError(
+                f"Trying to share variable {full}, but specified another dtype than {variable.dtype.name}."
+            )
+        return variable
     if scope.reuse is True:
         raise ValueError(
             f"Variable {full} does not exist, or was not created with tf.get_variable(). Did you mean to set "
