@@ -1,5 +1,8 @@
 """The names of ``tf.data.experimental`` that queuecore has: steps as functions for `Dataset.apply`, and others."""
 
+from typing import NoReturn as _NoReturn
+
+from queuecore._checks.missing import MissingNameError as _MissingNameError
 from queuecore._elements.optional import Optional
 from queuecore.data.dataset import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY
 from queuecore.data.files import CsvDataset
@@ -106,3 +109,20 @@ __all__ = [
     "unbatch",
     "unique",
 ]
+
+_MISSING = """
+bytes_produced_stats CheckpointInputPipelineHook DatasetInitializer DatasetStructure distributed_save
+enable_debug_mode from_variant get_model_proto index_table_from_dataset latency_stats
+make_saveable_from_iterator MapVectorizationOptions OptionalStructure RaggedTensorStructure service
+set_stats_aggregator SparseTensorStructure StatsAggregator StatsOptions Structure table_from_dataset
+TensorArrayStructure TensorStructure to_variant
+"""
+
+
+def __getattr__(name: str) -> _NoReturn:
+    if name in _MISSING.split():
+        raise _MissingNameError(
+            f"tf.data.experimental.{name}: it isn't in queuecore.data, whose datasets are no graphs and run in one "
+            "process. docs/conformance.md lists what is left out"
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

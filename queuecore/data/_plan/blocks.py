@@ -98,7 +98,9 @@ class BlockSource(Source):
         return {"source": self.framing, **self.words, **order}
 
     def count(self, needed: int | None) -> int:
-        """Nobody knows how many records there are without reading the files: raise `Unknown`."""
+        """Return the number of whole files. Of other records it shows only when they are read: raise `Unknown`."""
+        if self.framing == "whole":
+            return len(self.files)
         raise Unknown
 
     def check_sizes(self) -> None:

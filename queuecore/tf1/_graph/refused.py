@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from queuecore.errors import UnimplementedError
+from queuecore._checks.missing import MissingNameError
 
 __all__ = ["MissingNameError", "refusing", "refusing_members"]
 
@@ -75,9 +75,10 @@ _NAMES = {
         DatasetSpec NumpyIterator
     """,
     "tf.data.experimental": """
-        DatasetStructure distributed_save enable_debug_mode from_variant get_model_proto make_saveable_from_iterator
-        OptionalStructure RaggedTensorStructure service SparseTensorStructure Structure TensorArrayStructure
-        TensorStructure to_variant
+        bytes_produced_stats CheckpointInputPipelineHook DatasetInitializer DatasetStructure distributed_save
+        enable_debug_mode from_variant get_model_proto latency_stats make_saveable_from_iterator
+        OptionalStructure RaggedTensorStructure service set_stats_aggregator
+        SparseTensorStructure StatsAggregator StatsOptions Structure TensorArrayStructure TensorStructure to_variant
     """,
     "tf.image": """
         adjust_jpeg_quality combined_non_max_suppression crop_and_resize decode_jxl decode_webp extract_glimpse
@@ -152,10 +153,6 @@ _WAY_OUT = (
     "Take batches out of the graph with Session.run, and compute with them in NumPy, CuPy, PyTorch or JAX: "
     "docs/frameworks.md shows how"
 )
-
-
-class MissingNameError(UnimplementedError, AttributeError):
-    """A name of TensorFlow's that isn't there. `hasattr` says so, as of any other module."""
 
 
 def refusing(module: str) -> Callable[[str], NoReturn]:

@@ -1129,6 +1129,8 @@ def one_hot(
     on, off = (as_value(n if value is None else value, wanted) for n, value in zip((1, 0), values, strict=True))
     sides = operand.shape.sides
     at = -1 if axis is None else axis
+    if at < -1:
+        raise ValueError(f"axis must be >= -1: one_hot got {at}")
     shape: Any = None
     if sides is not None:
         place = _at(at, len(sides) + 1, "one_hot")

@@ -221,12 +221,24 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return it as another type; a value that doesn't fit becomes the nearest number that does."""
     operand, wanted = convert_to_tensor(value), as_dtype(dtype)
-    if wanted.kind in "iu" and operand.dtype.kind in "iuf":
-        limits = np.iinfo(wanted)
-        inner = np.finfo(operand.dtype) if operand.dtype.kind == "f" else np.iinfo(operand.dtype)
-        low, high = max(limits.min, int(inner.min)), min(limits.max, int(inner.max))
-        if (low, high) != (int(inner.min), int(inner.max)):
-            operand = clip_by_value(operand, low, high)
+    if wanted.kind not in "iu" or operand.dtype.kind not in "iuf":
+        return cast(operand, wanted, name)
+    limits = np.iinfo(wanted)
+    if operand.dtype.kind == "f":
+        # Behind the largest integer, which may have no float of its own.
+        end = np.float64(2) ** (limits.bits - (limits.min < 0))
+
+        def kernel(x: Any) -> Any:
+            numbers = np.array(np.where((x > limits.min) & (x < end), x, 0).astype(wanted.dtype))
+            numbers[x <= limits.min] = limits.min
+            numbers[x >= end] = limits.max
+            return numbers
+
+        return apply_op("SaturateCast", [operand], wanted, operand.shape, kernel, name)
+    inner = np.iinfo(operand.dtype)
+    low, high = max(limits.min, inner.min), min(limits.max, inner.max)
+    if (low, high) != (inner.min, inner.max):
+        operand = clip_by_value(operand, low, high)
     return cast(operand, wanted, name)
 
 

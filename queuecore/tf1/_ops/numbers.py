@@ -19,7 +19,7 @@ from queuecore.tf1._graph.values import (
     int32,
     name_of,
 )
-from queuecore.tf1._ops.arrays import broadcast_to, shape
+from queuecore.tf1._ops.arrays import shape, shape_tensor, shape_within
 from queuecore.tf1._ops.math import add_n, axes_of, cast, elementwise, identity, multiply, tensors, unary
 
 __all__ = [
@@ -280,7 +280,7 @@ def eye(
     num_rows : int or Tensor
     num_columns : int or Tensor, optional
         Default: as many as rows.
-    batch_shape : list of int, optional
+    batch_shape : list of int, or Tensor, optional
         Further dimensions in front, along which the matrix is repeated.
     dtype : dtype, default float32
     name : str, optional
@@ -289,8 +289,14 @@ def eye(
     rows = convert_to_tensor(num_rows, int32)
     columns = rows if num_columns is None else convert_to_tensor(num_columns, int32)
     sides = [None if (known := constant_value(one)) is None else int(known) for one in (rows, columns)]
-    made = apply_op("Eye", [rows, columns], kind, sides, lambda n, m: np.eye(int(n), int(m), dtype=kind.dtype), name)
-    return made if batch_shape is None else broadcast_to(made, [*batch_shape, *(one or 0 for one in sides)])
+    batch = shape_tensor([] if batch_shape is None else batch_shape)
+    outer = shape_within(batch)
+
+    def kernel(n: Any, m: Any, *front: Any) -> Any:
+        matrix = np.eye(int(n), int(m), dtype=kind.dtype)
+        return np.broadcast_to(matrix, [*map(int, np.ravel(front)), *matrix.shape]).copy()
+
+    return apply_op("Eye", [rows, columns, batch], kind, None if outer is None else [*outer, *sides], kernel, name)
 
 
 def diag(diagonal: Any, name: str | None = None) -> Tensor:

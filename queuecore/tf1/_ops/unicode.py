@@ -29,6 +29,13 @@ _ERRORS = ("strict", "replace", "ignore")
 Point = tuple[int, int]  # a code point, and the place of its first byte
 
 
+# Byte-order marks, and what they say.
+_MARKS = {
+    "utf-16": {codecs.BOM_UTF16_BE: "utf-16-be", codecs.BOM_UTF16_LE: "utf-16-le"},
+    "utf-32": {codecs.BOM_UTF32_BE: "utf-32-be", codecs.BOM_UTF32_LE: "utf-32-le"},
+}
+
+
 class _How:
     # The treatment of bytes that are no text, and of control characters.
     def __init__(self, type_: str, errors: str, replacement: int, controls: bool) -> None:
@@ -49,6 +56,11 @@ class _How:
             raise InvalidArgumentError(f"Could not create converter for input encoding: {encoding}") from error
         points: list[Point] = []
         at = 0
+        if codec.name in _MARKS:  # the mark says which bytes come first; without one these are the high ones
+            mark = next((mark for mark in _MARKS[codec.name] if data.startswith(mark)), b"")
+            codec = codecs.lookup(_MARKS[codec.name].get(mark, f"{codec.name}-be"))
+            at = len(mark)
+        first = at
         while at < len(data):
             try:
                 text, end = codec.decode(data[at:], "strict")[0], len(data) - at
@@ -58,9 +70,9 @@ class _How:
                 if self.errors == "strict":
                     raise InvalidArgumentError("Invalid formatting on input string") from error
             place = at
-            for one in text:
-                self._add(points, ord(one), place)
-                place += len(one.encode("utf-16-be" if codec.name == "utf-16" else codec.name))
+            for character in text:
+                self._add(points, ord(character), 0 if place == first else place)
+                place += len(character.encode(codec.name))
             if wrong > end and self.errors == "replace":
                 points.append((self.replacement, at + end))
             at += wrong

@@ -27,7 +27,7 @@ from queuecore.data import (
     TFRecordDataset,
     WholeFileDataset,
 )
-from queuecore.errors import InvalidArgumentError, RecordTooLargeError, ResumeMismatchError
+from queuecore.errors import InvalidArgumentError, NotFoundError, RecordTooLargeError, ResumeMismatchError
 
 CHAINS = [
     [],
@@ -477,6 +477,20 @@ def test_whole_files(tmp_path, compression):
     ) as it:
         assert pull(it)[0] == expected[:5] + expected[6:]
         assert it.stats()["skipped_files"] == 1
+
+
+def test_the_number_of_whole_files_is_known(tmp_path):
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("")
+    ds = qc.data.WholeFileDataset([tmp_path / "a", tmp_path / "b", tmp_path / "gone"])
+    assert (len(ds), len(ds.batch(2)), len(ds.shuffle(2).skip(1)), ds.repeat().cardinality()) == (
+        3,
+        2,
+        2,
+        qc.data.INFINITE_CARDINALITY,
+    )
+    with pytest.raises(NotFoundError, match="gone"):
+        list(ds.skip(2))  # elements that are left out are not read, and the others still are
 
 
 def test_pictures_of_a_folder(tmp_path):

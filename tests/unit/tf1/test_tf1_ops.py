@@ -1091,3 +1091,34 @@ def test_strings_that_are_not_equally_long():
         with pytest.raises(tf.errors.InvalidArgumentError, match="element 2 has size 2 != 3"):
             sess.run(tf.decode_raw(["ab", "cd", "efg"], tf.uint8))
         assert sess.run(tf.decode_raw([], tf.uint8)).shape == (0, 0)
+
+
+@pytest.mark.parametrize("wanted", [tf.int8, tf.uint8, tf.int32, tf.int64, tf.uint64])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_floats_that_no_integer_is_near_enough_to(kind, wanted):
+    limits = np.iinfo(wanted.as_numpy_dtype)
+    numbers = [0.0, 5.75, -5.75, 127.5, 300.0, 65504.0, -65504.0, np.inf, -np.inf]
+    if kind != np.float16:
+        numbers += [2.0**31, -(2.0**31), 2.0**63, -(2.0**63), 2.0**64, 3e30, -3e30]
+    with tf.Session() as sess:
+        whole = sess.run(tf.saturate_cast(np.array(numbers, kind), wanted)).tolist()
+    # Python's own integers have no limits.
+    assert whole == [
+        (limits.max if x > 0 else limits.min) if np.isinf(x) else min(max(int(x), limits.min), limits.max)
+        for x in numbers
+    ]
+
+
+def test_a_batch_of_matrices_whose_size_a_run_knows():
+    size, batch = tf.placeholder(tf.int32, ()), tf.placeholder(tf.int32, (2,))
+    matrices = tf.eye(size, batch_shape=[2])
+    assert matrices.shape.as_list() == [2, None, None]
+    with tf.Session() as sess:
+        assert sess.run(matrices, {size: 2}).tolist() == [np.eye(2).tolist()] * 2
+        assert sess.run(tf.eye(1, 2, batch), {batch: [3, 1]}).tolist() == [[[[1, 0]]]] * 3
+
+
+def test_the_axis_of_one_hot_has_one_negative_number():
+    for indices in ([1, 2], tf.placeholder(tf.int32)):
+        with pytest.raises(ValueError, match="axis must be >= -1"):
+            tf.one_hot(indices, 3, axis=-2)

@@ -87,3 +87,25 @@ def test_ranks_that_are_not_known_are_refused():
                 call()
         with pytest.raises(tf.errors.InvalidArgumentError, match="replacement_char out of unicode codepoint range"):
             tf.strings.unicode_decode("a", "UTF-8", replacement_char=-1)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "places"),
+    [
+        ("UTF-16", "utf-16-be", [0, 2, 6]),  # without a mark the high byte comes first
+        ("UTF-16-LE", "utf-16-le", [0, 2, 6]),
+        ("UTF-32", "utf-32-be", [0, 4, 8]),
+    ],
+)
+def test_places_of_wide_characters(encoding, text, places):
+    with tf.Session() as sess:
+        points, starts = sess.run(tf.strings.unicode_decode_with_offsets("a\U0001f600b".encode(text), encoding))
+    assert (points.tolist(), starts.tolist()) == ([97, 0x1F600, 98], places)
+
+
+@pytest.mark.parametrize(("width", "order"), [(2, "le"), (2, "be"), (4, "le"), (4, "be")])
+def test_a_byte_order_mark_belongs_to_the_first_character(width, order):
+    encoded = "\ufeffab".encode(f"utf-{8 * width}-{order}")
+    with tf.Session() as sess:
+        points, starts = sess.run(tf.strings.unicode_decode_with_offsets(encoded, f"UTF-{8 * width}"))
+    assert (points.tolist(), starts.tolist()) == ([97, 98], [0, 2 * width])

@@ -42,7 +42,7 @@ cdef class Course(CallGate):
     cdef Times _times
     cdef int64_t* ready       # of the times
 
-    cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil
+    cdef void _take(self, Pipe* p, Batch* b, uint64_t k, int64_t elements) noexcept nogil
     cdef void _pass_over(self, Pipe* p, uint64_t k) noexcept nogil
     cdef void _count_ready(self, Pipe* p, uint64_t k) noexcept nogil
     cdef void _lose(self, const Batch* b) noexcept

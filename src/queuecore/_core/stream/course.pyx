@@ -41,8 +41,8 @@ cdef class Course(CallGate):
         free(self.base)
         free(self.begun)
 
-    cdef void _take(self, Pipe* p, Batch* b, uint64_t k, bint whole) noexcept nogil:
-        # Gives batch k to the consumer: as a whole (an element, or the rows of elements), or as a chunk of elements.
+    cdef void _take(self, Pipe* p, Batch* b, uint64_t k, int64_t elements) noexcept nogil:
+        # Gives batch k to the consumer, with so many elements; -1: as a chunk of elements, which come one by one.
         cdef int64_t n
         self.version += 1
         self.ahead.start.pass_ = self.ahead.pass_ = b.mark_pass
@@ -57,8 +57,8 @@ cdef class Course(CallGate):
             memcpy(self.ahead.lanes, p.lane_marks + <int64_t>(k & p.window.mask) * n, n * sizeof(int64_t))
         if k % SAMPLED == 0:
             self._count_ready(p, k)
-        if whole:
-            self.delivered += 1 if p.config.batched else b.rows
+        if elements >= 0:
+            self.delivered += elements
             point_follow(&self.at, &self.ahead)
             self._pass_mark()
         note_taken(p, b, k)

@@ -261,8 +261,7 @@ cdef class Stream(Running):
         self.stall.since = 0
         self._count_all_iterations(p, k)
         slots_push(&p.slab.stack, b.slot)
-        self._take(p, b, k, True)
-        self.delivered -= 1
+        self._take(p, b, k, 0)
         if was_handed:
             self.out.count_handed(pass_)
         if not self.views.levels and not self.shuffles and self.out.step is None and self.frame.passes == 1:
@@ -370,16 +369,16 @@ cdef class Stream(Running):
     cdef void _taken(self, Pipe* p, uint64_t k, list arrays) noexcept:
         # Gives the batch to the consumer: as an element, as columns, or as the chunk `arrays`.
         cdef Batch* b = window_batch(p.window, k)
-        cdef bint whole = self.raw or bool(self.views.levels)
+        cdef int64_t elements = 1 if p.config.batched else b.rows if self.raw else -1
         self._lose(b)
         self._count_all_iterations(p, k)
         self.records[0] += b.rows
         self.stall.since = 0
-        if not whole:
+        if elements < 0:
             self.chunk = arrays
             self.chunk_at = 0
             self.chunk_rows = b.rows
-        self._take(p, b, k, whole)  # from here on the descriptor may be another batch's
+        self._take(p, b, k, elements)  # from here on the descriptor may be another batch's
 
     cdef int _send(self, Pipe* p, uint64_t k) except -1:
         # Waits until the batch, which is ready, is on its way to the device.
@@ -450,7 +449,7 @@ cdef class Stream(Running):
         self.stall.since = 0
         for i in range(self.shuffles):
             self.begun[i] = p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i]
-        self._take(p, b, k, True)
+        self._take(p, b, k, 1 if p.config.batched else b.rows)
 
     cdef object _next_record(self, object make):
         # Returns the next element of the chunk.
