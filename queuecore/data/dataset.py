@@ -2115,15 +2115,15 @@ class Dataset(Sources, Grouping, Keeping):
         >>> [int(x) for x in qc.data.Dataset.choose_from_datasets([a, b], choice)]
         [0, 10, 11, 1, 12]
         """
-        given = _several(datasets, "choose_from_datasets")
+        chains = _several(datasets, "choose_from_datasets")
         choices = _checked(choice_dataset, "choose_from_datasets: choice_dataset")
         components = choices.layout.components or ()
-        if [(one.dtype.kind in "iu", one.shape) for one in components] != [(True, ())]:
+        if [(component.dtype.kind in "iu", component.shape) for component in components] != [(True, ())]:
             raise DtypeError(
                 f"choose_from_datasets: choice_dataset must be of integers, not {choice_dataset.element_spec!r}"
             )
         stop = check_bool(stop_on_empty_dataset, "stop_on_empty_dataset")
-        return _of(Choose((*given, choices), len(given), stop))
+        return _of(Choose((*chains, choices), len(chains), stop))
 
     @staticmethod
     def sample_from_datasets(
@@ -2174,20 +2174,22 @@ class Dataset(Sources, Grouping, Keeping):
         >>> [int(x) for x in qc.data.Dataset.sample_from_datasets([a, b], weights=[0.2, 0.8], seed=1)]
         [10, 11, 12, 13, 0, 1, 2, 3]
         """
-        given = _several(datasets, "sample_from_datasets")
+        chains = _several(datasets, "sample_from_datasets")
         rerandomize = check_bool(bool(rerandomize_each_iteration), "rerandomize_each_iteration")
         seeds = Chain(Seeds(()), (Shuffle.make(1, seed, rerandomize),))
         stop = check_bool(stop_on_empty_dataset, "stop_on_empty_dataset")
         if isinstance(weights, Dataset):
             components = weights._chain.layout.components or ()
-            if [(one.dtype.kind in "iuf", one.shape) for one in components] != [(True, (len(given),))]:
+            if [(component.dtype.kind in "iuf", component.shape) for component in components] != [
+                (True, (len(chains),))
+            ]:
                 raise InvalidArgumentError(
-                    f"sample_from_datasets: weights must be of {len(given)} numbers each, not {weights.element_spec!r}"
+                    f"sample_from_datasets: weights must be of {len(chains)} numbers each, not {weights.element_spec!r}"
                 )
-            return _of(Sample((*given, weights._chain, seeds), len(given), stop, None, rerandomize))
-        numbers = _weights([1.0] * len(given) if weights is None else weights, len(given))
-        some = [(one, weight) for one, weight in zip(given, numbers, strict=True) if weight > 0]
-        inputs = tuple(one for one, _ in some)
+            return _of(Sample((*chains, weights._chain, seeds), len(chains), stop, None, rerandomize))
+        numbers = _weights([1.0] * len(chains) if weights is None else weights, len(chains))
+        some = [(chain, weight) for chain, weight in zip(chains, numbers, strict=True) if weight > 0]
+        inputs = tuple(chain for chain, _ in some)
         given_weights = tuple(weight for _, weight in some)
         return _of(Sample((*inputs, seeds), len(some), stop, given_weights, rerandomize))
 
@@ -2507,14 +2509,14 @@ def _several(datasets: Any, what: str) -> tuple[Chain, ...]:
 
 def _weights(weights: Any, number: int) -> list[float]:
     try:
-        made = [float(one) for one in weights]
+        numbers = [float(weight) for weight in weights]
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers, not {weights!r:.60}") from None
-    if len(made) != number:
-        raise InvalidArgumentError(f"sample_from_datasets: {len(made)} weights for {number} datasets")
-    if not all(0 <= one < math.inf for one in made) or not any(made):
-        raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers from 0 on, not all 0; not {made}")
-    return made
+    if len(numbers) != number:
+        raise InvalidArgumentError(f"sample_from_datasets: {len(numbers)} weights for {number} datasets")
+    if not all(0 <= weight < math.inf for weight in numbers) or not any(numbers):
+        raise InvalidArgumentError(f"sample_from_datasets: weights must be numbers from 0 on, not all 0; not {numbers}")
+    return numbers
 
 
 # Pickles name it, from when it had another name and other attributes.

@@ -212,15 +212,15 @@ def _widening(whole: Chain, host: Chain, arrays: Arrays) -> Widening:
     """Return the device form of a dataset's last maps, which `host` lacks, or raise UnimplementedError."""
     if len(host.batches) != 1 or not goes_as_it_lies(host):
         raise UnimplementedError("elements are no batches of one size")
-    made = whole.made
-    if made.assemble is not None:
+    result = whole.made
+    if result.assemble is not None:
         raise UnimplementedError("it makes something else than arrays")
     source, before = host.source, host.stages
     given = source.made(before).given
     if isinstance(source, FixedLengthSource) and not before:
         # A record without stages has no known names, by which the first stage may ask for fields.
         given = record_stage(source.record).bind((Component(BYTES, (), source.record.record_bytes),)).outputs
-    widening = Widening(given, whole.stages[len(before) :], made.template, arrays)
+    widening = Widening(given, whole.stages[len(before) :], result.template, arrays)
     widening.kernel([0] * len(given))
     return widening
 

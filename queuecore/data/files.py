@@ -616,13 +616,13 @@ class _Wanted:
 
     def _all(self) -> list[str]:
         paths = expand_filenames(self._filenames)
-        found = self._headings.of(paths[0]) if self._headings is not None and paths else []
-        if not found:
+        names = self._headings.of(paths[0]) if self._headings is not None and paths else []
+        if not names:
             raise InvalidArgumentError(
                 "CsvDataset: columns have no names without a header, which is in the first row of the first file, with "
                 "header=True"
             )
-        return found
+        return names
 
     def _number(self, column: Any, what: str) -> int:
         if not isinstance(column, str):

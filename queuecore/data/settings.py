@@ -152,8 +152,8 @@ class Settings:
         """
         # All was checked when it was given. Not again: a log that can't be written any more is of no concern before
         # something is to be logged.
-        made = object.__new__(type(self))
-        values = vars(made)
+        copy = object.__new__(type(self))
+        values = vars(copy)
         for given in (self, later):
             for name, value in vars(given).items():
                 mine = values.get(name)
@@ -163,7 +163,7 @@ class Settings:
                     values[name] = [*(mine or ()), *value]
                 elif name != "_fixed" and (value is not None or name not in values):
                     values[name] = value
-        return made
+        return copy
 
     def fix(self) -> Self:
         """Let nobody set attributes any more, and return the object."""

@@ -194,14 +194,14 @@ class _Named:
 
 def _numbers_of(columns: Sequence[Any], names: list[str]) -> list[int]:
     """Return the numbers of columns, rising."""
-    found = []
+    numbers = []
     for column in columns:
         if isinstance(column, str):
             if column not in names:
                 raise InvalidArgumentError(
                     f"Column {column} specified in `select_columns` must be of one of the columns: {names}."
                 )
-            found.append(names.index(column))
+            numbers.append(names.index(column))
         else:
             number = check_int(column, "select_columns", -(2**63))
             if not 0 <= number < len(names):
@@ -209,10 +209,10 @@ def _numbers_of(columns: Sequence[Any], names: list[str]) -> list[int]:
                     f"Column index {column} specified in `select_columns` should be >= 0 and < {len(names)}, which is "
                     "the number of columns."
                 )
-            found.append(number)
-    if len(set(found)) != len(found):
+            numbers.append(number)
+    if len(set(numbers)) != len(numbers):
         raise InvalidArgumentError(f"The `select_columns` argument contains duplicate columns: {list(columns)}.")
-    return sorted(found)
+    return sorted(numbers)
 
 
 class _Table:
@@ -242,20 +242,20 @@ class _Table:
         """Return the names of the columns, out of the first row of each file."""
         if not self._header:
             raise InvalidArgumentError("Expected `column_names` or `header` arguments. Neither is provided.")
-        found: list[str] | None = None
+        names: list[str] | None = None
         for file in self._files:
             row = next(self._rows(file), None)
             if row is None:
                 raise InvalidArgumentError(
                     f"Failed when reading the header line of {os.fsdecode(file)}. Is it an empty file?"
                 )
-            if found is not None and row != found:
+            if names is not None and row != names:
                 raise InvalidArgumentError(
                     "All input CSV files should have the same column names in the header row. File "
                     f"{os.fsdecode(file)} has different column names."
                 )
-            found = row
-        return found or []
+            names = row
+        return names or []
 
     def defaults(self, columns: list[int], count: int, na_value: str, limit: Any) -> list[Any]:
         """Return a default of the type of each of some columns, as the first rows show it."""

@@ -85,19 +85,19 @@ class ResizeMethod:
 
 def _pictures(value: Any, what: str, single: bool = False) -> tuple[Tensor, Sides]:
     """Return a tensor of pictures, and its sides, as many as it has, or three."""
-    given = convert_to_tensor(value)
-    rank = given.shape.ndims
+    pictures = convert_to_tensor(value)
+    rank = pictures.shape.ndims
     if rank is None:
-        return given, (None,) * 3
+        return pictures, (None,) * 3
     if rank != 3 and (single or rank < 3):
         outer = "" if single else "..., "
-        raise ValueError(f"{what}: expected pictures [{outer}height, width, channels], got {given!r}")
-    return given, given.shape.sides or ()
+        raise ValueError(f"{what}: expected pictures [{outer}height, width, channels], got {pictures!r}")
+    return pictures, pictures.shape.sides or ()
 
 
 def _same(type_: str, image: Any, kernel: Callable[[Any], Any], name: str | None = None, dtype: Any = None) -> Tensor:
-    given, _ = _pictures(image, type_)
-    return apply_op(type_, [given], given.dtype if dtype is None else dtype, given.shape, kernel, name)
+    pictures, _ = _pictures(image, type_)
+    return apply_op(type_, [pictures], pictures.dtype if dtype is None else dtype, pictures.shape, kernel, name)
 
 
 # Sizes
@@ -123,26 +123,26 @@ def _factor(old: int, new: int, align_corners: bool) -> np.float32:
 
 def _bilinear(x: Any, height: int, width: int, align_corners: bool) -> Any:
     # As in TensorFlow 1, a pixel's position is that of its corner, not of its centre.
-    made = x.astype(np.float32)
+    pixels = x.astype(np.float32)
     for axis, new in ((-2, width), (-3, height)):
-        old = made.shape[axis]
+        old = pixels.shape[axis]
         places = np.arange(new, dtype=np.float32) * _factor(old, new, align_corners)
         low = np.floor(places).astype(np.int64)
         high = np.minimum(low + 1, old - 1)
         part = (places - low.astype(np.float32)).reshape(-1, *[1] * (-1 - axis))
-        first = np.take(made, low, axis)
-        made = first + (np.take(made, high, axis) - first) * part
-    return made
+        first = np.take(pixels, low, axis)
+        pixels = first + (np.take(pixels, high, axis) - first) * part
+    return pixels
 
 
 def _nearest(x: Any, height: int, width: int, align_corners: bool) -> Any:
-    made = x
+    pixels = x
     for axis, new in ((-2, width), (-3, height)):
         old = x.shape[axis]
         places = np.arange(new, dtype=np.float32) * _factor(old, new, align_corners)
         whole = np.floor(places + np.float32(0.5)) if align_corners else np.floor(places)
-        made = np.take(made, np.minimum(whole.astype(np.int64), old - 1), axis)
-    return made
+        pixels = np.take(pixels, np.minimum(whole.astype(np.int64), old - 1), axis)
+    return pixels
 
 
 def _cubic_weights(old: int, new: int, align_corners: bool) -> Any:
@@ -151,13 +151,13 @@ def _cubic_weights(old: int, new: int, align_corners: bool) -> Any:
     low = np.floor(places).astype(np.int64)
     parts = np.rint((places - low.astype(np.float32)) * np.float32(1024)) / 1024
     a = -0.75
-    made = np.zeros((new, old))
+    weights = np.zeros((new, old))
     for step in (-1, 0, 1, 2):
         x = np.abs(step - parts)
         near = ((a + 2) * x - (a + 3)) * x * x + 1
         far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-        np.add.at(made, (np.arange(new), np.clip(low + step, 0, old - 1)), np.where(x <= 1, near, far))
-    return made
+        np.add.at(weights, (np.arange(new), np.clip(low + step, 0, old - 1)), np.where(x <= 1, near, far))
+    return weights
 
 
 def _area_weights(old: int, new: int, align_corners: bool) -> Any:
@@ -183,14 +183,14 @@ def _by_weights(
 ) -> Tensor:  # fmt: skip
     if half_pixel_centers:
         raise UnimplementedError(f"{type_}: half_pixel_centers is of bilinear and nearest pixels only")
-    given, sides = _pictures(images, type_)
+    pictures, sides = _pictures(images, type_)
     height, width = _known_size(size)
-    made: Any = None if given.shape.ndims is None else (*sides[:-3], height, width, sides[-1])
+    shape: Any = None if pictures.shape.ndims is None else (*sides[:-3], height, width, sides[-1])
 
     def kernel(x: Any) -> Any:
         return _checked(functools.partial(_weighted, weights), x, height, width, align_corners)
 
-    return apply_op(type_, [given], np.float32, made, kernel, name)
+    return apply_op(type_, [pictures], np.float32, shape, kernel, name)
 
 
 def resize_bicubic(
@@ -216,17 +216,17 @@ def _resized(
 ) -> Tensor:
     if align_corners and half_pixel_centers:
         raise ValueError("If half_pixel_centers is True, align_corners must be False.")
-    given, sides = _pictures(images, type_)
+    pictures, sides = _pictures(images, type_)
     height, width = _known_size(size)
-    made: Any = None if given.shape.ndims is None else (*sides[:-3], height, width, sides[-1])
-    dtype = given.dtype if nearest else np.float32
+    shape: Any = None if pictures.shape.ndims is None else (*sides[:-3], height, width, sides[-1])
+    dtype = pictures.dtype if nearest else np.float32
     method = "nearest" if nearest else "bilinear"
     if half_pixel_centers:
         kernel: Callable[[Any], Any] = lambda x: ops.resize(x, (height, width), method)  # noqa: E731
     else:
         corners = _nearest if nearest else _bilinear
         kernel = lambda x: _checked(corners, x, height, width, align_corners)  # noqa: E731
-    return apply_op(type_, [given], dtype, made, kernel, name)
+    return apply_op(type_, [pictures], dtype, shape, kernel, name)
 
 
 def _checked(call: Callable[..., Any], x: Any, height: int, width: int, align_corners: bool) -> Any:
@@ -295,25 +295,25 @@ def resize_images(
     ValueError
         If there is no such method.
     """
-    given, sides = _pictures(images, "resize_images")
+    pictures, sides = _pictures(images, "resize_images")
     height, width = _known_size(size)
     if preserve_aspect_ratio:
         old = sides[-3:-1]
         if None in old:
             raise ValueError("preserve_aspect_ratio needs pictures whose size is known before the graph runs")
         factor = min(height / int(old[0] or 1), width / int(old[1] or 1))
-        height, width = (max(round(factor * int(one or 1)), 1) for one in old)
+        height, width = (max(round(factor * int(side or 1)), 1) for side in old)
     if sides[-3:-1] == (height, width):
-        same: Tensor = identity(given, name)
+        same: Tensor = identity(pictures, name)
         return same
     if method in (ResizeMethod.BILINEAR, "bilinear"):
-        return resize_bilinear(given, (height, width), align_corners, name)
+        return resize_bilinear(pictures, (height, width), align_corners, name)
     if method in (ResizeMethod.NEAREST_NEIGHBOR, "nearest"):
-        return resize_nearest_neighbor(given, (height, width), align_corners, name)
+        return resize_nearest_neighbor(pictures, (height, width), align_corners, name)
     if method in (ResizeMethod.BICUBIC, "bicubic"):
-        return resize_bicubic(given, (height, width), align_corners, name)
+        return resize_bicubic(pictures, (height, width), align_corners, name)
     if method in (ResizeMethod.AREA, "area"):
-        return resize_area(given, (height, width), align_corners, name)
+        return resize_area(pictures, (height, width), align_corners, name)
     raise ValueError(f"Resize method is not implemented: {method!r}")
 
 
@@ -344,12 +344,12 @@ def crop_to_bounding_box(
     InvalidArgumentError
         In a run, if there is no such part.
     """
-    given, sides = _pictures(image, "crop_to_bounding_box")
+    pictures, sides = _pictures(image, "crop_to_bounding_box")
     if min(offset_height, offset_width) < 0 or min(target_height, target_width) < 1:
         raise ValueError("offsets must be >= 0, and targets > 0")
     needed = offset_height + target_height, offset_width + target_width
     if any(side is not None and side < least for side, least in zip(sides[-3:-1], needed, strict=True)):
-        raise ValueError(f"pictures must be at least {needed[0]} by {needed[1]}, not {given.shape}")
+        raise ValueError(f"pictures must be at least {needed[0]} by {needed[1]}, not {pictures.shape}")
 
     def kernel(x: Any) -> Any:
         there = np.size(x, -3), np.size(x, -2)
@@ -357,8 +357,8 @@ def crop_to_bounding_box(
             raise InvalidArgumentError(f"pictures must be at least {needed[0]} by {needed[1]}, not {there}")
         return _cut(x, offset_height, offset_width, target_height, target_width)
 
-    made = None if given.shape.ndims is None else (*sides[:-3], target_height, target_width, sides[-1])
-    return apply_op("Crop", [given], given.dtype, made, kernel, "crop_to_bounding_box")
+    shape = None if pictures.shape.ndims is None else (*sides[:-3], target_height, target_width, sides[-1])
+    return apply_op("Crop", [pictures], pictures.dtype, shape, kernel, "crop_to_bounding_box")
 
 
 def _around(x: Any, top: int, left: int, height: int, width: int) -> Any:
@@ -389,18 +389,18 @@ def pad_to_bounding_box(
     InvalidArgumentError
         In a run, if they don't fit.
     """
-    given, sides = _pictures(image, "pad_to_bounding_box")
+    pictures, sides = _pictures(image, "pad_to_bounding_box")
     if min(offset_height, offset_width) < 0:
         raise ValueError("offset_height and offset_width must be >= 0")
     room = target_height - offset_height, target_width - offset_width
     if any(side is not None and side > most for side, most in zip(sides[-3:-1], room, strict=True)):
-        raise ValueError(f"pictures of {given.shape} do not fit into {(target_height, target_width)}")
-    made = None if given.shape.ndims is None else (*sides[:-3], target_height, target_width, sides[-1])
+        raise ValueError(f"pictures of {pictures.shape} do not fit into {(target_height, target_width)}")
+    shape = None if pictures.shape.ndims is None else (*sides[:-3], target_height, target_width, sides[-1])
     return apply_op(
         "PadToBox",
-        [given],
-        given.dtype,
-        made,
+        [pictures],
+        pictures.dtype,
+        shape,
         lambda x: _around(x, offset_height, offset_width, target_height, target_width),
         "pad_to_bounding_box",
     )
@@ -415,7 +415,7 @@ def resize_image_with_crop_or_pad(image: Any, target_height: int, target_width: 
     target_height, target_width : int
         The number of rows and columns of the result, 1 or more.
     """
-    given, sides = _pictures(image, "resize_image_with_crop_or_pad")
+    pictures, sides = _pictures(image, "resize_image_with_crop_or_pad")
     if min(target_height, target_width) < 1:
         raise ValueError("target_height and target_width must be > 0.")
 
@@ -427,8 +427,8 @@ def resize_image_with_crop_or_pad(image: Any, target_height: int, target_width: 
             return part
         return _around(part, (target_height - rows) // 2, (target_width - columns) // 2, target_height, target_width)
 
-    made = None if given.shape.ndims is None else (*sides[:-3], target_height, target_width, sides[-1])
-    return apply_op("CropOrPad", [given], given.dtype, made, kernel, "resize_image_with_crop_or_pad")
+    shape = None if pictures.shape.ndims is None else (*sides[:-3], target_height, target_width, sides[-1])
+    return apply_op("CropOrPad", [pictures], pictures.dtype, shape, kernel, "resize_image_with_crop_or_pad")
 
 
 resize_with_crop_or_pad = resize_image_with_crop_or_pad
@@ -450,7 +450,7 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
     """
     if not 0 < central_fraction <= 1:
         raise ValueError("central_fraction must be within (0, 1]")
-    given, sides = _pictures(image, "central_crop")
+    pictures, sides = _pictures(image, "central_crop")
 
     def part(side: int) -> tuple[int, int]:
         start = int((side - side * central_fraction) / 2)
@@ -461,8 +461,8 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
         return _cut(x, top, left, height, width)
 
     inner = [None if side is None else part(side)[1] for side in sides[-3:-1]]
-    made = None if given.shape.ndims is None else (*sides[:-3], *inner, sides[-1])
-    return apply_op("CentralCrop", [given], given.dtype, made, kernel, "central_crop")
+    shape = None if pictures.shape.ndims is None else (*sides[:-3], *inner, sides[-1])
+    return apply_op("CentralCrop", [pictures], pictures.dtype, shape, kernel, "central_crop")
 
 
 # Directions
@@ -519,7 +519,7 @@ def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
 
 def rot(image: Any, k: int, mirrored: bool, name: str) -> Tensor:
     """Return pictures turned, or with rows and columns exchanged."""
-    given, sides = _pictures(image, name)
+    pictures, sides = _pictures(image, name)
 
     def kernel(x: Any) -> Any:
         order = (*range(x.ndim - 3), x.ndim - 2, x.ndim - 3, x.ndim - 1)
@@ -532,10 +532,10 @@ def rot(image: Any, k: int, mirrored: bool, name: str) -> Tensor:
         return x.transpose(*order)[..., ::-1, _WHOLE] if k == 3 else x
 
     swapped = mirrored or k % 2
-    made: Any = None
-    if given.shape.ndims is not None:
-        made = (*sides[:-3], sides[-2], sides[-3], sides[-1]) if swapped else sides
-    return apply_op("Rot90", [given], given.dtype, made, kernel, name)
+    shape: Any = None
+    if pictures.shape.ndims is not None:
+        shape = (*sides[:-3], sides[-2], sides[-3], sides[-1]) if swapped else sides
+    return apply_op("Rot90", [pictures], pictures.dtype, shape, kernel, name)
 
 
 # Colours
@@ -586,18 +586,18 @@ def adjust_gamma(image: Any, gamma: float = 1, gain: float = 1) -> Tensor:
     power, factor = _number(gamma, "gamma"), _number(gain, "gain")
     if power < 0:
         raise ValueError("Gamma should be a non-negative real number.")
-    given, _ = _pictures(image, "adjust_gamma")
-    floats = convert_image_dtype(given, np.float32)
-    made = _same("AdjustGamma", floats, lambda x: (x ** np.float32(power)) * np.float32(factor), "adjust_gamma")
-    return convert_image_dtype(made, given.dtype, saturate=True)
+    pictures, _ = _pictures(image, "adjust_gamma")
+    floats = convert_image_dtype(pictures, np.float32)
+    corrected = _same("AdjustGamma", floats, lambda x: (x ** np.float32(power)) * np.float32(factor), "adjust_gamma")
+    return convert_image_dtype(corrected, pictures.dtype, saturate=True)
 
 
 def _drawn(
     type_: str, image: Any, seed: int | None, call: Callable[..., Any], name: str, single: bool = False
 ) -> Tensor:
     # With the number of the record: see `counted`.
-    given, _ = _pictures(image, name, single)
-    return counted(type_, given, given.shape, seed_pair(seed), call, name)
+    pictures, _ = _pictures(image, name, single)
+    return counted(type_, pictures, pictures.shape, seed_pair(seed), call, name)
 
 
 def random_flip_left_right(image: Any, seed: int | None = None) -> Tensor:
@@ -669,20 +669,20 @@ def per_image_standardization(image: Any) -> Tensor:
     ----------
     image : Tensor or array, shape (..., height, width, channels)
     """
-    given, sides = _pictures(image, "per_image_standardization")
+    pictures, sides = _pictures(image, "per_image_standardization")
 
     def kernel(x: Any) -> Any:
-        made = x.astype(np.float32) if x.dtype.kind != "f" else x
+        floats = x.astype(np.float32) if x.dtype.kind != "f" else x
         axes = (-3, -2, -1)
         count = np.prod(x.shape[-3:], dtype=np.int64)
-        centre = np.mean(made, axes, keepdims=True, dtype=made.dtype)
-        spread = np.mean((made - centre) ** 2, axes, keepdims=True, dtype=made.dtype)
-        least = made.dtype.type(1) / np.sqrt(made.dtype.type(max(int(count), 1)))
-        return (made - centre) / np.maximum(np.sqrt(spread), least)
+        centre = np.mean(floats, axes, keepdims=True, dtype=floats.dtype)
+        spread = np.mean((floats - centre) ** 2, axes, keepdims=True, dtype=floats.dtype)
+        least = floats.dtype.type(1) / np.sqrt(floats.dtype.type(max(int(count), 1)))
+        return (floats - centre) / np.maximum(np.sqrt(spread), least)
 
     del sides
-    dtype = given.dtype if given.dtype.kind == "f" else float32
-    return apply_op("Standardize", [given], dtype, given.shape, kernel, "per_image_standardization")
+    dtype = pictures.dtype if pictures.dtype.kind == "f" else float32
+    return apply_op("Standardize", [pictures], dtype, pictures.shape, kernel, "per_image_standardization")
 
 
 def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: str | None = None) -> Tensor:
@@ -696,34 +696,34 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
         Whether a value that doesn't fit becomes the nearest number that does.
     name : str, optional
     """
-    given, wanted = convert_to_tensor(image), as_dtype(dtype)
-    for one in (given.dtype, wanted):
+    pictures, wanted = convert_to_tensor(image), as_dtype(dtype)
+    for one in (pictures.dtype, wanted):
         if one.kind not in "iuf":
             raise TypeError(f"convert_image_dtype: a picture of {name_of(one)}")
-    if given.dtype == wanted:
-        same: Tensor = identity(given, name)
+    if pictures.dtype == wanted:
+        same: Tensor = identity(pictures, name)
         return same
     convert = saturate_cast if saturate else cast
-    if given.dtype.kind in "iu" and wanted.kind in "iu":
-        old, new = np.iinfo(given.dtype).max, np.iinfo(wanted).max
+    if pictures.dtype.kind in "iu" and wanted.kind in "iu":
+        old, new = np.iinfo(pictures.dtype).max, np.iinfo(wanted).max
         if old > new:
-            scaled = apply_op("Scale", [given], given.dtype, given.shape,
+            scaled = apply_op("Scale", [pictures], pictures.dtype, pictures.shape,
                               lambda x: x // x.dtype.type((old + 1) // (new + 1)), None)  # fmt: skip
             down: Tensor = convert(scaled, wanted, name)
             return down
         factor = (new + 1) // (old + 1)
-        up = convert(given, wanted)
-        return apply_op("Scale", [up], wanted, given.shape, lambda x: x * x.dtype.type(factor), name)
-    if given.dtype.kind in "iu":
-        part = np.array(1.0 / np.iinfo(given.dtype).max, wanted)
-        floats = cast(given, wanted)
-        return apply_op("Scale", [floats], wanted, given.shape, lambda x: x * part, name)
+        up = convert(pictures, wanted)
+        return apply_op("Scale", [up], wanted, pictures.shape, lambda x: x * x.dtype.type(factor), name)
+    if pictures.dtype.kind in "iu":
+        part = np.array(1.0 / np.iinfo(pictures.dtype).max, wanted)
+        floats = cast(pictures, wanted)
+        return apply_op("Scale", [floats], wanted, pictures.shape, lambda x: x * part, name)
     if wanted.kind in "iu":
-        most = given.dtype.type(np.iinfo(wanted).max + 0.5)
-        scaled = apply_op("Scale", [given], given.dtype, given.shape, lambda x: x * most, None)
+        most = pictures.dtype.type(np.iinfo(wanted).max + 0.5)
+        scaled = apply_op("Scale", [pictures], pictures.dtype, pictures.shape, lambda x: x * most, None)
         made: Tensor = convert(scaled, wanted, name)
         return made
-    other: Tensor = cast(given, wanted, name)
+    other: Tensor = cast(pictures, wanted, name)
     return other
 
 
@@ -739,15 +739,15 @@ def rgb_to_grayscale(images: Any, name: str | None = None) -> Tensor:
     name : str, optional
         The operation's name.
     """
-    given, sides = _pictures(images, "rgb_to_grayscale")
+    pictures, sides = _pictures(images, "rgb_to_grayscale")
     if sides[-1] not in (3, None):
-        raise ValueError(f"rgb_to_grayscale: expected 3 channels, got {given.shape}")
-    floats = convert_image_dtype(given, np.float32)
+        raise ValueError(f"rgb_to_grayscale: expected 3 channels, got {pictures.shape}")
+    floats = convert_image_dtype(pictures, np.float32)
     red, green, blue = (np.float32(one) for one in _WEIGHTS)
-    made = None if given.shape.ndims is None else (*sides[:-1], 1)
-    gray = apply_op("Grayscale", [floats], np.float32, made,
+    shape = None if pictures.shape.ndims is None else (*sides[:-1], 1)
+    gray = apply_op("Grayscale", [floats], np.float32, shape,
                     lambda x: x[..., 0:1] * red + x[..., 1:2] * green + x[..., 2:3] * blue, None)  # fmt: skip
-    return convert_image_dtype(gray, given.dtype, name=name)
+    return convert_image_dtype(gray, pictures.dtype, name=name)
 
 
 def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
@@ -759,11 +759,11 @@ def grayscale_to_rgb(images: Any, name: str | None = None) -> Tensor:
     name : str, optional
         The operation's name.
     """
-    given, sides = _pictures(images, "grayscale_to_rgb")
+    pictures, sides = _pictures(images, "grayscale_to_rgb")
     if sides[-1] not in (1, None):
-        raise ValueError(f"grayscale_to_rgb: expected 1 channel, got {given.shape}")
-    made = None if given.shape.ndims is None else (*sides[:-1], 3)
-    return apply_op("RGB", [given], given.dtype, made, lambda x: np.repeat(x, 3, -1), name)
+        raise ValueError(f"grayscale_to_rgb: expected 1 channel, got {pictures.shape}")
+    shape = None if pictures.shape.ndims is None else (*sides[:-1], 3)
+    return apply_op("RGB", [pictures], pictures.dtype, shape, lambda x: np.repeat(x, 3, -1), name)
 
 
 def is_jpeg(contents: Any, name: str | None = None) -> Tensor:

@@ -93,14 +93,14 @@ def constant_value(
         levels.append(np.cumsum([0, *map(len, flat)], dtype=kind))
         flat = [one for row in flat for one in row]
     inner = list(inner_shape) if inner_shape is not None else None
-    made = as_value(flat, dtype)
+    values = as_value(flat, dtype)
     if inner is not None:
-        if len(flat) and list(np.shape(made)[1:]) != inner:
-            raise ValueError(f"inner values have the shape {list(np.shape(made)[1:])}, and inner_shape is {inner}")
-        made = np.reshape(made, [len(flat), *inner])
+        if len(flat) and list(np.shape(values)[1:]) != inner:
+            raise ValueError(f"inner values have the shape {list(np.shape(values)[1:])}, and inner_shape is {inner}")
+        values = np.reshape(values, [len(flat), *inner])
     for splits in reversed(levels):
-        made = RaggedTensorValue(made, splits)
-    return made
+        values = RaggedTensorValue(values, splits)
+    return values
 
 
 def _depths(given: Any, depth: int = 0) -> list[int]:
@@ -161,16 +161,19 @@ def stack(values: Any, axis: int = 0, name: str | None = None) -> Any:
     del name
     if axis != 0:
         raise UnimplementedError(f"tf.ragged.stack: the axis must be 0, not {axis!r}")
-    given = [one if isinstance(one, RaggedTensor) else convert_to_tensor(one) for one in values]
-    ranks = {one.shape.ndims for one in given}
+    tensors = [value if isinstance(value, RaggedTensor) else convert_to_tensor(value) for value in values]
+    ranks = {tensor.shape.ndims for tensor in tensors}
     if len(ranks) != 1 or None in ranks:
         raise ValueError(f"tf.ragged.stack: all values must have the same known number of dimensions, not {ranks}")
     if ranks == {0}:
-        return _stack(given)
+        return _stack(tensors)
     lengths = _stack(
-        [one.nrows() if isinstance(one, RaggedTensor) else _shape(one, out_type=int64)[0] for one in given]
+        [
+            tensor.nrows() if isinstance(tensor, RaggedTensor) else _shape(tensor, out_type=int64)[0]
+            for tensor in tensors
+        ]
     )
-    return RaggedTensor.from_row_lengths(_rows(given), lengths)
+    return RaggedTensor.from_row_lengths(_rows(tensors), lengths)
 
 
 def _rows(given: list[Any]) -> Any:
@@ -198,23 +201,23 @@ def map_flat_values(op: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ValueError
         If they have different numbers of dimensions with rows.
     """
-    given = [one for one in (*args, *kwargs.values()) if isinstance(one, RaggedTensor)]
-    if not given:
+    tensors = [argument for argument in (*args, *kwargs.values()) if isinstance(argument, RaggedTensor)]
+    if not tensors:
         return op(*args, **kwargs)
-    if len({one.ragged_rank for one in given}) > 1:
+    if len({tensor.ragged_rank for tensor in tensors}) > 1:
         raise ValueError("All ragged inputs must have the same ragged_rank.")
-    first = given[0]
+    first = tensors[0]
 
-    def inner(one: Any) -> Any:
-        return one.flat_values if isinstance(one, RaggedTensor) else one
+    def inner(argument: Any) -> Any:
+        return argument.flat_values if isinstance(argument, RaggedTensor) else argument
 
-    made = convert_to_tensor(op(*map(inner, args), **{key: inner(one) for key, one in kwargs.items()}))
-    checked = _same_rows(first, given[1:], made) if len(given) > 1 else made
+    made = convert_to_tensor(op(*map(inner, args), **{key: inner(argument) for key, argument in kwargs.items()}))
+    checked = _same_rows(first, tensors[1:], made) if len(tensors) > 1 else made
     return first.with_flat_values(checked)
 
 
-def _same_rows(first: RaggedTensor, others: list[RaggedTensor], made: Tensor) -> Tensor:
-    inputs = [made, *first.nested_row_splits, *(splits for one in others for splits in one.nested_row_splits)]
+def _same_rows(first: RaggedTensor, others: list[RaggedTensor], values: Tensor) -> Tensor:
+    inputs = [values, *first.nested_row_splits, *(splits for other in others for splits in other.nested_row_splits)]
     depth = first.ragged_rank
 
     def kernel(value: Any, *splits: Any) -> Any:
@@ -223,7 +226,7 @@ def _same_rows(first: RaggedTensor, others: list[RaggedTensor], made: Tensor) ->
                 raise InvalidArgumentError("Inputs must have identical ragged splits")
         return value
 
-    return apply_op("RaggedSameRows", inputs, made.dtype, made.shape, kernel, None)
+    return apply_op("RaggedSameRows", inputs, values.dtype, values.shape, kernel, None)
 
 
 def range(
@@ -246,24 +249,24 @@ def range(
         In a run, if a step is 0 or the lengths differ.
     """
     first, last = (0, starts) if limits is None else (starts, limits)
-    given = [convert_to_tensor(one, dtype) for one in (first, last, deltas)]
-    wanted = np.result_type(*[one.dtype.dtype for one in given])
+    tensors = [convert_to_tensor(value, dtype) for value in (first, last, deltas)]
+    wanted = np.result_type(*[tensor.dtype.dtype for tensor in tensors])
     kind = as_dtype(row_splits_dtype)
-    counts = {one.shape[0].value for one in given if one.shape.ndims == 1} - {None}
+    counts = {tensor.shape[0].value for tensor in tensors if tensor.shape.ndims == 1} - {None}
 
     def kernel(*values: Any) -> Any:
         try:
-            rows = np.broadcast_arrays(*[np.atleast_1d(one) for one in values])
+            rows = np.broadcast_arrays(*[np.atleast_1d(value) for value in values])
         except ValueError as error:
             raise InvalidArgumentError("starts, limits, and deltas must have the same shape") from error
         if (rows[2] == 0).any():
             raise InvalidArgumentError("Requires delta != 0")
-        made = [np.arange(*one, dtype=wanted) for one in zip(*rows, strict=True)]
+        made = [np.arange(*row, dtype=wanted) for row in zip(*rows, strict=True)]
         return np.concatenate([np.empty(0, wanted), *made]), np.cumsum([0, *map(len, made)], dtype=kind.dtype)
 
-    scalars = all(one.shape.ndims == 0 for one in given)
+    scalars = all(tensor.shape.ndims == 0 for tensor in tensors)
     count = 1 if scalars else counts.pop() if counts else None
-    return rows_of("RaggedRange", given, as_dtype(wanted), kernel, count, name, (), kind)
+    return rows_of("RaggedRange", tensors, as_dtype(wanted), kernel, count, name, (), kind)
 
 
 def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: Any = None) -> Tensor:
@@ -278,16 +281,16 @@ def segment_ids_to_row_splits(
     segment_ids: Any, num_segments: int | None = None, out_type: Any = None, name: str | None = None
 ) -> Tensor:
     """Return the places where rows begin and end, for the number of the row of each value, in ascending order."""
-    given = convert_to_tensor(segment_ids, int64 if isinstance(segment_ids, (list, tuple)) else None)
-    kind = given.dtype if out_type is None else as_dtype(out_type)
+    ids = convert_to_tensor(segment_ids, int64 if isinstance(segment_ids, (list, tuple)) else None)
+    kind = ids.dtype if out_type is None else as_dtype(out_type)
 
     def kernel(rows: Any) -> Any:
         count = (int(rows.max(initial=-1)) + 1) if num_segments is None else num_segments
         return np.append(0, np.cumsum(np.bincount(rows, minlength=count))).astype(kind.dtype)
 
-    known = constant_value_of(given)
+    known = constant_value_of(ids)
     count = num_segments if num_segments is not None or known is None else len(kernel(known)) - 1
-    return apply_op("RaggedRowSplits", [given], kind, [None if count is None else count + 1], kernel, name)
+    return apply_op("RaggedRowSplits", [ids], kind, [None if count is None else count + 1], kernel, name)
 
 
 __getattr__ = _refusing("tf.ragged")

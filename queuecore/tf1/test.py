@@ -275,10 +275,10 @@ class TestCase(unittest.TestCase):
             If it was made for another graph or with another configuration.
         """
         del use_gpu, force_gpu
-        found = self._cached
+        session = self._cached
         wanted = get_default_graph() if graph is None else graph
-        if found is None or found._closed:
-            self._cached = found = Session(graph=wanted, config=config)
+        if session is None or session._closed:
+            self._cached = session = Session(graph=wanted, config=config)
             self._cached_with = (graph, config)
         elif graph is not None and graph is not self._cached_with[0]:
             raise ValueError("The graph used to get the cached session is different than the one that was used to "
@@ -286,8 +286,8 @@ class TestCase(unittest.TestCase):
         elif config is not None and config is not self._cached_with[1]:
             raise ValueError("The config used to get the cached session is different than the one that was used to "
                              "create the session. Maybe create a new session with self.session()")  # fmt: skip
-        with found.graph.as_default(), found.as_default():
-            yield found
+        with session.graph.as_default(), session.as_default():
+            yield session
 
     def test_session(
         self, graph: Graph | None = None, config: ConfigProto | None = None, use_gpu: bool = True,
@@ -352,20 +352,20 @@ class TestCase(unittest.TestCase):
         return given
 
     def _array(self, given: Any) -> Any:
-        found: Any = self._value(given)
-        if isinstance(found, (list, tuple)) and any(isinstance(one, Tensor) for one in found):
-            found = self.evaluate(found)
-        to_list: Any = None if isinstance(found, np.ndarray) else getattr(found, "to_list", None)
+        value: Any = self._value(given)
+        if isinstance(value, (list, tuple)) and any(isinstance(one, Tensor) for one in value):
+            value = self.evaluate(value)
+        to_list: Any = None if isinstance(value, np.ndarray) else getattr(value, "to_list", None)
         if to_list is not None:
-            found = to_list()
-        if isinstance(found, (str, bytes)):
-            made = np.empty((), object)
-            made[()] = found
-            return made
-        made = np.asarray(found)
-        if made.dtype.kind in "SU":  # NumPy's own strings lose zeros at their ends
-            made = np.asarray(found, object)
-        return made
+            value = to_list()
+        if isinstance(value, (str, bytes)):
+            array = np.empty((), object)
+            array[()] = value
+            return array
+        array = np.asarray(value)
+        if array.dtype.kind in "SU":  # NumPy's own strings lose zeros at their ends
+            array = np.asarray(value, object)
+        return array
 
     def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:  # noqa: N802
         """Expect the same shape and the same items; text is equal to its bytes of UTF-8."""

@@ -50,12 +50,12 @@ class Slices(Node):
     @lazy
     def digest(self) -> str:
         """The digest of the bytes, computed on first use."""
-        made = hashlib.blake2b(digest_size=8)
+        hasher = hashlib.blake2b(digest_size=8)
         for column in compacted(self.rows.columns, self.rows.first, self.rows.n, self.rows.rows):
             for part in column if isinstance(column, tuple) else (column,):
                 if part is not None:
-                    made.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
-        return made.hexdigest()
+                    hasher.update(np.ascontiguousarray(part).reshape(-1).view(np.uint8).data)
+        return hasher.hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
         rows = self.rows
@@ -206,19 +206,19 @@ class Counter(Node):
     def of(cls, start: Any, step: Any, dtype: Any) -> Counter:
         """Return the node for a user's arguments."""
         try:
-            made = as_dtype(dtype).newbyteorder("=")
+            native = as_dtype(dtype).newbyteorder("=")
         except TypeError:
             raise DtypeError(f"counter: dtype must be a dtype, not {dtype!r}") from None
-        if kind_of(made) not in "iuf":
-            raise DtypeError(f"counter: dtype must be a dtype of numbers, not {made}")
-        if kind_of(made) != "f":
-            limits = np.iinfo(made)
+        if kind_of(native) not in "iuf":
+            raise DtypeError(f"counter: dtype must be a dtype of numbers, not {native}")
+        if kind_of(native) != "f":
+            limits = np.iinfo(native)
             first, far = (check_int(one, what, -(2**63)) for one, what in ((start, "start"), (step, "step")))
             if not limits.min <= first <= limits.max:
-                raise InvalidArgumentError(f"start must fit {made}, and {first} doesn't")
-            return cls((), first, far, made)
+                raise InvalidArgumentError(f"start must fit {native}, and {first} doesn't")
+            return cls((), first, far, native)
         try:
-            return cls((), float(start), float(step), made)
+            return cls((), float(start), float(step), native)
         except (TypeError, ValueError):
             raise InvalidArgumentError(f"counter: start and step must be numbers, not {start!r}, {step!r}") from None
 

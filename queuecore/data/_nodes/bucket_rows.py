@@ -82,16 +82,16 @@ def _picked(column: Column, component: NativeComponent, rows: Array) -> ShelfPar
     base = _CHAR if kind == STRING else dtype.base
     starts = ends[rows] // base.itemsize
     lengths = ends[rows + 1] // base.itemsize - starts
-    made = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum(lengths, out=made[1:])
+    picked_ends = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum(lengths, out=picked_ends[1:])
     items = values[: int(ends[-1])].view(base)
-    if made[-1] > _SHORT * len(rows):
+    if picked_ends[-1] > _SHORT * len(rows):
         pieces = zip(starts.tolist(), lengths.tolist(), strict=True)
         picked = np.concatenate([items[start : start + length] for start, length in pieces])
     else:
-        picked = items[np.arange(made[-1]) + np.repeat(starts - made[:-1], lengths)]
+        picked = items[np.arange(picked_ends[-1]) + np.repeat(starts - picked_ends[:-1], lengths)]
     dims = dims_of(column, component)
-    return ShelfPart(picked, made, None if dims is None else dims[rows])
+    return ShelfPart(picked, picked_ends, None if dims is None else dims[rows])
 
 
 def _joined(parts: Sequence[ShelfPart]) -> ShelfPart:

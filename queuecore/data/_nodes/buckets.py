@@ -80,21 +80,26 @@ class Sorted:
         """Return how a dataset's elements are sorted; `None` if they don't lie as rows."""
         if chain.layout.components is None:
             return None
-        made = chain.made
-        template = plain_template(made)
-        if template is None or not rows_can_be_stacked(made.components):
+        result = chain.made
+        template = plain_template(result)
+        if template is None or not rows_can_be_stacked(result.components):
             return None
-        kind, _, shape = made.components[0]
+        kind, _, shape = result.components[0]
         if function is len and template == 0 and (kind != FIXED or shape):
-            return cls(made.components, template, None, None, True, "")
-        found = trace(function, made.given, template)
-        if isinstance(found, Untraced):
-            return cls(made.components, template, None, None, False, str(found))
-        one = found.components[0]
-        fits = one.dtype.kind in "biu" and one.dtype != np.uint64 and one.shape is not None and not set(one.shape) - {1}
-        if found.template != 0 or not fits:
-            return cls(made.components, template, None, None, False, "it returns no integer")
-        return cls(made.components, template, found.stage, one.dtype, False, "")
+            return cls(result.components, template, None, None, True, "")
+        traced = trace(function, result.given, template)
+        if isinstance(traced, Untraced):
+            return cls(result.components, template, None, None, False, str(traced))
+        component = traced.components[0]
+        fits = (
+            component.dtype.kind in "biu"
+            and component.dtype != np.uint64
+            and component.shape is not None
+            and not set(component.shape) - {1}
+        )
+        if traced.template != 0 or not fits:
+            return cls(result.components, template, None, None, False, "it returns no integer")
+        return cls(result.components, template, traced.stage, component.dtype, False, "")
 
     @property
     def leaves(self) -> list[int]:
@@ -319,22 +324,22 @@ class Buckets(Node):
     def _one_by_one(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk | Failed]:
         # Which batch has which number shows only when all lengths before it are known: they are asked for again.
         waiting: list[list[list[Array]]] = [[] for _ in self.each]
-        made = 0
+        count = 0
         with contextlib.closing(run.elements(0, pass_, 0, None, True)) as elements:
             source = enumerate(elements)
             while True:
                 try:
-                    placed = self._next(run, source, made >= start)
+                    placed = self._next(run, source, count >= start)
                 except BaseException:
                     # The elements before it are delivered first.
-                    yield from self._rest(waiting, made, start)
+                    yield from self._rest(waiting, count, start)
                     raise
                 if placed is None:
                     break
                 if isinstance(placed, Failed):
-                    yield from self._failed(placed.error, self._rest(waiting, made, start))
+                    yield from self._failed(placed.error, self._rest(waiting, count, start))
                     if not self.drop:
-                        made += sum(map(bool, waiting))
+                        count += sum(map(bool, waiting))
                         waiting = [[] for _ in self.each]
                     continue
                 index, arrays = placed
@@ -342,10 +347,10 @@ class Buckets(Node):
                 members.append(arrays)
                 if len(members) == self.each[index].size:
                     waiting[index] = []
-                    made += 1
-                    if made > start:
+                    count += 1
+                    if count > start:
                         yield Objects([self.each[index].join([members], True)])
-        yield from self._rest(waiting, made, start)
+        yield from self._rest(waiting, count, start)
 
     def _next(self, run: NodeRun, source: Any, told: bool) -> tuple[int, list[Array]] | Failed | None:
         # The next element and its bucket; `told`: elements that are left out are not yet reported.
@@ -380,13 +385,13 @@ class Buckets(Node):
             error.stage, error.record = _NAME, number
             raise
 
-    def _rest(self, waiting: list[list[list[Array]]], made: int, start: int) -> Generator[Chunk]:
+    def _rest(self, waiting: list[list[list[Array]]], count: int, start: int) -> Generator[Chunk]:
         if self.drop:
             return
         for bucket, members in zip(self.each, waiting, strict=True):
             if members:
-                made += 1
-                if made > start:
+                count += 1
+                if count > start:
                     yield Objects([bucket.join([members], True)])
 
 
@@ -404,8 +409,10 @@ def buckets(
     """Return the node for a user's arguments."""
     if not callable(function):
         raise InvalidArgumentError(f"{_NAME}: element_length_func must be a function of an element, not {function!r}")
-    starts = [check_int(one, "a bucket boundary", -(2**63)) for one in _listed(boundaries, "bucket_boundaries")]
-    counts = [check_int(one, "a bucket's batch size", 1) for one in _listed(sizes, "bucket_batch_sizes")]
+    starts = [
+        check_int(boundary, "a bucket boundary", -(2**63)) for boundary in _listed(boundaries, "bucket_boundaries")
+    ]
+    counts = [check_int(size, "a bucket's batch size", 1) for size in _listed(sizes, "bucket_batch_sizes")]
     if any(after <= before for before, after in zip(starts, starts[1:], strict=False)):
         raise InvalidArgumentError(f"{_NAME}: bucket_boundaries must rise, and {starts} don't")
     if len(counts) != len(starts) + 1:
@@ -427,12 +434,12 @@ def buckets(
             each.append(Bucket(size, Fit(shapes.template, None), _stacking(shapes)))
             continue
         most = starts[index] - 1 if closed and index < len(starts) else -1
-        sides: list[Sides] = [tuple(most if side < 0 else side for side in one) for one in shapes.known]
+        sides: list[Sides] = [tuple(most if side < 0 else side for side in shape) for shape in shapes.known]
         pads = [
-            RowPad(number, one, value) for number, (one, value) in enumerate(zip(sides, shapes.values, strict=True))
+            RowPad(number, shape, value) for number, (shape, value) in enumerate(zip(sides, shapes.values, strict=True))
         ]
         each.append(Bucket(size, Fit(shapes.template, sides), Joiner(shapes.template, pads)))
-    given = [None] if plain else [closed, *shapes.words]
+    arguments = [None] if plain else [closed, *shapes.words]
     rows = Sorted.of(chain, function)
     return Buckets(
         (chain if rows is None or rows.native is None else chain.then(Map(keeping(rows.native))),),
@@ -441,7 +448,7 @@ def buckets(
         starts,
         each,
         shapes,
-        given,
+        arguments,
         closed,
         check_bool(drop, "drop_remainder"),
     )

@@ -452,10 +452,10 @@ class CacheFileWriter:
 
 def _has_classes(element: Any) -> bool:
     """Return whether a structure has tuples with names or records in it."""
-    found = apart(element)
-    if found is None:
+    split = apart(element)
+    if split is None:
         return False
-    return type(element) not in (tuple, dict) or any(map(_has_classes, found[0]))
+    return type(element) not in (tuple, dict) or any(map(_has_classes, split[0]))
 
 
 def _of_classes(spec: Any, element: Any) -> bool:

@@ -47,13 +47,13 @@ class FunctionCall(NamedTuple):
         del pass_
         try:
             # A list as `parted` has it.
-            made = own_result(self.function, element if type(element) is tuple else (element,), listed=True)
+            result = own_result(self.function, element if type(element) is tuple else (element,), listed=True)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
             raise element_error("map", self.name, error, number) from error
         try:
-            return converted(made)
+            return converted(result)
         except InvalidArgumentError as error:
             raise placed("map", self.name, error, number) from error.__cause__
 
@@ -73,14 +73,14 @@ class StageCall(NamedTuple):
         try:
             components, values = _parts(element)
             step = _bound(self.stage, components)
-            made = list(step(*values, epoch=pass_, element=number))
+            outputs = list(step(*values, epoch=pass_, element=number))
         except QueueCoreError as error:
             error.args = (f"{error} (element {number})",)
             error.stage, error.record = "map", number
             raise
         if self.stage.structure is not None:
-            return converted(self.stage.structure.assemble(made, False))
-        return converted(structure_of(template_of(step.outputs), made))
+            return converted(self.stage.structure.assemble(outputs, False))
+        return converted(structure_of(template_of(step.outputs), outputs))
 
 
 _bound = functools.lru_cache(64)(Stage.bind)

@@ -68,13 +68,13 @@ class Zip(Node):
         return self.layout().components is None
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
-        made = self._rows if self.layout().components is not None else self._elements
+        pieces_of = self._rows if self.layout().components is not None else self._elements
         if run.skips is None:
-            yield from made(run, pass_, start, None)
+            yield from pieces_of(run, pass_, start, None)
             return
         # An element left out of one input is left out of all. How many are left out before a place shows only when they
         # are made: so the pass begins at 0.
-        with contextlib.closing(made(run, pass_, 0, Told(run.skips))) as pieces:
+        with contextlib.closing(pieces_of(run, pass_, 0, Told(run.skips))) as pieces:
             for piece in pieces:
                 if isinstance(piece, Failed):
                     leave_out(run.skips, piece.error, start > 0)
@@ -208,13 +208,13 @@ def general_spec(chains: Sequence[Chain], what: str) -> Any:
     specs = [chain.element_spec for chain in chains]
     if any(one is None for one in specs):
         return None
-    made = specs[0]
-    for spec in specs[1:]:
+    spec = specs[0]
+    for other in specs[1:]:
         try:
-            made = general(made, spec)
+            spec = general(spec, other)
         except DtypeError:
-            raise DtypeError(f"{what}: elements must be alike, not {specs[0]!r} and {spec!r}") from None
-    return made
+            raise DtypeError(f"{what}: elements must be alike, not {specs[0]!r} and {other!r}") from None
+    return spec
 
 
 @dataclass(frozen=True, eq=False)
@@ -320,8 +320,8 @@ class Unbatch(Node):
     def layout(self) -> Layout:
         chain = self.inputs[0]
         if self._batched:
-            made = chain.made
-            return Layout(made.given, made.template, made.structure)
+            result = chain.made
+            return Layout(result.given, result.template, result.structure)
         layout = chain.layout
         if layout.components is None or layout.structure is not None:
             self.spec()  # says what can't be
@@ -440,9 +440,9 @@ def _row_of(component: Component) -> Component:
 
 
 def _spec_of_rows(spec: Any) -> Any:
-    found = apart(spec)
-    if found is not None:
-        return found[1](list(map(_spec_of_rows, found[0])))
+    split = apart(spec)
+    if split is not None:
+        return split[1](list(map(_spec_of_rows, split[0])))
     if isinstance(spec, ArraySpec):
         if spec.shape is None:
             return spec
@@ -476,16 +476,16 @@ def _rows_in(component: Component, columns: list[Column], lengths: np.ndarray[An
     data, ends, dims = columns[0]
     if kind == STRINGS:
         numbers, places, _ = columns[1]
-        made = np.full(1 + int(lengths.sum()), ends[0])
-        np.cumsum(numbers[places[0] : places[-1]].view(np.int64), out=made[1:])
-        made[1:] += ends[0]
-        return [(data, made, None)]
+        row_ends = np.full(1 + int(lengths.sum()), ends[0])
+        np.cumsum(numbers[places[0] : places[-1]].view(np.int64), out=row_ends[1:])
+        row_ends[1:] += ends[0]
+        return [(data, row_ends, None)]
     values = data[ends[0] : ends[-1]]
     rest = shape[1:] if kind == DENSE else shape
     if None not in rest:
         row_bytes = dtype.itemsize * (1 if kind == RAGGED else math.prod(rest))
         return [values.reshape(int(lengths.sum()), row_bytes)]
     sides = np.repeat(dims[:, 1:], lengths, axis=0)
-    made = np.zeros(len(sides) + 1, np.int64)
-    np.cumsum(sides.prod(axis=1) * dtype.itemsize, out=made[1:])
-    return [(values, made, np.ascontiguousarray(sides))]
+    row_ends = np.zeros(len(sides) + 1, np.int64)
+    np.cumsum(sides.prod(axis=1) * dtype.itemsize, out=row_ends[1:])
+    return [(values, row_ends, np.ascontiguousarray(sides))]

@@ -86,18 +86,20 @@ class Cuts:
 
     def state(self, since: tuple[int, int], until: tuple[int, int] | None = None) -> list[list[int]]:
         """Return the cuts that decide about the batches between two places, each the pass and the number of a batch."""
-        made = []
+        cuts = []
         # A list of a dict's keys is made at once; anything longer is met by the thread that notes.
         for pass_ in list(self._first):
             noted = self._first[pass_]
-            batches = sorted(one for one in list(noted) if until is None or (pass_, one) <= until)
-            last = max((one for one in batches if (pass_, one) <= since), default=0)
-            made += [[pass_, one, *map(int, noted[one])] for one in batches if pass_ >= since[0] and one >= last]
+            batches = sorted(batch for batch in list(noted) if until is None or (pass_, batch) <= until)
+            last = max((batch for batch in batches if (pass_, batch) <= since), default=0)
+            cuts += [
+                [pass_, batch, *map(int, noted[batch])] for batch in batches if pass_ >= since[0] and batch >= last
+            ]
         below = self._below
         for index, pass_ in list(below):
             if pass_ >= since[0]:
-                made += [[index, pass_, *one] for one in below[index, pass_].state((0, 0))]
-        return sorted(made)
+                cuts += [[index, pass_, *cut] for cut in below[index, pass_].state((0, 0))]
+        return sorted(cuts)
 
     def ends(self, since: int = 0) -> _Ends:
         """Return the ends of the stream's own source, and of those below that were opened in pass `since` or later.

@@ -111,15 +111,15 @@ class Predicate:
             If it doesn't return one bool.
         """
         if isinstance(self.function, Stage):
-            made = StageCall(self.function)(element, pass_, number)[0]
+            answer = StageCall(self.function)(element, pass_, number)[0]
         else:
-            made = called_at(self.what, number, self.function, *arguments_of(element))
-        if isinstance(made, bool | np.bool_) or (
-            isinstance(made, np.ndarray) and made.dtype == _BOOL and made.ndim == 0
+            answer = called_at(self.what, number, self.function, *arguments_of(element))
+        if isinstance(answer, bool | np.bool_) or (
+            isinstance(answer, np.ndarray) and answer.dtype == _BOOL and answer.ndim == 0
         ):
-            return bool(made)
+            return bool(answer)
         raise InvalidArgumentError(
-            f"{self.what}: {_name(self.function)} must return one bool, not {made!r:.80} (element {number})",
+            f"{self.what}: {_name(self.function)} must return one bool, not {answer!r:.80} (element {number})",
             stage=self.what,
             record=number,
         )
@@ -133,17 +133,17 @@ def _stage_of(chain: Chain, function: Any, what: str) -> tuple[Stage | None, str
     """Return a function as a native stage, or the reason why there is none."""
     if isinstance(function, Stage):
         return function, ""
-    made = chain.made
-    template = plain_template(made)
+    result = chain.made
+    template = plain_template(result)
     if template is None:
-        found = trace(function, made.given, made.template, assemble=made.assemble)
+        traced = trace(function, result.given, result.template, assemble=result.assemble)
     else:
-        found = trace(function, made.given, template)
-    if isinstance(found, Untraced):
-        check_keys(chain, found, function, what)
-        return None, str(found)
+        traced = trace(function, result.given, template)
+    if isinstance(traced, Untraced):
+        check_keys(chain, traced, function, what)
+        return None, str(traced)
     # One bool in a tuple or a dict is no answer.
-    return (found.stage, "") if found.template == 0 else (None, "it returns no bool")
+    return (traced.stage, "") if traced.template == 0 else (None, "it returns no bool")
 
 
 def keeping(stage: Stage) -> Stage:
@@ -203,14 +203,14 @@ def masked(run: NodeRun, index: int, predicate: Predicate, pass_: int) -> Genera
 def _masked_rows(
     run: NodeRun, chain: Chain, chunks: Iterable[Rows | Failed], predicate: Predicate, pass_: int
 ) -> Generator[tuple[Piece, Any]]:
-    made = chain.made
+    result = chain.made
     number = 0
     for rows in chunks:
         if isinstance(rows, Failed):
             number += 1
             yield rows, True
             continue
-        element = elements_of(made.components, made.template, made.assemble, rows.columns, rows.n)
+        element = elements_of(result.components, result.template, result.assemble, rows.columns, rows.n)
         for row in range(rows.n):
             try:
                 answer = predicate(element(row), pass_, number)

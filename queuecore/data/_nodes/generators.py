@@ -54,9 +54,9 @@ def _checked(spec: Any) -> Any:
         return type(spec)(None if spec.shape is None else _dims(spec.shape), _dtype(spec.dtype))
     if spec is None or isinstance(spec, DatasetSpec):
         return spec
-    found = apart(spec)
-    if found is not None:
-        return found[1](list(map(_checked, found[0])))
+    split = apart(spec)
+    if split is not None:
+        return split[1](list(map(_checked, split[0])))
     raise DtypeError(
         f"from_generator: output_signature must be an ArraySpec, or tuples and dicts of them, not {spec!r:.80}"
     )
@@ -104,7 +104,7 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
     if isinstance(spec, dict):
         if not isinstance(value, dict) or value.keys() != spec.keys():
             raise InvalidArgumentError(f"expected a dict with the keys {list(spec)}{where}, got {value!r:.80}")
-        return {name: _fitted(value[name], one, f" at {name!r}{where}") for name, one in spec.items()}
+        return {name: _fitted(value[name], inner, f" at {name!r}{where}") for name, inner in spec.items()}
     if spec is None:
         if value is not None:
             raise InvalidArgumentError(f"expected None{where}, got {value!r:.80}")
@@ -116,47 +116,47 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
         fits(spec, spec_of(value), "from_generator")
         check_element(spec, value)
         return value
-    found = apart(spec)
-    if found is not None:
+    split = apart(spec)
+    if split is not None:
         # A list of values is accepted where a tuple is expected.
         parts = value if isinstance(value, list) else (apart(value) or ((),))[0]
-        if isinstance(value, dict) or len(parts) != len(found[0]):
-            raise InvalidArgumentError(f"expected a tuple of {len(found[0])}{where}, got {value!r:.80}")
-        pairs = enumerate(zip(parts, found[0], strict=True))
-        return found[1]([_fitted(one, part, f" at {index}{where}") for index, (one, part) in pairs])
+        if isinstance(value, dict) or len(parts) != len(split[0]):
+            raise InvalidArgumentError(f"expected a tuple of {len(split[0])}{where}, got {value!r:.80}")
+        pairs = enumerate(zip(parts, split[0], strict=True))
+        return split[1]([_fitted(part, inner, f" at {index}{where}") for index, (part, inner) in pairs])
     if isinstance(value, tuple):  # as NumPy has it
         value = list(value)
-    made = _cast(value, spec, where)
-    if isinstance(made, Ragged) and spec.dtype != BYTES and spec.shape is not None:
+    leaf = _cast(value, spec, where)
+    if isinstance(leaf, Ragged) and spec.dtype != BYTES and spec.shape is not None:
         raise InvalidArgumentError(f"expected an array of the shape {spec.shape}{where}, got a Ragged: give no shape")
-    shape = (len(made), *[None] * (depth_of(made) - 1)) if isinstance(made, Ragged) else np.shape(made)
+    shape = (len(leaf), *[None] * (depth_of(leaf) - 1)) if isinstance(leaf, Ragged) else np.shape(leaf)
     if spec.shape is not None and (
         len(shape) != len(spec.shape)
         or any(side not in (None, here) for side, here in zip(spec.shape, shape, strict=True))
     ):
         raise InvalidArgumentError(f"expected the shape {spec.shape}{where}, got {shape}")
-    return made
+    return leaf
 
 
 def _cast(value: Any, spec: ArraySpec, where: str) -> Any:
     dtype = spec.dtype
-    made, _ = settled(*converted(value), spec)
-    if isinstance(made, bytes | Ragged) or (isinstance(made, np.ndarray) and made.dtype.hasobject):
-        if dtype != (made.dtype if isinstance(made, Ragged) else BYTES):
+    leaf, _ = settled(*converted(value), spec)
+    if isinstance(leaf, bytes | Ragged) or (isinstance(leaf, np.ndarray) and leaf.dtype.hasobject):
+        if dtype != (leaf.dtype if isinstance(leaf, Ragged) else BYTES):
             raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
-        return made
-    if not isinstance(made, np.ndarray | np.generic):
+        return leaf
+    if not isinstance(leaf, np.ndarray | np.generic):
         raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
-    if made.dtype == dtype:
-        return made
-    fits = dtype != BYTES and np.can_cast(made.dtype, dtype, "same_kind")
-    if dtype.kind == "u" and made.dtype.kind == "i" or (made.size == 0 and dtype != BYTES):
+    if leaf.dtype == dtype:
+        return leaf
+    fits = dtype != BYTES and np.can_cast(leaf.dtype, dtype, "same_kind")
+    if dtype.kind == "u" and leaf.dtype.kind == "i" or (leaf.size == 0 and dtype != BYTES):
         fits = True
     if not fits:
-        raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {made.dtype} ({value!r:.80})")
+        raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {leaf.dtype} ({value!r:.80})")
     with np.errstate(all="ignore"):
-        cast = made.astype(dtype)
-    if dtype.kind in "iu" and not np.array_equal(cast, made):
+        cast = leaf.astype(dtype)
+    if dtype.kind in "iu" and not np.array_equal(cast, leaf):
         raise InvalidArgumentError(f"expected {dtype}{where}, which {value!r:.80} doesn't fit")
     return cast
 

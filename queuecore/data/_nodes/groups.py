@@ -54,13 +54,13 @@ def key_of(chain: Chain, function: Any, what: str) -> WholeCall:
     if not callable(function):
         raise InvalidArgumentError(f"{what}: key_func must be a function, not {function!r:.60}")
     if chain.layout.components is not None:
-        made = chain.made
-        plain = plain_template(made)
-        assemble = made.assemble if plain is None else None
-        found = trace(function, made.given, made.template if plain is None else plain, assemble=assemble)
-        if not isinstance(found, Untraced):
-            one = found.components[0]
-            if found.template != 0 or one.dtype.kind not in "iu" or one.shape != ():
+        result = chain.made
+        plain = plain_template(result)
+        assemble = result.assemble if plain is None else None
+        traced = trace(function, result.given, result.template if plain is None else plain, assemble=assemble)
+        if not isinstance(traced, Untraced):
+            component = traced.components[0]
+            if traced.template != 0 or component.dtype.kind not in "iu" or component.shape != ():
                 raise InvalidArgumentError(f"{what}: {_RULE}, and {name_of(function)} returns something else")
     return WholeCall(what, function)
 
@@ -237,14 +237,14 @@ class GroupByWindow(Node):
                     else:
                         yield readonly(one), functools.partial(_add, one)
             return
-        made = chain.made
+        result = chain.made
         with contextlib.closing(run.rows(0, pass_, 0, None, True)) as chunks:
             for rows in chunks:
                 if isinstance(rows, Failed):
                     yield rows
                     continue
                 columns = rows.columns
-                element = elements_of(made.components, made.template, made.assemble, columns, rows.n)
+                element = elements_of(result.components, result.template, result.assemble, columns, rows.n)
                 touched: set[_Group] = set()
 
                 for row in range(rows.n):
@@ -267,15 +267,15 @@ class GroupByWindow(Node):
         chain = self.inputs[0]
         spec = chain.element_spec if chain.layout.components is None else None
         window = dataset_of(group.taken(chain.layout, spec))
-        made = called_at(self.name, number, self.reduce, np.int64(key), window)
-        if not isinstance(made, Chained):
+        result = called_at(self.name, number, self.reduce, np.int64(key), window)
+        if not isinstance(result, Chained):
             raise DtypeError(
-                f"`reduce_func` must return a single tf.data.Dataset: {name_of(self.reduce)} returned {made!r:.60} "
+                f"`reduce_func` must return a single tf.data.Dataset: {name_of(self.reduce)} returned {result!r:.60} "
                 f"({self.name}, key {key}, element {number})",
                 stage=self.name,
                 record=number,
             )
-        return chain_of(made)
+        return chain_of(result)
 
     def _elements_of(self, run: NodeRun, chain: Chain, number: int) -> Generator[Any]:
         first = self.first
@@ -335,8 +335,8 @@ class GroupByReducer(ObjectNode):
                     if key not in states:
                         states[key] = first_state(self._called(self.init, (np.int64(key),), number)[0])
                     state = states[key]
-                    made = self._called(self.reduce, (state, element), number, state)
-                    states[key] = next_state(state, made, "reduce_func")
+                    result = self._called(self.reduce, (state, element), number, state)
+                    states[key] = next_state(state, result, "reduce_func")
                 except BaseException as error:  # noqa: BLE001 - `leave_out` raises what isn't one element's
                     for failed in leave_out(run.skips, error, start > 0):
                         if left:
@@ -346,24 +346,24 @@ class GroupByReducer(ObjectNode):
         for key in sorted(states)[left:]:
             number += 1
             try:
-                made = self._called(self.finalize, arguments_of(states[key]), number)[0]
+                result = self._called(self.finalize, arguments_of(states[key]), number)[0]
             except BaseException as error:  # noqa: BLE001
                 yield from leave_out(run.skips, error, False)
             else:
-                yield One(made)
+                yield One(result)
 
     def _called(self, function: Callable[..., Any], arguments: tuple[Any, ...], number: int, state: Any = None) -> Any:
         """Return what a function makes, as an element; `state`: as the state that comes after that."""
         name = name_of(function)
         try:
-            made = own_result(function, arguments, state, listed=True)
+            result = own_result(function, arguments, state, listed=True)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
             raise element_error(self.name, name, error, number) from error
         if state is not None:
-            return made
+            return result
         try:
-            return converted(made)
+            return converted(result)
         except QueueCoreError as error:
             raise placed(self.name, name, error, number) from error.__cause__

@@ -143,14 +143,14 @@ class Interleave(Node):
         DtypeError
             If it returns something else.
         """
-        made = called_at(self.method, number, self.function, *arguments_of(element))
-        if not isinstance(made, Chained):
+        result = called_at(self.method, number, self.function, *arguments_of(element))
+        if not isinstance(result, Chained):
             raise DtypeError(
-                f"{self.method}: {name_of(self.function)} must return a dataset, not {made!r:.60} (element {number})",
+                f"{self.method}: {name_of(self.function)} must return a dataset, not {result!r:.60} (element {number})",
                 stage=self.method,
                 record=number,
             )
-        return chain_of(made)
+        return chain_of(result)
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk | Failed]:
         rotation = _Rotation(self, run, pass_, start)
@@ -322,7 +322,7 @@ def check_alike(first: Chain, chain: Chain, what: str, number: int, mixed: bool 
 def _as_rows(chunks: Generator[Any], like: Chain) -> Generator[Any]:
     """Yield Python objects as rows like those of a chain."""
     gathering, spec = Gathering(like.layout), like.element_spec
-    shapes = [one.shape for one in like.layout.components or ()]
+    shapes = [component.shape for component in like.layout.components or ()]
     with contextlib.closing(chunks):
         for chunk in chunks:
             if isinstance(chunk, Failed):
@@ -331,7 +331,7 @@ def _as_rows(chunks: Generator[Any], like: Chain) -> Generator[Any]:
             for element in chunk.elements:
                 try:
                     general(spec, spec_of(element))
-                    leaves = flattened(element, lambda one, where: one)[1]
+                    leaves = flattened(element, lambda leaf, where: leaf)[1]
                     if not all(map(_fits, leaves, shapes)):
                         raise DtypeError(f"elements must be alike, not {spec!r} and {element!r:.80}")
                     columns, row = gathering.row(element)
@@ -530,7 +530,7 @@ class _Rotation:
         node, slots = self._node, self._slots
         if self._tape is not None:
             yield from self._told()
-        at = given = 0
+        at = offset = 0
         even = True  # rounds of whole turns may be possible
         while True:
             if self._tape is not None:
@@ -540,13 +540,13 @@ class _Rotation:
                 while (found := self._ready(at)) is None:
                     self._wait(at)
                 if found != at:
-                    at, given = found, 0
+                    at, offset = found, 0
             child = slots[at]
             if child is None:
                 if self._input_ended and not self._waiting:
                     if not self._open:
                         break
-                    at, given = (at + 1) % node.cycle, 0
+                    at, offset = (at + 1) % node.cycle, 0
                     continue
                 if not self._quick():
                     yield from self._flush()
@@ -565,18 +565,18 @@ class _Rotation:
                 even = True
                 continue
             if not child.left:
-                there = yield from self._filled(child)
-                if there is None:
+                filled = yield from self._filled(child)
+                if filled is None:
                     continue
-                if not there:
+                if not filled:
                     child.close()
                     slots[at] = None
                     self._open -= 1
                     self._note(child.number, TurnTape.END)
-                    at, given = (at + 1) % node.cycle, 0
+                    at, offset = (at + 1) % node.cycle, 0
                     continue
                 even = True
-            if even and not given:
+            if even and not offset:
                 rounds = self._rounds()
                 even = False
                 if rounds:
@@ -584,7 +584,7 @@ class _Rotation:
                     yield from self._whole(at, rounds)
                     even = True
                     continue
-            n = min(self._block - given, child.left)
+            n = min(self._block - offset, child.left)
             if self.drop:
                 n = min(n, self.drop)
                 child.take(n)
@@ -593,9 +593,9 @@ class _Rotation:
                 self._pending.append((child.columns, child.take(n), n))
                 self._elements_pending += n
                 self._note(child.number, n)
-            given += n
-            if given == self._block:
-                at, given = (at + 1) % node.cycle, 0
+            offset += n
+            if offset == self._block:
+                at, offset = (at + 1) % node.cycle, 0
             if len(self._pending) >= _MOST_TURNS or self._elements_pending >= self._most_pending:
                 yield from self._flush()
         yield from self._flush()

@@ -141,7 +141,7 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
     called = function.func if isinstance(function, functools.partial) else function
     if not isinstance(called, type) and len(names) > _MOST_NAMES:
         return None
-    made: list[Any] = []
+    sources: list[Any] = []
     facts: list[Any] = []
     paths: list[bytes] = []
     for index, name in enumerate(names):
@@ -149,24 +149,24 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
             paths.append(local_name(name))
             if index > 1 and isinstance(called, type):
                 continue
-            one = function(name)
+            dataset = function(name)
         except Exception:  # noqa: BLE001 - it comes out where it belongs, when elements are asked for
             return None
-        made_of = chain_of(one) if isinstance(one, Chained) else None
-        if made_of is None or made_of.steps or made_of.options.has_effect:
+        chain_of_one = chain_of(dataset) if isinstance(dataset, Chained) else None
+        if chain_of_one is None or chain_of_one.steps or chain_of_one.options.has_effect:
             return None
-        found = made_of.source
-        if not isinstance(found, BlockSource | FixedLengthSource) or not found.takes_any_files:
+        file_source = chain_of_one.source
+        if not isinstance(file_source, BlockSource | FixedLengthSource) or not file_source.takes_any_files:
             return None
-        if len(found.files) != 1 or found.files[0] != paths[-1]:
+        if len(file_source.files) != 1 or file_source.files[0] != paths[-1]:
             return None
-        made.append(found)
-        facts.append(_facts(found))
+        sources.append(file_source)
+        facts.append(_facts(file_source))
         if facts[0] != facts[-1]:
             return None
-    if not made:
+    if not sources:
         return None
-    source_of_all: BlockSource | FixedLengthSource = replace(made[0], files=FileList(paths))
+    source_of_all: BlockSource | FixedLengthSource = replace(sources[0], files=FileList(paths))
     return source_of_all
 
 

@@ -62,13 +62,13 @@ def check_function(chain: Chain, function: Any, what: str) -> None:
         check_arguments(what, function, len(spec) if type(spec) is tuple else 1)
 
 
-def check_keys(chain: Chain, found: Untraced, function: Any, what: str) -> None:
+def check_keys(chain: Chain, untraced: Untraced, function: Any, what: str) -> None:
     """Raise `InvalidArgumentError` if a trace ended because elements haven't a key that the function asked for."""
     keys: list[Any] = []
     _keys_of(chain.element_spec, keys)
-    if found.missing is not None and keys and found.missing not in keys:
+    if untraced.missing is not None and keys and untraced.missing not in keys:
         raise InvalidArgumentError(
-            f"{what}: {name_of(function)} asks for {found.missing!r} ({found.where}), and elements have {keys}"
+            f"{what}: {name_of(function)} asks for {untraced.missing!r} ({untraced.where}), and elements have {keys}"
         )
 
 
@@ -95,20 +95,20 @@ def _traced(chain: Chain, function: Any, on_device: bool) -> Chain | str:
     why = _why_not(chain)
     if why:
         return why
-    made = chain.made
+    result = chain.made
     check_function(chain, function, "map")
     batch = tuple(one.batch_size if one.drop_remainder else None for one in reversed(chain.batches))
-    template, assemble = made.template, made.assemble
-    plain = None if batch else plain_template(made)
+    template, assemble = result.template, result.assemble
+    plain = None if batch else plain_template(result)
     if plain is not None:
         template, assemble = plain, None
-    found = trace(function, made.given, template, assemble=assemble, batch=batch, finish=parted)
-    if isinstance(found, Untraced):
-        check_keys(chain, found, function, "map")
-        return str(found)
-    if batch and not found.stage.rowwise:
+    traced = trace(function, result.given, template, assemble=assemble, batch=batch, finish=parted)
+    if isinstance(traced, Untraced):
+        check_keys(chain, traced, function, "map")
+        return str(traced)
+    if batch and not traced.stage.rowwise:
         return _WHOLE
-    native = chain.then(Map(found.stage, on_device))
+    native = chain.then(Map(traced.stage, on_device))
     try:
         native.check()
     except InvalidArgumentError as error:  # nothing that can be batched

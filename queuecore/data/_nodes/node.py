@@ -167,19 +167,19 @@ class Node(Source):
 
     def native(self, stages: list[Stage]) -> Description:
         """Return the description for the native stream."""
-        made = self.made(stages)
-        columns = made.components if not stages else self.made([]).components
+        result = self.made(stages)
+        columns = result.components if not stages else self.made([]).components
         row_bytes = sum(row_bytes_of(one) for one in columns)
         if row_bytes >= 1 << 62:
             raise InvalidArgumentError(f"{self.name}: an element of {row_bytes} bytes is larger than any memory")
         frames = Frames("rows", max(row_bytes, 1), 1)
         frames.columns = columns
-        return Description(self.files, made.elements(), frames=frames)
+        return Description(self.files, result.elements(), frames=frames)
 
     def reserved(self, needs: list[int]) -> list[int]:
         """Take as many passes of each of the inputs' shuffles as one run needs; return the number of each first one."""
         shuffles = [shuffle for chain in self.inputs for shuffle in chain.shuffles]
-        first = self.first_passes([one.seeds.pair for one in shuffles])
+        first = self.first_passes([shuffle.seeds.pair for shuffle in shuffles])
         if first is not None:
             for shuffle, pair in zip(shuffles, first[0], strict=True):
                 if shuffle.seeds.pair != pair:
@@ -192,7 +192,7 @@ class Node(Source):
                 bases.append(shuffle.seeds.counter.next_iteration)
                 shuffle.seeds.counter.next_iteration += needs[len(bases) - 1]
             bases += chain.source.reserved(needs[len(bases) :])
-        self.begins([one.seeds.pair for one in shuffles], bases)
+        self.begins([shuffle.seeds.pair for shuffle in shuffles], bases)
         return bases
 
     def feeder(self, run: NodeRun) -> Any:

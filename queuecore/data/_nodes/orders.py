@@ -144,9 +144,9 @@ class TurnTape:
     def settle(self, upto: int) -> None:
         """Settle the first `upto` elements: they are not needed again."""
         while self.log and self.settled < upto:
-            one = self.log.popleft()
-            if isinstance(one[0], list):
-                numbers, rounds, block = one
+            entry = self.log.popleft()
+            if isinstance(entry[0], list):
+                numbers, rounds, block = entry
                 whole = min(rounds, (upto - self.settled) // (block * len(numbers)))
                 for number in numbers if whole else ():
                     self._give(number, whole * block)
@@ -155,7 +155,7 @@ class TurnTape:
                         self.log.appendleft([numbers, rounds - whole - 1, block])
                     self.log.extendleft([number, block] for number in reversed(numbers))
                 continue
-            number, n = one
+            number, n = entry
             if n > upto - self.settled:
                 self.log.appendleft([number, n - (upto - self.settled)])
                 n = upto - self.settled
@@ -192,15 +192,16 @@ class Orders:
         pass_, tapes, below = state.get("pass", 0), state.get("tapes", {}), state.get("below", {})
         _check(_are_numbers([pass_]) and isinstance(tapes, dict) and isinstance(below, dict))
         _check(
-            all(name.isdecimal() for name in (*tapes, *below)) and all(isinstance(one, dict) for one in below.values())
+            all(name.isdecimal() for name in (*tapes, *below))
+            and all(isinstance(inner, dict) for inner in below.values())
         )
         self._lock = threading.RLock()
         self._mark: Mark = (pass_, 0)
-        self._states: dict[int, Any] = {int(of): one for of, one in tapes.items()}
+        self._states: dict[int, Any] = {int(of): tape for of, tape in tapes.items()}
         self._tapes: dict[int, Tape | TurnTape] = {}
         self._below: dict[tuple[int, int], Orders] = {}
-        for index, one in below.items():
-            self._below[pass_, int(index)] = Orders(one)
+        for index, inner in below.items():
+            self._below[pass_, int(index)] = Orders(inner)
         # For each chunk: its pass, the number of an element up to which it goes, and how far it used up the inputs.
         self._given: deque[tuple[int, int, dict[int, Mark]]] = deque()
 
@@ -273,12 +274,12 @@ class Orders:
         """Return the tapes as plain values."""
         with self._lock:
             pass_ = self._mark[0]
-            tapes = {str(one): tape.state() for one, tape in self._tapes.items()}
-            tapes |= {str(one): state for one, state in self._states.items() if state}
-            below = {str(index): one.state() for (of, index), one in self._below.items() if of == pass_}
+            tapes = {str(of): tape.state() for of, tape in self._tapes.items()}
+            tapes |= {str(of): state for of, state in self._states.items() if state}
+            below = {str(index): orders.state() for (of, index), orders in self._below.items() if of == pass_}
             made = {
                 "pass": pass_,
-                "tapes": {one: state for one, state in tapes.items() if state},
-                "below": {index: one for index, one in below.items() if one},
+                "tapes": {of: state for of, state in tapes.items() if state},
+                "below": {index: state for index, state in below.items() if state},
             }
             return made if made["tapes"] or made["below"] else {}

@@ -86,37 +86,38 @@ class Specs:
 
 
 def leaves_of(template: Any) -> Iterator[Any]:
-    found = apart(template)
-    if found is not None:
-        for inner in found[0]:
+    split = apart(template)
+    if split is not None:
+        for inner in split[0]:
             yield from leaves_of(inner)
     elif template is not None:
         yield template
 
 
-def _matched(template: Any, given: Any, what: str, lone: Callable[[Any], bool], where: str = "") -> list[Any]:
+def _matched(template: Any, argument: Any, what: str, lone: Callable[[Any], bool], where: str = "") -> list[Any]:
     # The parts of an argument, one for each leaf. A part for which `lone` holds stands for all leaves below it.
-    found = apart(template)
-    if found is None:
-        return [] if template is None else [given]
-    if given is None or lone(given):
-        return [given] * sum(1 for _ in leaves_of(template))
+    split = apart(template)
+    if split is None:
+        return [] if template is None else [argument]
+    if argument is None or lone(argument):
+        return [argument] * sum(1 for _ in leaves_of(template))
     if isinstance(template, dict):
-        if not isinstance(given, dict) or set(given) != set(template):
+        if not isinstance(argument, dict) or set(argument) != set(template):
             raise InvalidArgumentError(
-                f"padded_batch: {what}{where} must be a dict with the keys {sorted(map(str, template))}, not {given!r}"
+                f"padded_batch: {what}{where} must be a dict with the keys {sorted(map(str, template))}, "
+                f"not {argument!r}"
             )
-        items = [(f"{where}[{name!r}]", inner, given[name]) for name, inner in template.items()]
+        items = [(f"{where}[{name!r}]", inner, argument[name]) for name, inner in template.items()]
     else:
-        parts = given if isinstance(given, (tuple, list)) else (apart(given) or ((),))[0]
-        if isinstance(given, dict) or len(parts) != len(found[0]):
+        parts = argument if isinstance(argument, (tuple, list)) else (apart(argument) or ((),))[0]
+        if isinstance(argument, dict) or len(parts) != len(split[0]):
             raise InvalidArgumentError(
-                f"padded_batch: {what}{where} must be a tuple of {len(found[0])}, as an element is, not {given!r}"
+                f"padded_batch: {what}{where} must be a tuple of {len(split[0])}, as an element is, not {argument!r}"
             )
         items = [
-            (f"{where}[{index}]", inner, part) for index, (inner, part) in enumerate(zip(found[0], parts, strict=True))
+            (f"{where}[{index}]", inner, part) for index, (inner, part) in enumerate(zip(split[0], parts, strict=True))
         ]
-    return [one for place, inner, part in items for one in _matched(inner, part, what, lone, place)]
+    return [leaf for place, inner, part in items for leaf in _matched(inner, part, what, lone, place)]
 
 
 def _is_side(value: Any) -> bool:
@@ -138,67 +139,67 @@ def _template_of_shapes(shapes: Any) -> Any:
     return ShapeLeaf(None, None)
 
 
-def _sides(leaf: ShapeLeaf, given: Any, index: int) -> Sides:
+def _sides(leaf: ShapeLeaf, shape: Any, index: int) -> Sides:
     # The user's shape and padding for one component.
-    if given is None:
+    if shape is None:
         if leaf.shape is None:
             raise InvalidArgumentError(
                 f"padded_batch: nobody knows how many dimensions component {index} has: padded_shapes must say it"
             )
         return tuple(-1 if side is None else side for side in leaf.shape)
-    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
-        given = (given,)
-    if isinstance(given, bool) or not _is_shape(given):
+    if isinstance(shape, (int, np.integer)) and not isinstance(shape, bool):
+        shape = (shape,)
+    if isinstance(shape, bool) or not _is_shape(shape):
         raise InvalidArgumentError(
-            f"padded_batch: a shape in padded_shapes is a tuple of integers and None, not {given!r}"
+            f"padded_batch: a shape in padded_shapes is a tuple of integers and None, not {shape!r}"
         )
-    sides = tuple(-1 if side is None else int(side) for side in given)
+    sides = tuple(-1 if side is None else int(side) for side in shape)
     if any(side < -1 or side > _MOST_SIDE for side in sides):
-        raise InvalidArgumentError(f"padded_batch: padded_shapes has {given!r}; a dimension is at least 0, or None")
+        raise InvalidArgumentError(f"padded_batch: padded_shapes has {shape!r}; a dimension is at least 0, or None")
     if leaf.shape is None:
         return sides
     if len(sides) != len(leaf.shape):
         raise InvalidArgumentError(
-            f"padded_batch: padded_shapes has {given!r} for component {index}, whose shape is {leaf.shape}"
+            f"padded_batch: padded_shapes has {shape!r} for component {index}, whose shape is {leaf.shape}"
         )
     for side, most in zip(sides, leaf.shape, strict=True):
         if most is not None and 0 <= side < most:
             raise InvalidArgumentError(
-                f"padded_batch: component {index} of shape {leaf.shape} doesn't fit into the {given!r} of padded_shapes"
+                f"padded_batch: component {index} of shape {leaf.shape} doesn't fit into the {shape!r} of padded_shapes"
             )
     # A known dimension is the longest one of every batch.
     return tuple(most if side < 0 and most is not None else side for side, most in zip(sides, leaf.shape, strict=True))
 
 
-def fill_value(dtype: np.dtype[Any], given: Any, index: int) -> Any:
+def fill_value(dtype: np.dtype[Any], padding: Any, index: int) -> Any:
     """Return the padding of a component as an array without dimensions, or as bytes."""
     if dtype == BYTES or dtype.kind == "O":
-        if given is None:
+        if padding is None:
             return b""
-        value = given.item() if isinstance(given, (np.ndarray, np.generic)) and given.ndim == 0 else given
+        value = padding.item() if isinstance(padding, (np.ndarray, np.generic)) and padding.ndim == 0 else padding
         if not isinstance(value, (bytes, str)):
-            raise DtypeError(f"padded_batch: component {index} has strings, so its padding can't be {given!r}")
+            raise DtypeError(f"padded_batch: component {index} has strings, so its padding can't be {padding!r}")
         return value.encode() if isinstance(value, str) else value
-    if given is None:
+    if padding is None:
         return np.zeros((), dtype)
-    value = np.asarray(given)
+    value = np.asarray(padding)
     if value.ndim:
-        raise InvalidArgumentError(f"padded_batch: a padding value is a scalar, not {given!r}")
+        raise InvalidArgumentError(f"padded_batch: a padding value is a scalar, not {padding!r}")
     if dtype.kind == "S":
-        well = isinstance(given, bytes) and len(given) <= dtype.itemsize
-    elif isinstance(given, (np.generic, np.ndarray)):
+        well = isinstance(padding, bytes) and len(padding) <= dtype.itemsize
+    elif isinstance(padding, (np.generic, np.ndarray)):
         well = value.dtype == dtype
-    elif isinstance(given, bool) or dtype.kind == "b":
-        well = isinstance(given, bool) and dtype.kind == "b"
-    elif isinstance(given, int):
-        well = dtype.kind in "fcV" or (dtype.kind in "iu" and np.iinfo(dtype).min <= given <= np.iinfo(dtype).max)
-    elif isinstance(given, (float, complex)):
-        well = dtype.kind == "c" or (dtype.kind in "fV" and isinstance(given, float))
+    elif isinstance(padding, bool) or dtype.kind == "b":
+        well = isinstance(padding, bool) and dtype.kind == "b"
+    elif isinstance(padding, int):
+        well = dtype.kind in "fcV" or (dtype.kind in "iu" and np.iinfo(dtype).min <= padding <= np.iinfo(dtype).max)
+    elif isinstance(padding, (float, complex)):
+        well = dtype.kind == "c" or (dtype.kind in "fV" and isinstance(padding, float))
     else:
         well = False
     if not well:
-        raise DtypeError(f"padded_batch: the padding {given!r} of component {index} is no {dtype}")
-    return np.asarray(given).astype(dtype)
+        raise DtypeError(f"padded_batch: the padding {padding!r} of component {index} is no {dtype}")
+    return np.asarray(padding).astype(dtype)
 
 
 def _probe(index: int, component: Component) -> Any:
@@ -209,12 +210,12 @@ def _probe(index: int, component: Component) -> Any:
     return np.ones(tuple(1 if side is None else side for side in component.shape or ()), component.dtype)
 
 
-def plain_template(made: Made) -> Any:
+def plain_template(result: Made) -> Any:
     """Return the structure of an unbatched element over its components; `None` if it isn't plain structure."""
-    if made.assemble is None:
-        return made.template
-    probes = [_probe(index, component) for index, component in enumerate(made.given)]
-    seen = made.assemble(list(probes), False)
+    if result.assemble is None:
+        return result.template
+    probes = [_probe(index, component) for index, component in enumerate(result.given)]
+    seen = result.assemble(list(probes), False)
     order = []
     for leaf in leaves_of(seen):
         for index, probe in enumerate(probes):
@@ -236,10 +237,10 @@ def plain_template(made: Made) -> Any:
 def padded(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node | None, ShapedBatch]:
     """Return a padded batch, and the node that must come before it, if there is one."""
     if not any(isinstance(step, BatchStep) for step in chain.steps):
-        made = chain.made
-        template = None if made.components[0][0] == OBJECT else plain_template(made)
+        result = chain.made
+        template = None if result.components[0][0] == OBJECT else plain_template(result)
         if template is not None:
-            step = _native(made, template, size, drop, shapes, values)
+            step = _native(result, template, size, drop, shapes, values)
             if step is not None:
                 bare = isinstance(chain.source, FixedLengthSource) and not chain.stages
                 through = bare and any(pad is not None for pad in step.changes["pads"])
@@ -257,10 +258,10 @@ def _hex(fill: Any) -> str | None:
     return (fill if isinstance(fill, bytes) else np.asarray(fill).tobytes()).hex()
 
 
-def _native(made: Made, template: Any, size: int, drop: bool, shapes: Any, values: Any) -> ShapedBatch | None:
+def _native(result: Made, template: Any, size: int, drop: bool, shapes: Any, values: Any) -> ShapedBatch | None:
     # None: there is no native way.
     order = list(leaves_of(template))
-    leaves = [ShapeLeaf(one.dtype, one.shape) for one in made.given]
+    leaves = [ShapeLeaf(one.dtype, one.shape) for one in result.given]
     given_shapes = _matched(template, shapes, "padded_shapes", _never)
     given_values = _matched(template, values, "padding_values", _is_scalar)
     sides: list[Sides] = [()] * len(order)
@@ -272,7 +273,7 @@ def _native(made: Made, template: Any, size: int, drop: bool, shapes: Any, value
         fills[index] = fill_value(leaf.dtype, value, index)
         if sides[index] == leaf.shape:
             continue
-        if made.components[index][0] == STRINGS:
+        if result.components[index][0] == STRINGS:
             if fills[index]:
                 return None
             pads[index] = sides[index], np.int64(0).tobytes()
@@ -344,7 +345,7 @@ class PaddedElements(Node):
             try:
                 if isinstance(fit, Fit) and fit.undecided:
                     fit = fit.decided(element)
-                made = fit(element)
+                padded_element = fit(element)
             except DataLossError as error:
                 if passed:
                     left -= 1
@@ -356,7 +357,7 @@ class PaddedElements(Node):
             if left:
                 left -= 1
             else:
-                yield One(made)
+                yield One(padded_element)
 
 
 def _array(value: Any) -> Array:
@@ -454,11 +455,11 @@ def _parts(template: Any, element: Any) -> Iterator[Any]:
             raise InvalidArgumentError(f"an element is a dict of {list(template)}, and this one is {element!r:.100}")
         for name, inner in template.items():
             yield from _parts(inner, element[name])
-    elif (found := apart(template)) is not None:
+    elif (split := apart(template)) is not None:
         parts = element if isinstance(element, list) else (apart(element) or ((),))[0]
-        if isinstance(element, dict) or len(parts) != len(found[0]):
-            raise InvalidArgumentError(f"an element has {len(found[0])} parts, and this one is {element!r:.100}")
-        for inner, part in zip(found[0], parts, strict=True):
+        if isinstance(element, dict) or len(parts) != len(split[0]):
+            raise InvalidArgumentError(f"an element has {len(split[0])} parts, and this one is {element!r:.100}")
+        for inner, part in zip(split[0], parts, strict=True):
             yield from _parts(inner, part)
     elif template is not None:
         yield element
@@ -525,15 +526,15 @@ class RowPad:
         fill = fill_value(dtype, self.value, self.index)
         lengths = np.array([array.shape for array in arrays], np.int64).reshape(len(arrays), len(sides))
         shape = tuple(int(longest) if side < 0 else side for side, longest in zip(sides, lengths.max(0), strict=True))
-        made = np.full((len(arrays), *shape), fill, dtype)
+        batch = np.full((len(arrays), *shape), fill, dtype)
         if (lengths == shape).all():
-            made = np.stack(arrays)
+            batch = np.stack(arrays)
         elif len(sides) == 1:
-            made[np.arange(shape[0]) < lengths] = np.concatenate(arrays)
+            batch[np.arange(shape[0]) < lengths] = np.concatenate(arrays)
         else:
             for row, array in enumerate(arrays):
-                made[row][tuple(slice(side) for side in array.shape)] = array
-        return _strings(made) if dtype.kind == "O" else made
+                batch[row][tuple(slice(side) for side in array.shape)] = array
+        return _strings(batch) if dtype.kind == "O" else batch
 
 
 @dataclass(frozen=True)
@@ -675,14 +676,15 @@ def _leaf(spec: Any, where: str) -> ShapeLeaf:
 def _of_objects(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node, ShapedBatch]:
     if shapes is None and chain.element_spec is None:
         return _of_anything(chain, size, drop, own(values))
-    made = shapes_of(chain, shapes, values, caller="padded_batch", later=True)
+    padding = shapes_of(chain, shapes, values, caller="padded_batch", later=True)
     joins = [
-        RowPad(index, side, value) for index, (side, value) in enumerate(zip(made.sides, made.values, strict=True))
+        RowPad(index, side, value)
+        for index, (side, value) in enumerate(zip(padding.sides, padding.values, strict=True))
     ]
     step = ShapedBatch(
-        size, drop, ["padded_batch", *made.words], {"assemble": Joiner(made.template, joins)}, made.specs
+        size, drop, ["padded_batch", *padding.words], {"assemble": Joiner(padding.template, joins)}, padding.specs
     )
-    return PaddedElements((chain,), Fit(made.template, made.sides)), step
+    return PaddedElements((chain,), Fit(padding.template, padding.sides)), step
 
 
 def _of_anything(chain: Chain, size: int, drop: bool, values: Any) -> tuple[Node, ShapedBatch]:
@@ -714,15 +716,15 @@ def dense_to_ragged(chain: Chain, size: int, drop: bool) -> tuple[Node | None, S
     """Return a batch in which rows may differ in length, and the node that must come before it, if there is one."""
     if any(isinstance(step, BatchStep) for step in chain.steps):
         return _ragged_of_objects(chain, size, drop)
-    made = chain.made
-    if made.components[0][0] == OBJECT:
+    result = chain.made
+    if result.components[0][0] == OBJECT:
         return _ragged_of_objects(chain, size, drop)
-    components = list(made.components)
+    components = list(result.components)
     for index, (kind, dtype, shape) in enumerate(components):
         if kind != DENSE:
             continue
         if None in shape[1:]:
             return _ragged_of_objects(chain, size, drop)
         components[index] = NativeComponent(RAGGED, np.dtype((dtype, shape[1:])), shape[1:])
-    changes = {} if components == made.components else {"components": components}
-    return None, ShapedBatch(size, drop, ["dense_to_ragged_batch"], changes, made.spec)
+    changes = {} if components == result.components else {"components": components}
+    return None, ShapedBatch(size, drop, ["dense_to_ragged_batch"], changes, result.spec)

@@ -92,12 +92,12 @@ class PythonMap(ObjectNode):
         tape = run.tape(pass_, Tape)
         results = self._results(run, pass_, first) if tape is None else self._noted(run, pass_, start, tape)
         with contextlib.closing(results) as results:
-            for number, made, structure, error in results:
+            for number, result, structure, error in results:
                 if error is None and has_empty(structure):
-                    made, structure = settled(made, structure, self._types if known is None else types)
+                    result, structure = settled(result, structure, self._types if known is None else types)
                 if error is None and (known is None or not same_structure(structure, known)):
                     if known is None or has_empty(known):
-                        known, types = structure, typed_spec(made, structure)
+                        known, types = structure, typed_spec(result, structure)
                     else:
                         error = InvalidArgumentError(
                             f"map: {self.function.name} returns another structure than before: {shown(structure)}, "
@@ -110,7 +110,7 @@ class PythonMap(ObjectNode):
                 elif left > 0:
                     left -= 1
                 else:
-                    yield One(made)
+                    yield One(result)
 
     def _noted(self, run: NodeRun, pass_: int, start: int, tape: Tape) -> Generator[Result]:
         # First the elements that an earlier run gave already, in its order.
@@ -201,20 +201,20 @@ class PythonMap(ObjectNode):
         # The structure of the first element that can be made; if none of the first ones can, the error of the first.
         # Its empty lists get the types of the elements behind it.
         first: QueueCoreError | None = None
-        given: tuple[Any, Any] | None = None
+        sample: tuple[Any, Any] | None = None
         with contextlib.closing(self.trial().elements(0, 0, errors=True)) as elements:
             for number, element in enumerate(itertools.islice(elements, _MOST_TRIED)):
                 try:
                     if isinstance(element, Failed):
                         raise element.error
                     made = self.function(element, 0, number)
-                    given = made if given is None else settled(*given, typed_spec(*made))
-                    if not has_empty(given[1]):
+                    sample = made if sample is None else settled(*sample, typed_spec(*made))
+                    if not has_empty(sample[1]):
                         break
                 except QueueCoreError as error:
                     first = first or error
-        if given is not None:
-            return spec_of(given[0])
+        if sample is not None:
+            return spec_of(sample[0])
         if first is not None:
             raise first
         return None

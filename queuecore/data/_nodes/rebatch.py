@@ -72,13 +72,13 @@ class Rebatch(ObjectNode):
         if isinstance(total, float):
             return math.inf
         rounds, left = divmod(total, sum(self.sizes))
-        made = rounds * len(self.sizes)
+        batches = rounds * len(self.sizes)
         for size in self.sizes:
             if size and (not left or (self.drop_remainder and left < size)):
                 break
             left = max(left - size, 0)
-            made += 1
-        return made
+            batches += 1
+        return batches
 
     def spec(self) -> Any:
         spec = self.inputs[0].element_spec
@@ -105,13 +105,13 @@ class Rebatch(ObjectNode):
         with contextlib.closing(run.elements(0, pass_, 0, None, True)) as elements:
             while True:
                 while have < size:
-                    found = next(elements, None)
-                    if found is None:
+                    element = next(elements, None)
+                    if element is None:
                         break
                     number += 1
-                    error = found.error if isinstance(found, Failed) else None
+                    error = element.error if isinstance(element, Failed) else None
                     try:
-                        rows = 0 if error is not None else number_of_rows(found, self.name, number)
+                        rows = 0 if error is not None else number_of_rows(element, self.name, number)
                     except InvalidArgumentError as wrong:
                         error, rows = wrong, 0
                     if error is not None:
@@ -120,7 +120,7 @@ class Rebatch(ObjectNode):
                                 yield failed
                             left = max(left - 1, 0)
                     elif rows:
-                        parts.append((readonly(found), 0, rows))
+                        parts.append((readonly(element), 0, rows))
                         have += rows
                 n = min(size, have)
                 if n < size and (not n or self.drop_remainder):

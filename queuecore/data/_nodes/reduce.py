@@ -59,33 +59,33 @@ def _steps(chain: Chain, initial: Any, function: Callable[[Any, Any], Any]) -> l
     template, leaves = flattened(initial, lambda leaf, where: leaf)
     if not leaves or not layout.components or not all(map(_is_native, leaves)):
         return []
-    made = chain.made
+    result = chain.made
     count = len(leaves)
-    bare = plain_template(made)
+    bare = plain_template(result)
 
     def assemble(parts: list[Any], batched: bool) -> Any:
         own = parts[count:]
-        element = made.assemble(own, batched) if bare is None and made.assemble else structure_of(bare, own)
+        element = result.assemble(own, batched) if bare is None and result.assemble else structure_of(bare, own)
         return structure_of(template, parts[:count]), element
 
-    def finish(made: Any) -> Any:
-        return _numbered(initial, made)
+    def finish(results: Any) -> Any:
+        return _numbered(initial, results)
 
     state = tuple(Component(leaf.dtype, leaf.shape) for leaf in leaves)
     steps: list[Step] = []
     while len(steps) < _MOST_SHAPES:
-        found = trace(function, state + made.given, 0, assemble=assemble, unpack=True, finish=finish)
-        if isinstance(found, Untraced) or plain(found.template) != plain(template):
+        traced = trace(function, state + result.given, 0, assemble=assemble, unpack=True, finish=finish)
+        if isinstance(traced, Untraced) or plain(traced.template) != plain(template):
             return []
-        after = found.components
-        if [one.dtype for one in after] != [leaf.dtype for leaf in leaves]:
+        after = traced.components
+        if [component.dtype for component in after] != [leaf.dtype for leaf in leaves]:
             return []
-        if any(one.shape is None or None in one.shape for one in after):
+        if any(component.shape is None or None in component.shape for component in after):
             return []
-        steps.append(found.stage.bind(state + made.given))
-        if [one.shape for one in after] == [one.shape for one in state]:
+        steps.append(traced.stage.bind(state + result.given))
+        if [component.shape for component in after] == [component.shape for component in state]:
             return steps
-        state = tuple(Component(one.dtype, one.shape) for one in after)
+        state = tuple(Component(component.dtype, component.shape) for component in after)
     return []
 
 
@@ -93,18 +93,23 @@ def _is_native(leaf: Any) -> bool:
     return isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.isnative and leaf.dtype.kind in "biufc"
 
 
-def _numbered(state: Any, made: Any) -> Any:
+def _numbered(state: Any, results: Any) -> Any:
     """Return a traced function's results in the order of the state; Python numbers become what `next_state` makes."""
-    if type(state) is dict and type(made) is dict and made.keys() == state.keys():
-        return {key: _numbered(inner, made[key]) for key, inner in state.items()}
-    found, there = apart(state), None if type(made) is dict else apart(made)
-    if found is not None and there is not None and type(state) is not dict and len(there[0]) == len(found[0]):
-        return found[1]([_numbered(*pair) for pair in zip(found[0], there[0], strict=True)])
-    if isinstance(state, np.ndarray | np.generic) and takes(state.dtype, made):
-        return number_of(state.dtype, made, _NAME)
-    if found is not None or there is not None or type(made) is dict:
-        raise other_structure(_NAME, "", "the state's structure", made)
-    return made
+    if type(state) is dict and type(results) is dict and results.keys() == state.keys():
+        return {key: _numbered(inner, results[key]) for key, inner in state.items()}
+    split, other_split = apart(state), None if type(results) is dict else apart(results)
+    if (
+        split is not None
+        and other_split is not None
+        and type(state) is not dict
+        and len(other_split[0]) == len(split[0])
+    ):
+        return split[1]([_numbered(*pair) for pair in zip(split[0], other_split[0], strict=True)])
+    if isinstance(state, np.ndarray | np.generic) and takes(state.dtype, results):
+        return number_of(state.dtype, results, _NAME)
+    if split is not None or other_split is not None or type(results) is dict:
+        raise other_structure(_NAME, "", "the state's structure", results)
+    return results
 
 
 def _folded(chain: Chain, initial: Any, steps: list[Step], label: str) -> Any:

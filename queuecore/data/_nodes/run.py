@@ -506,15 +506,15 @@ def taken(child: Opened, errors: bool = False, take: Callable[[], Any] | None = 
     with child:
         while True:
             try:
-                one = take()
+                element = take()
             except StopIteration:
                 return
             except Exception as error:
                 if not errors or not child.goes_on:
                     raise
-                one = Failed(error)
-            yield one
-            del one  # which may keep memory that the next one wants
+                element = Failed(error)
+            yield element
+            del element  # which may keep memory that the next one wants
 
 
 def leave_out(skips: Quarantine | None, error: BaseException, again: bool) -> tuple[Failed, ...]:

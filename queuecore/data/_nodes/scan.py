@@ -55,14 +55,14 @@ class Scan(ObjectNode):
 
     @lazy
     def _digest(self) -> str:
-        made = hashlib.blake2b(digest_size=8)
+        hasher = hashlib.blake2b(digest_size=8)
         template, leaves = flattened(self.initial, lambda leaf, where: leaf)
-        made.update(repr(plain(template)).encode())
+        hasher.update(repr(plain(template)).encode())
         for leaf in leaves:
             for part in _arrays(leaf):
-                made.update(f"{part.dtype.str} {part.shape} ".encode())
-                made.update(np.ascontiguousarray(part).tobytes())
-        return made.hexdigest()
+                hasher.update(f"{part.dtype.str} {part.shape} ".encode())
+                hasher.update(np.ascontiguousarray(part).tobytes())
+        return hasher.hexdigest()
 
     def words(self) -> dict[str, Any]:
         return {"function": name_of(self.function), "initial_state": self._digest}
@@ -91,8 +91,8 @@ class Scan(ObjectNode):
                     yield from leave_out(run.skips, element.error, left > 0)
                     continue
                 try:
-                    after, (made, structure) = self._call(state, element, number)
-                    made, structure = settled(made, structure, types)
+                    after, (result, structure) = self._call(state, element, number)
+                    result, structure = settled(result, structure, types)
                     if known is not None and not has_empty(known) and not same_structure(structure, known):
                         raise InvalidArgumentError(
                             f"scan: {name_of(self.function)} returns another structure than before: "
@@ -103,26 +103,26 @@ class Scan(ObjectNode):
                 except BaseException as error:  # noqa: BLE001 - `leave_out` raises what isn't one element's
                     yield from leave_out(run.skips, error, left > 0)
                     continue
-                state, known, types = after, structure, typed_spec(made, structure)
+                state, known, types = after, structure, typed_spec(result, structure)
                 if left:
                     left -= 1
                 else:
-                    yield One(made)
+                    yield One(result)
 
     def _call(self, state: Any, element: Any, number: int) -> tuple[Any, tuple[Any, Any]]:
         """Return the next state; and the new element, with its structure."""
         name = name_of(self.function)
         try:
             # Arrays that the state shares with the element or the function are copied: a later call may change them.
-            made = own_result(self.function, (state, element), listed=True)
+            result = own_result(self.function, (state, element), listed=True)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
             raise element_error(self.name, name, error, number) from error
         try:
-            if not isinstance(made, tuple) or len(made) != 2:
-                raise DtypeError(f"a pair is wanted, of a state and an element, and not {made!r:.80}")
-            return next_state(state, made[0], "scan_func"), converted(made[1])
+            if not isinstance(result, tuple) or len(result) != 2:
+                raise DtypeError(f"a pair is wanted, of a state and an element, and not {result!r:.80}")
+            return next_state(state, result[0], "scan_func"), converted(result[1])
         except QueueCoreError as error:
             raise placed(self.name, name, error, number) from error.__cause__
 

@@ -144,21 +144,21 @@ class Snapshot(Cache):
             return
         shards_of = dataset_of(Chain(Items((), shards)))
         name = "reader_func" if self.reader is None else name_of(self.reader)
-        made = called_at(_STAGE, 0, self.reader or in_turns(len(shards)), shards_of)
-        if not isinstance(made, Chained):
-            raise DtypeError(f"snapshot: {name} must return a dataset, not {made!r:.60}", stage=_STAGE)
-        chain = chain_of(made)
+        result = called_at(_STAGE, 0, self.reader or in_turns(len(shards)), shards_of)
+        if not isinstance(result, Chained):
+            raise DtypeError(f"snapshot: {name} must return a dataset, not {result!r:.60}", stage=_STAGE)
+        chain = chain_of(result)
         general_spec([self.inputs[0], chain], _STAGE)
         if layout.components is None:
             yield from objects_of(run.open_other(chain, 0, start), True)
             return
-        given = chain.layout
-        alike = repr(_template(given)) == repr(_template(layout)) != "None"
+        chain_layout = chain.layout
+        alike = repr(_template(chain_layout)) == repr(_template(layout)) != "None"
         if layout.structure is not None:
-            alike = alike or given.structure is layout.structure
-        if given.components is None or not alike:
+            alike = alike or chain_layout.structure is layout.structure
+        if chain_layout.components is None or not alike:
             raise DtypeError(f"snapshot: {name} must return elements like those of its shards", stage=_STAGE)
-        yield from relaid(run.rows_of(chain, 0, start, errors=True), given, layout)
+        yield from relaid(run.rows_of(chain, 0, start, errors=True), chain_layout, layout)
 
 
 class _Mode(ShuffleSeeds):
@@ -330,15 +330,17 @@ class ShardWriter(CacheFileWriter):
 
 
 def _number(function: Callable[..., Any], element: Any, number: int) -> int:
-    made = called_at(_STAGE, number, function, *arguments_of(element))
+    result = called_at(_STAGE, number, function, *arguments_of(element))
     shard: int | None
     try:
-        shard = operator.index(made.item() if isinstance(made, np.ndarray | np.generic) and made.size == 1 else made)
+        shard = operator.index(
+            result.item() if isinstance(result, np.ndarray | np.generic) and result.size == 1 else result
+        )
     except TypeError:
         shard = None
-    if shard is None or isinstance(made, bool | np.bool_) or not 0 <= shard < 1 << 63:
+    if shard is None or isinstance(result, bool | np.bool_) or not 0 <= shard < 1 << 63:
         raise (DtypeError if shard is None else InvalidArgumentError)(
-            f"snapshot: {name_of(function)} must return an integer from 0 on, not {made!r:.80} (element {number})",
+            f"snapshot: {name_of(function)} must return an integer from 0 on, not {result!r:.80} (element {number})",
             stage=_STAGE,
             record=number,
         )

@@ -75,17 +75,17 @@ def consumer_row(times: Times, skipped: int) -> Row:
 
 def _joined(rows: Iterable[Row]) -> list[Row]:
     """Return the rows with those of one stage, level and place as one: times and units are added."""
-    made: dict[tuple[Any, ...], Row] = {}
+    totals: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         key = row["stage"], row["work"], row["level"], row["where"]
-        known = made.get(key)
+        known = totals.get(key)
         if known is None:
-            made[key] = dict(row)
+            totals[key] = dict(row)
             continue
         known["threads"] = max(known["threads"], row["threads"])
         for name in (*_TIMES, *_COUNTS):
             known[name] += row[name]
-    return list(made.values())
+    return list(totals.values())
 
 
 class Spent:
@@ -130,13 +130,13 @@ class Spent:
 
     def _rows_of_steps(self, level: int, kinds: list[Row]) -> list[Row]:
         """Return a row for each native step of the stream, by its share in a sample of units that make rows."""
-        made = next((row for row in kinds if row["work"] == WORK[0]), None)
+        making = next((row for row in kinds if row["work"] == WORK[0]), None)
         times, ended = self._times.steps()
-        if made is None or not times:
+        if making is None or not times:
             return []
         whole = max(ended, sum(ticks for ticks, _ in times.values()))  # a unit in progress counts by its steps alone
         return [
-            made | {"work": label, "busy": made["busy"] * times[number][0] / whole, "units": times[number][1]}
+            making | {"work": label, "busy": making["busy"] * times[number][0] / whole, "units": times[number][1]}
             for number, label in self._parts
             if number in times
         ]

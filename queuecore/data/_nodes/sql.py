@@ -84,15 +84,15 @@ class Sql(Node):
     def _connected(self) -> sqlite3.Connection:
         # Only to be read. A connection is used by one thread at a time; which one closes it is left to chance.
         try:
-            made = sqlite3.connect(
+            connection = sqlite3.connect(
                 f"file:{urllib.parse.quote(os.path.abspath(self.path))}?mode=ro", uri=True, check_same_thread=False
             )
         except sqlite3.Error as error:
             if not os.path.exists(self.path):
                 raise NotFoundError(f"there is no database {self.path}", path=self.path, stage=_STAGE) from error
             raise self._failed(error) from error
-        made.text_factory = bytes
-        return made
+        connection.text_factory = bytes
+        return connection
 
     def _result(self, connection: sqlite3.Connection) -> sqlite3.Cursor:
         count = 0
@@ -123,13 +123,13 @@ class Sql(Node):
 def _column(values: tuple[Any, ...], dtype: np.dtype[Any]) -> Column:
     """Return the values of a column, converted as SQLite converts them."""
     if dtype == BYTES:
-        texts = [_text(one) for one in values]
+        texts = [_text(value) for value in values]
         ends = np.zeros(len(texts) + 1, np.int64)
-        np.cumsum([len(one) for one in texts], out=ends[1:])
+        np.cumsum([len(text) for text in texts], out=ends[1:])
         return np.frombuffer(b"".join(texts), np.uint8), ends, None
     if dtype.kind == "f":
-        return np.array([_real(one) for one in values], dtype)
-    whole = np.array([_whole(one) for one in values], np.int64)
+        return np.array([_real(value) for value in values], dtype)
+    whole = np.array([_whole(value) for value in values], np.int64)
     return whole != 0 if dtype.kind == "b" else whole.astype(dtype)
 
 

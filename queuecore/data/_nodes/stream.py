@@ -134,35 +134,35 @@ class ChainStream(Stream):
             weakref.finalize(self, self._run.end).atexit = False
             feeder = source.feeder(self._run)
         seeds = list(zip(pairs, counters, strict=False))
-        made = chain.native(options)
-        chain.add_steps(made.ops, seeds)
-        made.num_threads, made.help = workers, helps
-        made.prefetch = chain.prefetch_elements()
-        made.max_leases = leases
-        made.on_hold_raise = options.on_hold == "raise" and not seeded
-        made.retries = options.retries or 0
-        made.asks, made.depth = options.io != "pread", options.io_depth or 0
-        made.stall_warn = -1 if seeded else _native_seconds(options.stall_warn, 60.0)
-        made.stall_timeout = -1 if seeded else _native_seconds(options.stall_timeout, math.inf)
-        made.skips = skips
-        made.feeder = feeder
-        made.settle_inputs = None if self._run is None else self._run.settle
-        made.scope = None if self._run is None else self._run.scope
-        made.inner = seeded is not None
-        made.outer = None if seeded is None else seeded.feed
-        made.note_ends = None if seeded is None or seeded.cuts is None else seeded.cuts.end
-        made.memory_budget = budget
-        made.memory_limit = memory_bytes()
-        made.target = target
-        made.drawn = Drawn(pairs[own:], bases, pairs[:own])
-        super().__init__(made)
+        description = chain.native(options)
+        chain.add_steps(description.ops, seeds)
+        description.num_threads, description.help = workers, helps
+        description.prefetch = chain.prefetch_elements()
+        description.max_leases = leases
+        description.on_hold_raise = options.on_hold == "raise" and not seeded
+        description.retries = options.retries or 0
+        description.asks, description.depth = options.io != "pread", options.io_depth or 0
+        description.stall_warn = -1 if seeded else _native_seconds(options.stall_warn, 60.0)
+        description.stall_timeout = -1 if seeded else _native_seconds(options.stall_timeout, math.inf)
+        description.skips = skips
+        description.feeder = feeder
+        description.settle_inputs = None if self._run is None else self._run.settle
+        description.scope = None if self._run is None else self._run.scope
+        description.inner = seeded is not None
+        description.outer = None if seeded is None else seeded.feed
+        description.note_ends = None if seeded is None or seeded.cuts is None else seeded.cuts.end
+        description.memory_budget = budget
+        description.memory_limit = memory_bytes()
+        description.target = target
+        description.drawn = Drawn(pairs[own:], bases, pairs[:own])
+        super().__init__(description)
         if seeded is not None and seeded.cuts is not None and seeded.cuts.ended:
             self.expect_ends(seeded.cuts.ended)
         if self._run is None:
-            self.spent = Spent(stage_of(source, brief), self.times, None, made.elements.step)
+            self.spent = Spent(stage_of(source, brief), self.times, None, description.elements.step)
         else:
             name = ".".join(step_labels(self.chain)) or "elements"
-            self.spent = Spent(name, self.times, self._run.worked, made.elements.step)
+            self.spent = Spent(name, self.times, self._run.worked, description.elements.step)
 
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory; see `Iterator.close`."""
@@ -203,28 +203,28 @@ class ChainStream(Stream):
 
     def stats(self) -> dict[str, int]:
         """Return counters; see `Iterator.stats`."""
-        made = super().stats()
+        counters = super().stats()
         if self._run is not None:
-            made["memory_bytes"] += self._run.memory_bytes()
-            skipped = {name: made[name] for name in SKIPPED}
-            made |= self._with_inputs(made)
+            counters["memory_bytes"] += self._run.memory_bytes()
+            skipped = {name: counters[name] for name in SKIPPED}
+            counters |= self._with_inputs(counters)
             for name, count in skipped.items():
-                made[name] += count
-        return made
+                counters[name] += count
+        return counters
 
     def counts(self) -> Counts:
         """Return the counters of the sources; of elements left out only those that ``ignore_errors`` left out."""
         return self._with_inputs(super().stats())
 
     def _with_inputs(self, own: Counts) -> Counts:
-        made = {name: 0 if name in SKIPPED else own[name] for name in COUNTED}
+        totals = {name: 0 if name in SKIPPED else own[name] for name in COUNTED}
         below = {} if self._run is None else self._run.counts()
         for counts in below.values():
             for name, count in counts.items():
-                made[name] += count
+                totals[name] += count
         if self.chain.source.inputs:
-            made["records"] = records_of(below)
-        return made
+            totals["records"] = records_of(below)
+        return totals
 
     def stages(self) -> list[Row]:
         """Return where the time goes; see `Iterator.stages`."""

@@ -61,8 +61,8 @@ class UniqueNode(Filter):
 
 
 def _is_new(seen: set[Any], value: Any) -> bool:
-    while (found := apart(value)) is not None:
-        value = next(part for part in found[0] if part is not None)
+    while (split := apart(value)) is not None:
+        value = next(part for part in split[0] if part is not None)
     key = _key(value)
     new = key not in seen
     seen.add(key)

@@ -40,18 +40,18 @@ class WholeCall:
         InvalidArgumentError
             If it returns something else.
         """
-        made = called_at(self.what, number, self.function, *(element if isinstance(element, tuple) else (element,)))
-        if type(made) is int:
-            return made
+        result = called_at(self.what, number, self.function, *(element if isinstance(element, tuple) else (element,)))
+        if type(result) is int:
+            return result
         try:
-            if isinstance(made, bool | np.bool_):
+            if isinstance(result, bool | np.bool_):
                 raise TypeError
             return operator.index(
-                made.item() if isinstance(made, (np.ndarray, np.generic)) and made.size == 1 else made
+                result.item() if isinstance(result, (np.ndarray, np.generic)) and result.size == 1 else result
             )
         except TypeError:
             raise InvalidArgumentError(
-                f"{self.what}: {name_of(self.function)} must return an integer, not {made!r:.80} (element {number})",
+                f"{self.what}: {name_of(self.function)} must return an integer, not {result!r:.80} (element {number})",
                 stage=self.what,
                 record=number,
             ) from None

@@ -129,13 +129,16 @@ class WindowNode(Node):
             if begin < stop and begin + chunk.n > start
         ]
         if not isinstance(pieces[0][1], Rows):
-            return _of_objects([one for chunk, at, end in parts for one in chunk.elements[at:end]][:: self.stride])
+            return _of_objects(
+                [element for chunk, at, end in parts for element in chunk.elements[at:end]][:: self.stride]
+            )
         n = -(-(stop - start) // self.stride)
         if len(parts) == 1:
             chunk, at, _ = parts[0]
             columns, at = chunk.columns, chunk.first + at
         else:
-            columns, at = joined([(one.columns, one.first + begin, one.first + end) for one, begin, end in parts]), 0
+            columns = joined([(chunk.columns, chunk.first + begin, chunk.first + end) for chunk, begin, end in parts])
+            at = 0
         rows = None if self.stride == 1 else np.arange(at, at + stop - start, self.stride, dtype=np.int64)
         given = Rows(n, columns, at if rows is None else 0, rows)
         chains = []
@@ -178,11 +181,13 @@ class Stacked(WindowNode):
                 made = self._stacked(_between(chunks), False)
 
     def _stacked(self, chunks: Generator[Any], follows: bool) -> Generator[Rows]:
-        given = components_of(self.inputs[0].layout)
-        places = np.cumsum([0, *(span(one) for one in given)])
+        components = components_of(self.inputs[0].layout)
+        places = np.cumsum([0, *(span(component) for component in components)])
         _, chosen = flattened(self.of, lambda leaf, where: leaf)
-        kept = [np.empty((0, *(given[at].shape or ())), given[at].dtype) for at in chosen]
-        most = max(_BYTES // max(sum(one.dtype.itemsize * math.prod(one.shape[1:]) for one in kept) * self.size, 1), 1)
+        kept = [np.empty((0, *(components[at].shape or ())), components[at].dtype) for at in chosen]
+        most = max(
+            _BYTES // max(sum(column.dtype.itemsize * math.prod(column.shape[1:]) for column in kept) * self.size, 1), 1
+        )
         reach, shift = self._reach, self.shift
         at = 0  # of what is kept, where the next window begins
         covered = reach - shift if follows else 0
@@ -195,9 +200,9 @@ class Stacked(WindowNode):
             if rows is None:
                 break
             columns = compacted(rows.columns, rows.first, rows.n, rows.rows)
-            for index, component in enumerate(chosen):
-                one = given[component]
-                new = typed(columns[places[component]], one.dtype, one.shape or ())
+            for index, number in enumerate(chosen):
+                component = components[number]
+                new = typed(columns[places[number]], component.dtype, component.shape or ())
                 kept[index] = np.concatenate([kept[index], new])
             have = len(kept[0])
             full = max((have - at - reach) // shift + 1, 0)
@@ -207,7 +212,7 @@ class Stacked(WindowNode):
             at += full * shift
             covered = at - shift + reach if full else covered
             done = min(at, have)
-            kept = [one[done:] for one in kept]
+            kept = [column[done:] for column in kept]
             at, covered = at - done, covered - done
         have = len(kept[0])
         while not self.drop_remainder and at < have and (problem is None or covered < have):
@@ -219,15 +224,15 @@ class Stacked(WindowNode):
 
     def _rows(self, kept: list[np.ndarray[Any, Any]], index: np.ndarray[Any, Any]) -> Rows:
         """Return the windows of elements by their places in what is kept."""
-        arrays = [one[index] for one in kept]
+        arrays = [column[index] for column in kept]
         if self.drop_remainder:
             return Rows(len(index), list(arrays))
         columns: list[Column] = []
-        for one in arrays:
-            ends = np.arange(len(one) + 1, dtype=np.int64) * (one.nbytes // len(one))
-            dims = np.empty((len(one), one.ndim - 1), np.int64)
-            dims[:] = one.shape[1:]
-            columns.append((one.reshape(-1).view(np.uint8), ends, dims))
+        for array in arrays:
+            ends = np.arange(len(array) + 1, dtype=np.int64) * (array.nbytes // len(array))
+            dims = np.empty((len(array), array.ndim - 1), np.int64)
+            dims[:] = array.shape[1:]
+            columns.append((array.reshape(-1).view(np.uint8), ends, dims))
         return Rows(len(index), columns)
 
 
@@ -300,20 +305,20 @@ def stacked(chain: Chain, function: Callable[..., Any]) -> Stacked | None:
         return None
     probes = [_of(_Probe((), window, index)) for index in range(len(layout.components))]
     try:
-        made = _whole(window, chain_of(function(*arguments_of(structure_of(layout.template, probes)))), None)
+        structure = _whole(window, chain_of(function(*arguments_of(structure_of(layout.template, probes)))), None)
     except Exception:  # noqa: BLE001 - it comes out where it belongs, if it does so with a window
         return None
-    if made is None:
+    if structure is None:
         return None
-    chosen = [layout.components[index] for index in flattened(made, lambda leaf, where: leaf)[1]]
+    chosen = [layout.components[index] for index in flattened(structure, lambda leaf, where: leaf)[1]]
     if not all(native_of(one, 0)[0] == FIXED for one in chosen):
         return None
-    return Stacked(window.inputs, window.size, window.shift, window.stride, window.drop_remainder, made)
+    return Stacked(window.inputs, window.size, window.shift, window.stride, window.drop_remainder, structure)
 
 
-def _whole(window: WindowNode, made: Chain, batch: BatchStep | None) -> Any:
+def _whole(window: WindowNode, chain: Chain, batch: BatchStep | None) -> Any:
     """Return the structure of a chain of one batch of whole windows, over components; `None`: it is none."""
-    for step in made.steps:
+    for step in chain.steps:
         if type(step) is not BatchStep or batch is not None:
             return None
         # With fewer elements than it wants, or as many, each window is a batch.
@@ -322,15 +327,15 @@ def _whole(window: WindowNode, made: Chain, batch: BatchStep | None) -> Any:
         if step.drop_remainder and not window.drop_remainder:
             return None
         batch = step
-    if made.options.has_effect:
+    if chain.options.has_effect:
         return None
-    source = made.source
+    source = chain.source
     if isinstance(source, _Probe) and source.window is window:
         return None if batch is None else source.component
     if not isinstance(source, Zip):
         return None
-    parts = [_whole(window, one, batch) for one in source.inputs]
-    return None if any(one is None for one in parts) else structure_of(source.template, parts)
+    parts = [_whole(window, inner, batch) for inner in source.inputs]
+    return None if any(part is None for part in parts) else structure_of(source.template, parts)
 
 
 def _of(node: Node) -> Any:

@@ -245,8 +245,8 @@ class Chain:
         """The components and the structure of the elements."""
         if self.source.has_objects or self.batches:
             return Layout(None)
-        made = self.made
-        return Layout(made.given, made.template, made.structure)
+        result = self.made
+        return Layout(result.given, result.template, result.structure)
 
     @property
     def element_spec(self) -> Any:

@@ -78,7 +78,7 @@ def written(lines: Sequence[tuple[str, str]]) -> str:
     On a terminal, lines are broken that are longer than it is wide.
     """
     width = terminal_width()
-    made = []
+    texts = []
     for what, where in lines:
         word, rest = re.fullmatch(r"(\w+)(.*)", where, re.DOTALL).groups()  # type: ignore[union-attr]
         text = f"{word:{_INSET}}{what}{':' if rest.startswith(' ') else ''}{rest}"
@@ -87,5 +87,5 @@ def written(lines: Sequence[tuple[str, str]]) -> str:
             text = textwrap.fill(
                 text, max(width, inset + 20), subsequent_indent=" " * inset, break_on_hyphens=False, expand_tabs=False
             )
-        made.append(text)
-    return "\n".join(made)
+        texts.append(text)
+    return "\n".join(texts)

@@ -171,11 +171,11 @@ def _hex(number: int) -> str:
 
 
 def _digest(parts: Any) -> str:
-    made = hashlib.blake2b(digest_size=8)
+    hasher = hashlib.blake2b(digest_size=8)
     for part in parts:
-        made.update(struct.pack("<q", len(part)))
-        made.update(part)
-    return made.hexdigest()
+        hasher.update(struct.pack("<q", len(part)))
+        hasher.update(part)
+    return hasher.hexdigest()
 
 
 def _stamp(path: bytes) -> bytes:
@@ -187,13 +187,13 @@ def _stamp(path: bytes) -> bytes:
 
 
 def _content(path: bytes, size: int, time: int) -> bytes:
-    made = hashlib.blake2b(struct.pack("<q", size), digest_size=16)
+    hasher = hashlib.blake2b(struct.pack("<q", size), digest_size=16)
     left = size
     buffer = memoryview(bytearray(min(_PIECE, size + 1)))
     try:
         with open(path, "rb", buffering=0) as file:
             while left and (got := file.readinto(buffer[: min(left, _PIECE)])):
-                made.update(buffer[:got])
+                hasher.update(buffer[:got])
                 left -= got
             info = os.fstat(file.fileno())
     except OSError as error:
@@ -210,4 +210,4 @@ def _content(path: bytes, size: int, time: int) -> bytes:
             path=path,
             stage=_STAGE,
         )
-    return made.digest()
+    return hasher.digest()

@@ -87,30 +87,32 @@ def made_by(
     InvalidArgumentError
         If a stage can't work on its input, or the result can't be batched.
     """
-    given = tuple(components)
+    outputs = tuple(components)
     steps: list[Step] = []
     for stage in merged(stages):
-        step = stage.bind(given)
+        step = stage.bind(outputs)
         if isinstance(step, PythonStep):
             raise UnimplementedError(f"{stage!r} runs in Python, because {step.why}: datasets map native stages alone")
         steps.append(step)
-        given = step.outputs
+        outputs = step.outputs
     native_step = None if not steps else steps[0] if len(steps) == 1 else SequenceStep(steps)
     if stages:
         structure = stages[-1].structure
-        template = template_of(given)
+        template = template_of(outputs)
     if structure is not None and structure.template is not None:
         template, structure = structure.template, None
-    native = [native_of(one, index) for index, one in enumerate(given)]
+    native = [native_of(component, index) for index, component in enumerate(outputs)]
     assemble, leaves = (None, None) if structure is None else (structure.assemble, structure.spec)
     assemble = assemble or assembler(template)
 
     def spec(dims: Dims) -> Any:
         if leaves is not None:
             return leaves(lambda dtype, shape: ArraySpec((*dims, *shape), dtype))
-        return structure_of(template, [ArraySpec((*dims, *(one.shape or ())), one.dtype) for one in given])
+        return structure_of(
+            template, [ArraySpec((*dims, *(component.shape or ())), component.dtype) for component in outputs]
+        )
 
-    return Made(native_step, native, template, assemble, spec, given, structure)
+    return Made(native_step, native, template, assemble, spec, outputs, structure)
 
 
 def assembler(template: Any) -> Callable[[list[Any], bool], Any] | None:

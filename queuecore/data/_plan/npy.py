@@ -250,17 +250,17 @@ def _parsed(path: bytes, text: bytes, encoding: str, offset: int, old: bool) -> 
         words = text.decode(encoding)
         if old:
             words = re.sub(r"(?<=\d)L(?=\s*[,)])", "", words)  # as Python 2 wrote long numbers
-        given = ast.literal_eval(words.strip())  # constants alone: nothing is run
+        header = ast.literal_eval(words.strip())  # constants alone: nothing is run
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
         raise _damaged(path, f"its header doesn't parse ({type(error).__name__}): {text[:80]!r}", offset) from None
-    if not isinstance(given, dict) or given.keys() != _KEYS:
+    if not isinstance(header, dict) or header.keys() != _KEYS:
         raise _damaged(path, f"its header is no dict of 'descr', 'fortran_order' and 'shape': {text[:80]!r}", offset)
-    shape, by_columns = given["shape"], given["fortran_order"]
+    shape, by_columns = header["shape"], header["fortran_order"]
     if not isinstance(shape, tuple) or not all(type(side) is int and side >= 0 for side in shape):
         raise _damaged(path, f"its shape is {shape!r:.80}, and not a tuple of numbers from 0 on", offset)
     if not isinstance(by_columns, bool):
         raise _damaged(path, f"its fortran_order is {by_columns!r:.80}, and neither True nor False", offset)
-    return given["descr"], by_columns, shape
+    return header["descr"], by_columns, shape
 
 
 def _dtype(path: bytes, descr: Any, offset: int) -> np.dtype[Any]:

@@ -89,12 +89,12 @@ def _made_shape(shape: Any, where: str) -> tuple[int | None, ...] | None:
     return tuple(None if side is None else int(side) for side in sides)
 
 
-def fits(declared: Any, given: Any, what: str) -> bool:
+def fits(declared: Any, spec: Any, what: str) -> bool:
     """Check elements against what was declared of them.
 
     Parameters
     ----------
-    declared, given : structure of ArraySpec
+    declared, spec : structure of ArraySpec
         The declared specification, and the dataset's. A side that is unknown to one of them fits.
     what : str
         Whose elements they are, for messages.
@@ -111,33 +111,33 @@ def fits(declared: Any, given: Any, what: str) -> bool:
     InvalidArgumentError
         If a shape can't be right.
     """
-    return _fits(declared, given, what, "")
+    return _fits(declared, spec, what, "")
 
 
-def _fits(declared: Any, given: Any, what: str, where: str) -> bool:
-    if isinstance(declared, dict) and isinstance(given, dict) and declared.keys() == given.keys():
-        return all([_fits(declared[key], given[key], what, f"{where}[{key!r}]") for key in declared])
-    told, there = apart(declared), apart(given)
+def _fits(declared: Any, spec: Any, what: str, where: str) -> bool:
+    if isinstance(declared, dict) and isinstance(spec, dict) and declared.keys() == spec.keys():
+        return all([_fits(declared[key], spec[key], what, f"{where}[{key!r}]") for key in declared])
+    told, there = apart(declared), apart(spec)
     if told is not None and there is not None and not isinstance(declared, dict) and len(told[0]) == len(there[0]):
         pairs = enumerate(zip(told[0], there[0], strict=True))
         return all([_fits(*pair, what, f"{where}[{index}]") for index, pair in pairs])
-    if declared is None and given is None:
+    if declared is None and spec is None:
         return True
     place = f" at {where}" if where else ""
-    if isinstance(declared, DatasetSpec) and declared == given:
+    if isinstance(declared, DatasetSpec) and declared == spec:
         return True
-    if not (isinstance(declared, ArraySpec) and isinstance(given, ArraySpec)):
-        raise DtypeError(f"{what}: expected the structure {_shown(declared)}{place}, got {_shown(given)}")
+    if not (isinstance(declared, ArraySpec) and isinstance(spec, ArraySpec)):
+        raise DtypeError(f"{what}: expected the structure {_shown(declared)}{place}, got {_shown(spec)}")
     # Strings of any length are all strings.
-    if declared.dtype != given.dtype and not (declared.dtype == BYTES and given.dtype.kind == "S"):
-        raise DtypeError(f"{what}: expected dtype {declared.dtype}{place}, got {given.dtype}")
+    if declared.dtype != spec.dtype and not (declared.dtype == BYTES and spec.dtype.kind == "S"):
+        raise DtypeError(f"{what}: expected dtype {declared.dtype}{place}, got {spec.dtype}")
     if declared.shape is None:
         return True
-    if given.shape is None:
+    if spec.shape is None:
         return False
-    sides = list(zip(declared.shape, given.shape, strict=False))
-    if len(declared.shape) != len(given.shape) or any(None not in pair and pair[0] != pair[1] for pair in sides):
-        raise InvalidArgumentError(f"{what}: expected shape {declared.shape}{place}, got {given.shape}")
+    sides = list(zip(declared.shape, spec.shape, strict=False))
+    if len(declared.shape) != len(spec.shape) or any(None not in pair and pair[0] != pair[1] for pair in sides):
+        raise InvalidArgumentError(f"{what}: expected shape {declared.shape}{place}, got {spec.shape}")
     return not any(side is not None and here is None for side, here in sides)
 
 
@@ -157,9 +157,9 @@ def check_element(declared: Any, element: Any, where: str = "") -> None:
     if isinstance(declared, dict):
         for key, inner in declared.items():
             check_element(inner, element[key], f"{where}[{key!r}]")
-    elif (found := apart(declared)) is not None:
+    elif (split := apart(declared)) is not None:
         parts = (apart(element) or (element,))[0]
-        for index, inner in enumerate(found[0]):
+        for index, inner in enumerate(split[0]):
             check_element(inner, parts[index], f"{where}[{index}]")
     elif isinstance(declared, ArraySpec) and declared.shape is not None:
         shape = _shape_of_value(element, len(declared.shape))
@@ -177,15 +177,15 @@ def _shape_of_value(value: Any, dims: int) -> tuple[int | None, ...]:
     return tuple(np.shape(value))
 
 
-def classes_of(made: Made, batched: bool) -> Any:
+def classes_of(result: Made, batched: bool) -> Any:
     """Return the class of each component of an element, in its structure.
 
     Found by doing with nothing what the native core does with data: what is assembled in Python says so best itself.
     """
-    parts = [_nothing(one) for one in made.components]
+    parts = [_nothing(one) for one in result.components]
     if not batched:
         parts = [part[0] for part in parts]
-    element = structure_of(made.template, parts) if made.assemble is None else made.assemble(parts, batched)
+    element = structure_of(result.template, parts) if result.assemble is None else result.assemble(parts, batched)
     return mapped(type, element)
 
 

@@ -30,14 +30,14 @@ def span(component: Component) -> int:
 
 def sliced(columns: Sequence[Column], start: int, stop: int) -> list[Column]:
     """Return the columns of some rows that follow each other: views."""
-    made: list[Column] = []
+    views: list[Column] = []
     for column in columns:
         if isinstance(column, tuple):
             data, ends, dims = column
-            made.append((data, ends[start : stop + 1], None if dims is None else dims[start:stop]))
+            views.append((data, ends[start : stop + 1], None if dims is None else dims[start:stop]))
         else:
-            made.append(column[start:stop])
-    return made
+            views.append(column[start:stop])
+    return views
 
 
 def joined(parts: Sequence[tuple[Sequence[Column], int, int]]) -> list[Column]:
@@ -57,14 +57,14 @@ def compacted(columns: Sequence[Column], first: int, n: int, rows: np.ndarray[An
     """Return columns that hold some rows and nothing else: `n` from `first` on, or those with the numbers `rows`."""
     if rows is not None:
         return joined([(columns, row, row + 1) for row in rows.tolist()] or [(columns, 0, 0)])
-    made: list[Column] = []
+    new_columns: list[Column] = []
     for column in sliced(columns, first, first + n):
         if isinstance(column, tuple):
             data, ends, dims = column
-            made.append((data[ends[0] : ends[-1]], ends - ends[0], dims))
+            new_columns.append((data[ends[0] : ends[-1]], ends - ends[0], dims))
         else:
-            made.append(column)
-    return made
+            new_columns.append(column)
+    return new_columns
 
 
 def _joined(columns: list[Column]) -> Column:
@@ -72,13 +72,13 @@ def _joined(columns: list[Column]) -> Column:
         # As bytes: rows of a stream no longer have their dtype.
         return np.concatenate([_rows_of_bytes(column) for column in columns])
     values = [data[ends[0] : ends[-1]] for data, ends, _ in columns]
-    ends = np.zeros(1 + sum(len(one) - 1 for _, one, _ in columns), np.int64)
+    ends = np.zeros(1 + sum(len(part_ends) - 1 for _, part_ends, _ in columns), np.int64)
     at, total = 1, 0
-    for _, one, _ in columns:
-        np.add(one[1:], total - one[0], out=ends[at : at + len(one) - 1])
-        at += len(one) - 1
-        total += int(one[-1] - one[0])
-    dims = None if columns[0][2] is None else np.concatenate([one for _, _, one in columns])
+    for _, part_ends, _ in columns:
+        np.add(part_ends[1:], total - part_ends[0], out=ends[at : at + len(part_ends) - 1])
+        at += len(part_ends) - 1
+        total += int(part_ends[-1] - part_ends[0])
+    dims = None if columns[0][2] is None else np.concatenate([part for _, _, part in columns])
     return np.concatenate(values), ends, dims
 
 
@@ -161,22 +161,22 @@ def agreed(layouts: Sequence[Layout], what: str) -> Layout:
         If structures or dtypes differ.
     """
     first = layouts[0]
-    made = list(first.components or ())
+    components = list(first.components or ())
     for layout in layouts[1:]:
         differ = plain(spec_of(first, _dtype)) != plain(spec_of(layout, _dtype))
         if differ:
             raise DtypeError(f"{what}: elements must be alike, not {_shown(first)} and {_shown(layout)}")
         here = layout.components or ()
-        if len(here) != len(made) or (first.structure is None) != (layout.structure is None):
+        if len(here) != len(components) or (first.structure is None) != (layout.structure is None):
             return Layout(None)
-        if first.structure is not None and [one.dtype for one in made] != [one.dtype for one in here]:
+        if first.structure is not None and any(a.dtype != b.dtype for a, b in zip(components, here, strict=True)):
             return Layout(None)
-        for index, (one, other) in enumerate(zip(made, here, strict=True)):
+        for index, (one, other) in enumerate(zip(components, here, strict=True)):
             both = _relaxed(one, other)
             if both is None:
                 return Layout(None)
-            made[index] = both
-    return Layout(tuple(made), first.template, first.structure)
+            components[index] = both
+    return Layout(tuple(components), first.template, first.structure)
 
 
 def _dtype(dtype: np.dtype[Any], shape: tuple[Any, ...]) -> str:
@@ -188,20 +188,20 @@ def _shown(layout: Layout) -> str:
     return repr(spec_of(layout, lambda dtype, shape: "bytes" if dtype == BYTES else str(dtype)))
 
 
-def _relaxed(one: Component, other: Component) -> Component | None:
-    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
+def _relaxed(first: Component, second: Component) -> Component | None:
+    if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
         return None
-    shape = tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True))
-    ragged = one.ragged or other.ragged
-    if ragged and shape[1:] != one.shape[1:]:
+    shape = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))
+    ragged = first.ragged or second.ragged
+    if ragged and shape[1:] != first.shape[1:]:
         return None
     if ragged:
         shape = (None, *shape[1:])
     return Component(
-        one.dtype,
+        first.dtype,
         shape,
-        one.nbytes if one.nbytes == other.nbytes else None,
-        one.name if one.name == other.name else None,
+        first.nbytes if first.nbytes == second.nbytes else None,
+        first.name if first.name == second.name else None,
         ragged,
     )
 
@@ -213,13 +213,13 @@ def converted(components: Sequence[Component], to: Sequence[Component]) -> Conve
         return None
 
     def convert(columns: list[Column], n: int) -> list[Column]:
-        made: list[Column] = []
+        new_columns: list[Column] = []
         for (kind, dtype, shape), (wanted, _, _) in kinds:
             if kind == wanted:
                 width = 2 if kind == STRINGS else 1
-                made += columns[len(made) : len(made) + width]
+                new_columns += columns[len(new_columns) : len(new_columns) + width]
                 continue
-            column = columns[len(made)]
+            column = columns[len(new_columns)]
             if kind == FIXED:
                 data = np.ascontiguousarray(column).view(np.uint8).reshape(-1)
                 ends = np.arange(n + 1, dtype=np.int64) * (dtype.itemsize * math.prod(shape))
@@ -229,7 +229,7 @@ def converted(components: Sequence[Component], to: Sequence[Component]) -> Conve
                 data, ends, dims = column
             if wanted == RAGGED:
                 dims = None
-            made.append((data, ends, dims))
-        return made
+            new_columns.append((data, ends, dims))
+        return new_columns
 
     return convert

@@ -45,9 +45,9 @@ def flattened(
             return {key: walk(part, f"{where}[{key!r}]") for key, part in inner.items()}
         if isinstance(inner, np.ndarray) and inner.dtype.names is not None:
             return {key: walk(inner[key], f"{where}[{key!r}]") for key in inner.dtype.names}
-        found = apart(inner)
-        if found is not None:
-            return found[1]([walk(part, f"{where}[{index}]") for index, part in enumerate(found[0])])
+        split = apart(inner)
+        if split is not None:
+            return split[1]([walk(part, f"{where}[{index}]") for index, part in enumerate(split[0])])
         leaves.append(leaf(inner, where))
         return len(leaves) - 1
 
@@ -190,9 +190,9 @@ def as_tensor(value: Any, where: str) -> Any:
     if isinstance(value, Ragged | Sparse | Chained):
         return value
     if isinstance(value, bytes | bytearray | memoryview | str):
-        made: np.ndarray[Any, Any] = np.empty((), object)
-        made[()] = value.encode() if isinstance(value, str) else bytes(value)
-        return made
+        strings: np.ndarray[Any, Any] = np.empty((), object)
+        strings[()] = value.encode() if isinstance(value, str) else bytes(value)
+        return strings
     try:
         array = np.asarray(value)
         if array.dtype.kind in "SU" and not isinstance(value, np.ndarray | np.generic):
@@ -203,9 +203,9 @@ def as_tensor(value: Any, where: str) -> Any:
         flat = [one.encode() if isinstance(one, str) else one for one in array.ravel().tolist()]
         if not all(isinstance(one, bytes) for one in flat):
             raise DtypeError(f"{where} must be an array of numbers or of strings, not {value!r:.60}")
-        made = np.empty(len(flat), object)
-        made[:] = flat
-        return made.reshape(array.shape)
+        strings = np.empty(len(flat), object)
+        strings[:] = flat
+        return strings.reshape(array.shape)
     if kind_of(array.dtype) not in "biufc" or array.dtype.itemsize > 16:
         hint = ": hand in numbers, as .astype('int64') gives them" if array.dtype.kind in "mM" else ""
         raise DtypeError(f"{where} must be an array of numbers or of strings, not of {array.dtype}{hint}")

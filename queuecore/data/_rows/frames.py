@@ -141,12 +141,12 @@ def _of_polars(pl: Any, value: Any, where: str) -> Any:
 
 def _of_objects(array: np.ndarray[Any, Any]) -> Any:
     """Return lists and arrays of numbers or strings as a `Ragged`; all else as it is."""
-    if not len(array) or not all(isinstance(one, list | np.ndarray) for one in array):
+    if not len(array) or not all(isinstance(item, list | np.ndarray) for item in array):
         return array
-    rows = [np.asarray(one) for one in array]
-    filled = [one for one in rows if len(one)] or rows
+    rows = [np.asarray(item) for item in array]
+    filled = [row for row in rows if len(row)] or rows
     ends = np.cumsum([0, *map(len, rows)])
     if filled[0].dtype.kind not in "OSU":
         return Ragged(np.concatenate(filled), ends)
-    strings = [one.encode() if isinstance(one, str) else one for row in filled for one in row.tolist()]
-    return Ragged(Ragged.from_list(strings), ends) if all(isinstance(one, bytes) for one in strings) else array
+    strings = [text.encode() if isinstance(text, str) else text for row in filled for text in row.tolist()]
+    return Ragged(Ragged.from_list(strings), ends) if all(isinstance(text, bytes) for text in strings) else array

@@ -106,8 +106,8 @@ def _leaves(element: Any) -> list[Any]:
         return []
     if isinstance(element, dict):
         return [leaf for part in element.values() for leaf in _leaves(part)]
-    found = apart(element)
-    return [element] if found is None else [leaf for part in found[0] for leaf in _leaves(part)]
+    split = apart(element)
+    return [element] if split is None else [leaf for part in split[0] for leaf in _leaves(part)]
 
 
 def _texts(leaf: Any) -> tuple[Any, Any]:

@@ -43,7 +43,7 @@ def first_state(value: Any) -> Any:
     return own(mapped(_leaf, value))
 
 
-def next_state(state: Any, made: Any, name: str, where: str = "") -> Any:
+def next_state(state: Any, result: Any, name: str, where: str = "") -> Any:
     """Return what a function, which errors call `name`, made of a state, as the state after it.
 
     Raises
@@ -54,26 +54,26 @@ def next_state(state: Any, made: Any, name: str, where: str = "") -> Any:
         If a number is too large for the state's dtype, or a part can't be an array.
     """
     if isinstance(state, dict):
-        if isinstance(made, dict) and made.keys() == state.keys():
-            return {key: next_state(inner, made[key], name, f"{where}[{key!r}]") for key, inner in state.items()}
-        raise other_structure(name, where, f"a dict with the keys {list(state)}", made)
+        if isinstance(result, dict) and result.keys() == state.keys():
+            return {key: next_state(inner, result[key], name, f"{where}[{key!r}]") for key, inner in state.items()}
+        raise other_structure(name, where, f"a dict with the keys {list(state)}", result)
     if state is None:
-        if made is not None:
-            raise other_structure(name, where, "None", made)
+        if result is not None:
+            raise other_structure(name, where, "None", result)
         return None
-    found = apart(state)
-    if found is not None:
-        there = None if isinstance(made, dict) else apart(made)
-        if there is not None and len(there[0]) == len(found[0]):
-            pairs = enumerate(zip(found[0], there[0], strict=True))
-            return found[1]([next_state(*pair, name, f"{where}[{index}]") for index, pair in pairs])
-        raise other_structure(name, where, f"a {type(state).__name__} of {len(found[0])}", made)
-    if isinstance(made, (dict, tuple)):
-        raise other_structure(name, where, "one array", made)
+    split = apart(state)
+    if split is not None:
+        other_split = None if isinstance(result, dict) else apart(result)
+        if other_split is not None and len(other_split[0]) == len(split[0]):
+            pairs = enumerate(zip(split[0], other_split[0], strict=True))
+            return split[1]([next_state(*pair, name, f"{where}[{index}]") for index, pair in pairs])
+        raise other_structure(name, where, f"a {type(state).__name__} of {len(split[0])}", result)
+    if isinstance(result, (dict, tuple)):
+        raise other_structure(name, where, "one array", result)
     kind, dtype = _type(state)
-    if takes(dtype, made):
-        return number_of(dtype, made, name)
-    leaf = _leaf(made)
+    if takes(dtype, result):
+        return number_of(dtype, result, name)
+    leaf = _leaf(result)
     became = _type(leaf)
     if became != (kind, dtype):
         place = f" at {where}" if where else ""

@@ -95,19 +95,19 @@ def converted(value: Any) -> tuple[Any, Any]:
     return _converted_slowly(value)
 
 
-def same_structure(one: Any, other: Any) -> bool:
+def same_structure(first: Any, second: Any) -> bool:
     """Return whether two structures of `converted` are equal. To NumPy, a dtype equals some tuples, and some dicts."""
-    if one is other:
+    if first is second:
         return True
-    if isinstance(one, tuple):
-        return isinstance(other, tuple) and len(one) == len(other) and all(map(same_structure, one, other))
-    if isinstance(one, dict):
+    if isinstance(first, tuple):
+        return isinstance(second, tuple) and len(first) == len(second) and all(map(same_structure, first, second))
+    if isinstance(first, dict):
         return (
-            isinstance(other, dict)
-            and one.keys() == other.keys()
-            and all(same_structure(part, other[name]) for name, part in one.items())
+            isinstance(second, dict)
+            and first.keys() == second.keys()
+            and all(same_structure(part, second[name]) for name, part in first.items())
         )
-    return not isinstance(other, tuple | dict) and bool(one == other)
+    return not isinstance(second, tuple | dict) and bool(first == second)
 
 
 def _converted_slowly(value: Any) -> tuple[Any, Any]:
@@ -115,12 +115,12 @@ def _converted_slowly(value: Any) -> tuple[Any, Any]:
         return None, _NONE
     if isinstance(value, Mapping):
         return converted(dict(value))
-    found = apart(value)
-    if found is not None:
+    split = apart(value)
+    if split is not None:
         is_tuple = isinstance(value, tuple)  # with names
         # Of a record, its parts are the user's still.
-        parts = [converted(one if is_tuple else own(one)) for one in found[0]]
-        made = found[1]([one for one, _ in parts])
+        parts = [converted(one if is_tuple else own(one)) for one in split[0]]
+        made = split[1]([one for one, _ in parts])
         return made, (*(() if is_tuple else (type(value),)), *[one for _, one in parts])
     if isinstance(value, Ragged):
         return value, ("Ragged", depth_of(value), value.dtype)
@@ -175,9 +175,9 @@ def typed_spec(value: Any, structure: Any) -> Any:
         return None
     if isinstance(value, dict):
         return {name: typed_spec(one, structure[name]) for name, one in value.items()}
-    found = apart(value)
-    if found is not None:
-        return found[1]([typed_spec(*pair) for pair in zip(found[0], _structures(value, structure), strict=True)])
+    split = apart(value)
+    if split is not None:
+        return split[1]([typed_spec(*pair) for pair in zip(split[0], _structures(value, structure), strict=True)])
     return spec_of(value)
 
 
@@ -195,15 +195,15 @@ def settled(value: Any, structure: Any, spec: Any) -> tuple[Any, Any]:
     if isinstance(value, dict):
         if not isinstance(spec, dict) or spec.keys() != value.keys():
             return value, structure
-        pairs = {name: settled(one, structure[name], spec[name]) for name, one in value.items()}
-        return {name: one for name, (one, _) in pairs.items()}, {name: one for name, (_, one) in pairs.items()}
-    found, said = apart(value), apart(spec)
-    if found is None or said is None or isinstance(spec, dict) or len(said[0]) != len(found[0]):
+        pairs = {name: settled(part, structure[name], spec[name]) for name, part in value.items()}
+        return {name: part for name, (part, _) in pairs.items()}, {name: inner for name, (_, inner) in pairs.items()}
+    split, spec_split = apart(value), apart(spec)
+    if split is None or spec_split is None or isinstance(spec, dict) or len(spec_split[0]) != len(split[0]):
         return value, structure
     given = _structures(value, structure)
-    parts = [settled(*part) for part in zip(found[0], given, said[0], strict=True)]
+    parts = [settled(*part) for part in zip(split[0], given, spec_split[0], strict=True)]
     before = structure[: len(structure) - len(given)]
-    return found[1]([one for one, _ in parts]), (*before, *[one for _, one in parts])
+    return split[1]([part for part, _ in parts]), (*before, *[inner for _, inner in parts])
 
 
 class Types:
@@ -280,9 +280,9 @@ def spec_of(element: Any) -> Any:
     """Return the specification of elements like this one. Lengths may be others."""
     if element is None:
         return None
-    found = apart(element)
-    if found is not None:
-        return found[1](list(map(spec_of, found[0])))
+    split = apart(element)
+    if split is not None:
+        return split[1](list(map(spec_of, split[0])))
     if isinstance(element, bytes):
         return ArraySpec((), BYTES)
     if isinstance(element, Ragged):
@@ -294,7 +294,7 @@ def spec_of(element: Any) -> Any:
     return DatasetSpec(chain_of(element).element_spec) if isinstance(element, Chained) else type(element)
 
 
-def general(one: Any, other: Any) -> Any:
+def general(first: Any, second: Any) -> Any:
     """Return the specification that meets two; `None` where one is unknown.
 
     Raises
@@ -302,28 +302,33 @@ def general(one: Any, other: Any) -> Any:
     DtypeError
         If structures or dtypes differ.
     """
-    if one is None or other is None:
+    if first is None or second is None:
         return None
-    if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
-        return {key: general(inner, other[key]) for key, inner in one.items()}
-    found, there = apart(one), apart(other)
-    if found is not None and there is not None and not isinstance(one, dict) and len(found[0]) == len(there[0]):
-        return found[1]([general(a, b) for a, b in zip(found[0], there[0], strict=True)])
-    if isinstance(one, DatasetSpec) and isinstance(other, DatasetSpec):
-        return DatasetSpec(general(one.element_spec, other.element_spec))
-    if not (isinstance(one, ArraySpec) and isinstance(other, ArraySpec) and one.dtype == other.dtype):
-        raise DtypeError(f"elements must be alike, not {one!r} and {other!r}")
-    if one.shape is None or other.shape is None or len(one.shape) != len(other.shape):
-        return one if one.shape == other.shape else replace(one, shape=None)
-    return replace(one, shape=tuple(a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)))
+    if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
+        return {key: general(inner, second[key]) for key, inner in first.items()}
+    split, other_split = apart(first), apart(second)
+    if (
+        split is not None
+        and other_split is not None
+        and not isinstance(first, dict)
+        and len(split[0]) == len(other_split[0])
+    ):
+        return split[1]([general(a, b) for a, b in zip(split[0], other_split[0], strict=True)])
+    if isinstance(first, DatasetSpec) and isinstance(second, DatasetSpec):
+        return DatasetSpec(general(first.element_spec, second.element_spec))
+    if not (isinstance(first, ArraySpec) and isinstance(second, ArraySpec) and first.dtype == second.dtype):
+        raise DtypeError(f"elements must be alike, not {first!r} and {second!r}")
+    if first.shape is None or second.shape is None or len(first.shape) != len(second.shape):
+        return first if first.shape == second.shape else replace(first, shape=None)
+    return replace(first, shape=tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True)))
 
 
 def batched_spec(spec: Any, size: int | None) -> Any:
     """Return the specification of batches of elements of one."""
     if isinstance(spec, ArraySpec):
         return replace(spec, shape=None if spec.shape is None else (size, *spec.shape))
-    found = apart(spec)
-    return spec if found is None else found[1]([batched_spec(one, size) for one in found[0]])
+    split = apart(spec)
+    return spec if split is None else split[1]([batched_spec(one, size) for one in split[0]])
 
 
 def stacked(elements: Sequence[Any], batch: int) -> Any:
@@ -338,34 +343,37 @@ def stacked(elements: Sequence[Any], batch: int) -> Any:
     if isinstance(first, np.ndarray):
         return _stacked_arrays(elements, batch)
     if isinstance(first, np.generic):
-        if any(getattr(one, "dtype", None) != first.dtype or one.ndim for one in elements):
+        if any(getattr(element, "dtype", None) != first.dtype or element.ndim for element in elements):
             raise _unlike(elements, batch)
         return np.array(elements, first.dtype)
     if isinstance(first, bytes):
-        if not all(isinstance(one, bytes) for one in elements):
+        if not all(isinstance(element, bytes) for element in elements):
             raise _unlike(elements, batch)
         return Ragged.from_list(elements)
     if isinstance(first, dict):
-        if any(type(one) is not dict or one.keys() != first.keys() for one in elements):
+        if any(type(element) is not dict or element.keys() != first.keys() for element in elements):
             raise _unlike(elements, batch)
-        return {name: stacked([one[name] for one in elements], batch) for name in first}
-    found = apart(first)
-    if found is not None:
-        if any(type(one) is not type(first) for one in elements):
+        return {name: stacked([element[name] for element in elements], batch) for name in first}
+    split = apart(first)
+    if split is not None:
+        if any(type(element) is not type(first) for element in elements):
             raise _unlike(elements, batch)
-        rows = [(apart(one) or found)[0] for one in elements]
-        if any(len(row) != len(found[0]) for row in rows):
+        rows = [(apart(element) or split)[0] for element in elements]
+        if any(len(row) != len(split[0]) for row in rows):
             raise _unlike(elements, batch)
-        return found[1]([stacked(part, batch) for part in zip(*rows, strict=True)])
+        return split[1]([stacked(part, batch) for part in zip(*rows, strict=True)])
     if first is None:
-        if any(one is not None for one in elements):
+        if any(element is not None for element in elements):
             raise _unlike(elements, batch)
         return None
     if isinstance(first, Ragged):
         depth = depth_of(first)
-        if any(not isinstance(one, Ragged) or (one.dtype, depth_of(one)) != (first.dtype, depth) for one in elements):
+        if any(
+            not isinstance(element, Ragged) or (element.dtype, depth_of(element)) != (first.dtype, depth)
+            for element in elements
+        ):
             raise _unlike(elements, batch)
-        return _of_rows(concatenated(elements), [len(one) for one in elements])
+        return _of_rows(concatenated(elements), [len(element) for element in elements])
     if isinstance(first, Sparse):
         return _stacked_sparse(elements, batch)
     raise InvalidArgumentError(f"cannot batch elements that are {type(first).__name__}s (batch {batch})", stage="batch")
@@ -422,15 +430,17 @@ def _stacked_sparse(elements: Sequence[Any], batch: int) -> Sparse:
     # As wide as the widest.
     first = elements[0]
     if any(
-        not isinstance(one, Sparse) or one.dtype != first.dtype or len(one.dense_shape) != len(first.dense_shape)
-        for one in elements
+        not isinstance(element, Sparse)
+        or element.dtype != first.dtype
+        or len(element.dense_shape) != len(first.dense_shape)
+        for element in elements
     ):
         raise _unlike(elements, batch)
-    counts = [len(one.values) for one in elements]
-    indices = np.concatenate([one.indices for one in elements])
+    counts = [len(element.values) for element in elements]
+    indices = np.concatenate([element.indices for element in elements])
     rows = np.repeat(np.arange(len(elements), dtype=np.int64), counts)
-    shape = np.max([one.dense_shape for one in elements], axis=0)
-    values = concatenated([one.values for one in elements])
+    shape = np.max([element.dense_shape for element in elements], axis=0)
+    values = concatenated([element.values for element in elements])
     return Sparse(np.column_stack([rows, indices]), values, [len(elements), *shape])
 
 

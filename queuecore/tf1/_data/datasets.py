@@ -132,12 +132,12 @@ class Dataset(DatasetBase):
     @staticmethod
     def from_tensors(tensors: Any, name: str | None = None) -> Dataset:
         """Return a dataset of one element."""
-        spec, given = tensors_of(tensors, "from_tensors")
+        spec, inputs = tensors_of(tensors, "from_tensors")
 
         def kernel(_: Any, *values: Any) -> Any:
             return eager.Dataset.from_tensors(joined(spec, list(values)))
 
-        return dataset_op("TensorDataset", given, spec, kernel, name)
+        return dataset_op("TensorDataset", inputs, spec, kernel, name)
 
     @staticmethod
     def from_tensor_slices(tensors: Any, name: str | None = None) -> Dataset:
@@ -154,7 +154,7 @@ class Dataset(DatasetBase):
             return dataset_op(
                 "TensorSliceDataset", inputs, nested, lambda _, *values: eager.Dataset.from_tensor_slices(list(values))
             )
-        spec, given = tensors_of(tensors, "from_tensor_slices")
+        spec, inputs = tensors_of(tensors, "from_tensor_slices")
         rows = TensorShape([None])
         for leaf in leaves(spec):
             if isinstance(leaf, Nested):
@@ -164,7 +164,7 @@ class Dataset(DatasetBase):
             rows = rows.merge_with(leaf.shape[:1])
         return dataset_op(
             "TensorSliceDataset",
-            given,
+            inputs,
             mapped(unbatched, spec),
             lambda _, *values: eager.Dataset.from_tensor_slices(joined(spec, list(values))),
             name,
@@ -188,7 +188,7 @@ class Dataset(DatasetBase):
         """
         if not isinstance(sparse_tensor, SparseTensor):
             raise TypeError(f"`sparse_tensor` must be a `tf.SparseTensor` object. Was {sparse_tensor!r:.80}.")
-        given = [sparse_tensor.indices, sparse_tensor.values, sparse_tensor.dense_shape]
+        inputs = [sparse_tensor.indices, sparse_tensor.values, sparse_tensor.dense_shape]
         rank = None if sparse_tensor.shape.ndims is None else sparse_tensor.shape.ndims - 1
         spec = (
             leaf_of(int64, [None, rank]), leaf_of(sparse_tensor.dtype, [None]), leaf_of(int64, [rank])
@@ -204,18 +204,18 @@ class Dataset(DatasetBase):
             rows = eager.Dataset.from_tensor_slices(joined(leaf, [places, values, shape]))
             return rows.map(lambda row: (row.indices, row.values, row.dense_shape))
 
-        return dataset_op("SparseTensorSliceDataset", given, spec, kernel)
+        return dataset_op("SparseTensorSliceDataset", inputs, spec, kernel)
 
     @staticmethod
     def range(*args: Any, output_type: Any = np.int64, name: str | None = None) -> Dataset:
         """Return a dataset of the numbers of a range: ``stop``; ``start, stop``; or ``start, stop, step``."""
         if not 1 <= len(args) <= 3:
             raise ValueError(f"Invalid `args`. The length of `args` should be between 1 and 3 but was {len(args)}.")
-        given = [int_tensor(one, what) for one, what in zip(args, _RANGE[len(args)], strict=True)]
+        inputs = [int_tensor(one, what) for one, what in zip(args, _RANGE[len(args)], strict=True)]
         dtype = as_dtype(output_type)
         return dataset_op(
             "RangeDataset",
-            given,
+            inputs,
             leaf_of(dtype, []),
             lambda _, *values: eager.Dataset.range(*map(int, values), output_type=dtype),
             name,
@@ -233,10 +233,10 @@ class Dataset(DatasetBase):
         name : str, optional
         """
         kind = as_dtype(dtype)
-        given = [convert_to_tensor(one, kind, what) for one, what in ((start, "start"), (step, "step"))]
+        inputs = [convert_to_tensor(one, kind, what) for one, what in ((start, "start"), (step, "step"))]
         return dataset_op(
             "CounterDataset",
-            given,
+            inputs,
             leaf_of(kind, []),
             lambda _, first, more: eager.Dataset.counter(first, more, kind.dtype),
             name,
@@ -327,18 +327,18 @@ class Dataset(DatasetBase):
         pair, extra = seeds_of(seed)
         count = len(datasets)
         if weights is None:
-            given = convert_to_tensor(np.ones(count))
+            weights_tensor = convert_to_tensor(np.ones(count))
         else:
-            given = weights._variant if isinstance(weights, Dataset) else convert_to_tensor(weights)
-            if not isinstance(weights, Dataset) and not given.shape.is_compatible_with([count]):
+            weights_tensor = weights._variant if isinstance(weights, Dataset) else convert_to_tensor(weights)
+            if not isinstance(weights, Dataset) and not weights_tensor.shape.is_compatible_with([count]):
                 raise ValueError(
                     f"Invalid `weights`. `weights` should have the same length as `datasets`, {count}, but it is "
                     f"{weights!r}."
                 )
-            if not isinstance(weights, Dataset) and given.dtype not in (np.float32, np.float64):
+            if not isinstance(weights, Dataset) and weights_tensor.dtype not in (np.float32, np.float64):
                 raise TypeError(
                     "Invalid `weights`. `weights` type must be either `tf.float32` or `tf.float64` but is "
-                    f"{given.dtype!r}."
+                    f"{weights_tensor.dtype!r}."
                 )
 
         def kernel(_: Any, *values: Any) -> Any:
@@ -347,13 +347,15 @@ class Dataset(DatasetBase):
                 return values[0].take(0)  # no dataset is ever asked
             return eager.Dataset.sample_from_datasets(
                 list(values[:count]),
-                shares if isinstance(shares, eager.Dataset) else [float(one) for one in shares],
+                shares if isinstance(shares, eager.Dataset) else [float(share) for share in shares],
                 pair(*values[count + 1 :]),
                 stop_on_empty_dataset,
                 rerandomize_each_iteration,
             )
 
-        return dataset_op("SampleFromDatasets", [*[one._variant for one in datasets], given, *extra], spec, kernel)
+        return dataset_op(
+            "SampleFromDatasets", [*[dataset._variant for dataset in datasets], weights_tensor, *extra], spec, kernel
+        )
 
     @staticmethod
     def load(
@@ -387,25 +389,25 @@ class Dataset(DatasetBase):
         NotFoundError
             When an iterator is initialised, or the files are asked, if no dataset was saved there.
         """
-        given = convert_to_tensor(path, string, "path")
+        path_tensor = convert_to_tensor(path, string, "path")
         if wait:
             raise ValueError("The `wait` argument is only supported for distributed tf.data snapshot.")
         if element_spec is None:
-            known = constant_value(given)
+            known = constant_value(path_tensor)
             if known is None:
                 raise ValueError("In graph mode the `element_spec` argument must be provided.")
             element_spec = mapped(known_leaf, eager.Dataset.load(known).element_spec)
         spec = mapped(_leaf_like, element_spec)
-        found = None
+        function = None
         if reader_func is not None:
-            found = Function(given.graph, reader_func, [Nested(Nested(spec))], "reader_func")
-        made = spec if found is None else _dataset_spec(found, "reader_func")
+            function = Function(path_tensor.graph, reader_func, [Nested(Nested(spec))], "reader_func")
+        result_spec = spec if function is None else _dataset_spec(function, "reader_func")
 
         def kernel(run: Any, where: Any, *values: Any) -> Any:
-            reader = None if found is None else found.bound(run, values)
+            reader = None if function is None else function.bound(run, values)
             return eager.Dataset.load(where, None, compression, reader)
 
-        return dataset_op("LoadDataset", [given, *(found.captured if found else ())], made, kernel)
+        return dataset_op("LoadDataset", [path_tensor, *(function.captured if function else ())], result_spec, kernel)
 
     @staticmethod
     def list_files(
@@ -477,16 +479,16 @@ class Dataset(DatasetBase):
             sides: list[Any] = [None] * len(leaves(output_types))
             if output_shapes is not None:
                 sides = matched(output_types, output_shapes, "from_generator: output_shapes")
-            spec = packed(output_types, [leaf_of(*one) for one in zip(leaves(output_types), sides, strict=True)])
-        given = [convert_to_tensor(one) for one in args or ()]
-        found = leaves(spec)
-        dtypes = plain(spec, [leaf.dtype.dtype for leaf in found])
-        known = plain(spec, [leaf.shape.sides for leaf in found])
+            spec = packed(output_types, [leaf_of(*pair) for pair in zip(leaves(output_types), sides, strict=True)])
+        inputs = [convert_to_tensor(argument) for argument in args or ()]
+        leaf_specs = leaves(spec)
+        dtypes = plain(spec, [leaf.dtype.dtype for leaf in leaf_specs])
+        known = plain(spec, [leaf.shape.sides for leaf in leaf_specs])
 
         def kernel(_: Any, *values: Any) -> Any:
-            return eager.Dataset.from_generator(generator, dtypes, known, [_writable(one) for one in values])
+            return eager.Dataset.from_generator(generator, dtypes, known, [_writable(value) for value in values])
 
-        return dataset_op("GeneratorDataset", given, spec, kernel)
+        return dataset_op("GeneratorDataset", inputs, spec, kernel)
 
     @staticmethod
     def zip(*args: Any, datasets: Any = None, name: str | None = None) -> Dataset:
@@ -497,18 +499,18 @@ class Dataset(DatasetBase):
         TypeError
             If a part is no dataset.
         """
-        given = datasets if datasets is not None else args[0] if len(args) == 1 else args
-        if isinstance(given, list):
+        structure = datasets if datasets is not None else args[0] if len(args) == 1 else args
+        if isinstance(structure, list):
             raise TypeError("zip takes a tuple or a dict of datasets: a list would be one tensor")
-        found = leaves(given)
-        for one in found:
-            checked(one, "zip")
-        spec = mapped(lambda one: one._spec, given)
+        members = leaves(structure)
+        for member in members:
+            checked(member, "zip")
+        spec = mapped(lambda member: member._spec, structure)
 
         def kernel(_: Any, *values: Any) -> Any:
-            return eager.Dataset.zip(datasets=plain(given, list(values)))
+            return eager.Dataset.zip(datasets=plain(structure, list(values)))
 
-        return dataset_op("ZipDataset", [one._variant for one in found], spec, kernel, name)
+        return dataset_op("ZipDataset", [member._variant for member in members], spec, kernel, name)
 
     # ---- steps
 
@@ -537,21 +539,21 @@ class Dataset(DatasetBase):
 
     def shard(self, num_shards: Any, index: Any, name: str | None = None) -> Dataset:
         """Keep one element of each `num_shards`."""
-        given = [int_tensor(num_shards, "num_shards"), int_tensor(index, "index")]
-        return self._step("ShardDataset", self._spec, lambda _, ds, n, i: ds.shard(int(n), int(i)), given, name)
+        inputs = [int_tensor(num_shards, "num_shards"), int_tensor(index, "index")]
+        return self._step("ShardDataset", self._spec, lambda _, ds, n, i: ds.shard(int(n), int(i)), inputs, name)
 
     def prefetch(self, buffer_size: Any, name: str | None = None) -> Dataset:
         """Make this many elements ahead; -1, or `None`: a number chosen by the pipeline."""
-        given = [int_tensor(AUTOTUNE if buffer_size is None else buffer_size, "buffer_size")]
-        return self._step("PrefetchDataset", self._spec, lambda _, ds, n: ds.prefetch(int(n)), given, name)
+        inputs = [int_tensor(AUTOTUNE if buffer_size is None else buffer_size, "buffer_size")]
+        return self._step("PrefetchDataset", self._spec, lambda _, ds, n: ds.prefetch(int(n)), inputs, name)
 
     def cache(self, filename: Any = "", name: str | None = None) -> Dataset:
         """Keep the elements of the first pass: in files whose names begin so, or in memory until the next initializer.
 
         See `queuecore.data.Dataset.cache`.
         """
-        given = [convert_to_tensor(filename, string)]
-        return self._step("CacheDataset", self._spec, lambda _, ds, file: ds.cache(file), given, name)
+        inputs = [convert_to_tensor(filename, string)]
+        return self._step("CacheDataset", self._spec, lambda _, ds, file: ds.cache(file), inputs, name)
 
     def shuffle(
         self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None, name: str | None = None
@@ -586,9 +588,9 @@ class Dataset(DatasetBase):
     ) -> Dataset:
         """Stack elements that follow each other; `drop_remainder`: leave out a last batch that isn't full."""
         del num_parallel_calls, deterministic
-        given, size = batch_tensors(batch_size, drop_remainder)
+        inputs, size = batch_tensors(batch_size, drop_remainder)
         spec = mapped(lambda leaf: stacked(leaf, size), self._spec)
-        return self._step("BatchDataset", spec, lambda _, ds, n, drop: ds.batch(int(n), bool(drop)), given, name)
+        return self._step("BatchDataset", spec, lambda _, ds, n, drop: ds.batch(int(n), bool(drop)), inputs, name)
 
     def padded_batch(
         self,
@@ -615,7 +617,7 @@ class Dataset(DatasetBase):
         ValueError, TypeError
             If a structure, a shape or a type doesn't fit.
         """
-        given, size = batch_tensors(batch_size, drop_remainder)
+        inputs, size = batch_tensors(batch_size, drop_remainder)
         padding = Padding(self, padded_shapes, padding_values)
         left = iter(padding.shapes)
         spec = mapped(lambda leaf: stacked(LeafSpec(next(left), leaf.dtype), size), self._spec)
@@ -623,7 +625,7 @@ class Dataset(DatasetBase):
         def kernel(_: Any, ds: Any, n: Any, drop: Any, *shapes: Any) -> Any:
             return ds.padded_batch(int(n), padding.sides(shapes), padding.values, bool(drop))
 
-        return self._step("PaddedBatchDataset", spec, kernel, [*given, *padding.tensors], name)
+        return self._step("PaddedBatchDataset", spec, kernel, [*inputs, *padding.tensors], name)
 
     def unbatch(self, name: str | None = None) -> Dataset:
         """Take elements apart, along their first dimension.
@@ -648,8 +650,8 @@ class Dataset(DatasetBase):
     def enumerate(self, start: Any = 0, name: str | None = None) -> Dataset:
         """Pair each element with its number, an int64."""
         spec = (leaf_of(int64, []), self._spec)
-        given = [int_tensor(start, "start")]
-        return self._step("EnumerateDataset", spec, lambda _, ds, n: ds.enumerate(int(n)), given, name)
+        inputs = [int_tensor(start, "start")]
+        return self._step("EnumerateDataset", spec, lambda _, ds, n: ds.enumerate(int(n)), inputs, name)
 
     def rebatch(self, batch_size: Any, drop_remainder: Any = False, name: str | None = None) -> Dataset:
         """Make batches of another size: `unbatch`, and then `batch`.
@@ -680,10 +682,10 @@ class Dataset(DatasetBase):
 
     def _rows(self, what: str) -> list[Any]:
         # The parts of an element, which have rows.
-        found = leaves(self._spec)
-        if any(isinstance(leaf, Nested) or leaf.shape.ndims == 0 for leaf in found):
+        leaf_specs = leaves(self._spec)
+        if any(isinstance(leaf, Nested) or leaf.shape.ndims == 0 for leaf in leaf_specs):
             raise ValueError(f"Cannot {what} an input with scalar components.")
-        return found
+        return leaf_specs
 
     def ragged_batch(
         self, batch_size: Any, drop_remainder: Any = False, row_splits_dtype: Any = int64, name: str | None = None
@@ -699,20 +701,20 @@ class Dataset(DatasetBase):
             Of the splits.
         name : str, optional
         """
-        given, size = batch_tensors(batch_size, drop_remainder)
+        inputs, size = batch_tensors(batch_size, drop_remainder)
         kind = as_dtype(row_splits_dtype)
 
         def one(leaf: Any) -> Any:
-            made = stacked(leaf, size)
+            batched = stacked(leaf, size)
             sides = leaf.shape.sides
             if not isinstance(leaf, LeafSpec) or sides is None or None not in sides:
-                return made
-            return RaggedLeaf(made.shape, made.dtype, len(sides) - list(reversed(sides)).index(None), kind)
+                return batched
+            return RaggedLeaf(batched.shape, batched.dtype, len(sides) - list(reversed(sides)).index(None), kind)
 
         def kernel(_: Any, ds: Any, n: Any, drop: Any) -> Any:
             return ds.ragged_batch(int(n), bool(drop))
 
-        return self._step("DenseToRaggedBatchDataset", mapped(one, self._spec), kernel, given, name)
+        return self._step("DenseToRaggedBatchDataset", mapped(one, self._spec), kernel, inputs, name)
 
     def sparse_batch(self, batch_size: Any, row_shape: Any, name: str | None = None) -> Dataset:
         """Stack elements that follow each other, which may differ in shape, as sparse tensors.
@@ -759,9 +761,9 @@ class Dataset(DatasetBase):
 
     def assert_cardinality(self, expected_cardinality: Any, name: str | None = None) -> Dataset:
         """State how many elements there are: see `queuecore.data.Dataset.assert_cardinality`."""
-        given = [int_tensor(expected_cardinality, "expected_cardinality")]
+        inputs = [int_tensor(expected_cardinality, "expected_cardinality")]
         return self._step(
-            "AssertCardinalityDataset", self._spec, lambda _, ds, n: ds.assert_cardinality(int(n)), given, name
+            "AssertCardinalityDataset", self._spec, lambda _, ds, n: ds.assert_cardinality(int(n)), inputs, name
         )
 
     def concatenate(self, dataset: Dataset, name: str | None = None) -> Dataset:
@@ -844,14 +846,14 @@ class Dataset(DatasetBase):
             Taken, and not used.
         """
         del unused
-        found = self._function(map_func, "map_func")
+        function = self._function(map_func, "map_func")
         calls = [] if num_parallel_calls is None else [int_tensor(num_parallel_calls, "num_parallel_calls")]
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
             threads = int(values[0]) if calls else None
-            return ds.map(found.bound(run, values[len(calls) :]), threads, deterministic)
+            return ds.map(function.bound(run, values[len(calls) :]), threads, deterministic)
 
-        return self._step("MapDataset", found.spec, kernel, [*calls, *found.captured], name)
+        return self._step("MapDataset", function.spec, kernel, [*calls, *function.captured], name)
 
     def map_with_legacy_function(
         self, map_func: Callable[..., Any], num_parallel_calls: Any = None, deterministic: bool | None = None
@@ -871,21 +873,21 @@ class Dataset(DatasetBase):
         ValueError
             If it doesn't return one bool.
         """
-        found = _predicate(self, predicate)
+        function = _predicate(self, predicate)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
-            return ds.filter(found.bound(run, values))
+            return ds.filter(function.bound(run, values))
 
-        return self._step("FilterDataset", self._spec, kernel, found.captured, name)
+        return self._step("FilterDataset", self._spec, kernel, function.captured, name)
 
     def take_while(self, predicate: Callable[..., Any], name: str | None = None) -> Dataset:
         """Keep the elements before the first one for which a function returns false."""
-        found = _predicate(self, predicate)
+        function = _predicate(self, predicate)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
-            return ds.take_while(found.bound(run, values))
+            return ds.take_while(function.bound(run, values))
 
-        return self._step("TakeWhileDataset", self._spec, kernel, found.captured, name)
+        return self._step("TakeWhileDataset", self._spec, kernel, function.captured, name)
 
     def flat_map(self, map_func: Callable[..., Dataset], name: str | None = None) -> Dataset:
         """Make a dataset of each element, and chain these datasets.
@@ -895,12 +897,12 @@ class Dataset(DatasetBase):
         TypeError
             If the function doesn't return a dataset.
         """
-        found, spec = self._datasets(map_func, "flat_map")
+        function, spec = self._datasets(map_func, "flat_map")
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
-            return ds.flat_map(found.bound(run, values))
+            return ds.flat_map(function.bound(run, values))
 
-        return self._step("FlatMapDataset", spec, kernel, found.captured, name)
+        return self._step("FlatMapDataset", spec, kernel, function.captured, name)
 
     def interleave(
         self,
@@ -932,33 +934,33 @@ class Dataset(DatasetBase):
         TypeError
             If the function doesn't return a dataset.
         """
-        found, spec = self._datasets(map_func, "interleave")
-        given = [int_tensor(AUTOTUNE if cycle_length is None else cycle_length, "cycle_length"),
+        function, spec = self._datasets(map_func, "interleave")
+        inputs = [int_tensor(AUTOTUNE if cycle_length is None else cycle_length, "cycle_length"),
                  int_tensor(1 if block_length is None else block_length, "block_length")]  # fmt: skip
         parallel = num_parallel_calls is not None
         if parallel:
-            given.append(int_tensor(num_parallel_calls, "num_parallel_calls"))
+            inputs.append(int_tensor(num_parallel_calls, "num_parallel_calls"))
 
         def kernel(run: Any, ds: Any, cycle: Any, block: Any, *values: Any) -> Any:
             calls = int(values[0]) if parallel else None
             turns = max(calls or 1, 1) if cycle == AUTOTUNE else int(cycle)
-            function = found.bound(run, values[1:] if parallel else values)
-            return ds.interleave(function, turns, int(block), calls, deterministic)
+            bound = function.bound(run, values[1:] if parallel else values)
+            return ds.interleave(bound, turns, int(block), calls, deterministic)
 
-        return self._step("InterleaveDataset", spec, kernel, [*given, *found.captured], name)
+        return self._step("InterleaveDataset", spec, kernel, [*inputs, *function.captured], name)
 
     def _parallel_interleave(
         self, map_func: Any, cycle: Any, block: Any, sloppy: Any, prefetch_input_elements: Any
     ) -> Dataset:
-        found, spec = self._datasets(map_func, "parallel_interleave")
-        given = [int_tensor(cycle, "cycle_length"), int_tensor(block, "block_length"),
+        function, spec = self._datasets(map_func, "parallel_interleave")
+        inputs = [int_tensor(cycle, "cycle_length"), int_tensor(block, "block_length"),
                  convert_to_tensor(sloppy, bool), count_tensor(prefetch_input_elements)]  # fmt: skip
 
         def kernel(run: Any, ds: Any, cycle: Any, block: Any, sloppy: Any, ahead: Any, *values: Any) -> Any:
-            function = found.bound(run, values)
-            return ds.parallel_interleave(function, int(cycle), int(block), bool(sloppy), None, int(ahead))
+            bound = function.bound(run, values)
+            return ds.parallel_interleave(bound, int(cycle), int(block), bool(sloppy), None, int(ahead))
 
-        return self._step("ParallelInterleaveDataset", spec, kernel, [*given, *found.captured])
+        return self._step("ParallelInterleaveDataset", spec, kernel, [*inputs, *function.captured])
 
     def _sharding(self, function: Any) -> Function:
         # A function from an element to the number of its shard, of 32 or 64 bits.
@@ -987,22 +989,22 @@ class Dataset(DatasetBase):
         boundaries, sizes = list(bucket_boundaries), list(bucket_batch_sizes)
         if len(sizes) != len(boundaries) + 1:
             raise ValueError("len(bucket_batch_sizes) must equal len(bucket_boundaries) + 1")
-        found = self._function(element_length_func, "element_length_func")
+        function = self._function(element_length_func, "element_length_func")
         padding = None if no_padding else Padding(self, padded_shapes, padding_values)
-        count = len(found.captured)
+        count = len(function.captured)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
-            function = found.bound(run, values[:count])
+            bound = function.bound(run, values[:count])
             pads = (None, None) if padding is None else (padding.sides(values[count:]), padding.values)
             return ds.bucket_by_sequence_length(
-                function, boundaries, sizes, *pads, pad_to_bucket_boundary, no_padding, drop_remainder
+                bound, boundaries, sizes, *pads, pad_to_bucket_boundary, no_padding, drop_remainder
             )
 
         left = iter([leaf.shape for leaf in leaves(self._spec)] if padding is None else padding.shapes)
         size = sizes[0] if drop_remainder and len(set(sizes)) == 1 else None
         spec = mapped(lambda leaf: stacked(replace(leaf, shape=next(left)), size), self._spec)
-        given = [*found.captured, *(() if padding is None else padding.tensors)]
-        return self._step("BucketBySequenceLengthDataset", spec, kernel, given, name)
+        inputs = [*function.captured, *(() if padding is None else padding.tensors)]
+        return self._step("BucketBySequenceLengthDataset", spec, kernel, inputs, name)
 
     def group_by_window(
         self,
@@ -1039,7 +1041,7 @@ class Dataset(DatasetBase):
         number = leaf_of(int64, [])
         reduced = Function(self.graph, reduce_func, [number, Nested(self._spec)], "reduce_func")
         spec = _dataset_spec(reduced, "reduce_func")
-        functions, given = [key, reduced], [int_tensor(0 if window_size is None else window_size, "window_size")]
+        functions, inputs = [key, reduced], [int_tensor(0 if window_size is None else window_size, "window_size")]
         if window_size_func is not None:
             sizes = Function(self.graph, _number(window_size_func, "window_size_func"), [number], "window_size_func")
             functions.append(scalar_of(sizes, "window_size_func"))
@@ -1048,7 +1050,7 @@ class Dataset(DatasetBase):
             keys, reduces, *size_of = bound_all(functions, run, values)
             return ds.group_by_window(keys, reduces, None if size_of else int(size), *size_of)
 
-        return self._step("GroupByWindowDataset", spec, kernel, [*given, *captured_of(functions)], name)
+        return self._step("GroupByWindowDataset", spec, kernel, [*inputs, *captured_of(functions)], name)
 
     def rejection_resample(
         self,
@@ -1080,7 +1082,7 @@ class Dataset(DatasetBase):
         -----
         The choice is that of `queuecore.data.Dataset.rejection_resample`, and not TensorFlow's.
         """
-        found = self._function(class_func, "class_func")
+        function = self._function(class_func, "class_func")
         pair, extra = seeds_of(seed)
         shares = [convert_to_tensor(target_dist)]
         if initial_dist is not None:
@@ -1089,11 +1091,11 @@ class Dataset(DatasetBase):
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
             target, *initial = (np.asarray(one, np.float64).tolist() for one in values[:first])
-            function = found.bound(run, values[last:])
-            return ds.rejection_resample(function, target, *(initial or [None]), pair(*values[first:last]))
+            bound = function.bound(run, values[last:])
+            return ds.rejection_resample(bound, target, *(initial or [None]), pair(*values[first:last]))
 
-        given = [*shares, *extra, *found.captured]
-        return self._step("RejectionResampleDataset", (found.spec, self._spec), kernel, given, name)
+        inputs = [*shares, *extra, *function.captured]
+        return self._step("RejectionResampleDataset", (function.spec, self._spec), kernel, inputs, name)
 
     def scan(
         self, initial_state: Any, scan_func: Callable[[Any, Any], tuple[Any, Any]], name: str | None = None
@@ -1114,13 +1116,13 @@ class Dataset(DatasetBase):
             If the function doesn't return a pair, or the state's structure or types change.
         """
         spec, state = tensors_of(initial_state, "initial_state")
-        spec, found = settled(self, scan_func, spec, "scan_func", _state_of_scan)
+        spec, function = settled(self, scan_func, spec, "scan_func", _state_of_scan)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
             initial = joined(spec, [_numpy(one) for one in values[: len(state)]])
-            return ds.scan(initial, found.bound(run, values[len(state) :]))
+            return ds.scan(initial, function.bound(run, values[len(state) :]))
 
-        return self._step("ScanDataset", found.spec[1], kernel, [*state, *found.captured], name)
+        return self._step("ScanDataset", function.spec[1], kernel, [*state, *function.captured], name)
 
     def snapshot(
         self,
@@ -1155,8 +1157,8 @@ class Dataset(DatasetBase):
             reader = bound.pop(0) if reader_func is not None else None
             return ds.snapshot(where, compression, reader, *bound)
 
-        given = [convert_to_tensor(path, string, "path"), *captured_of(functions)]
-        return self._step("SnapshotDatasetV2", spec, kernel, given, name)
+        inputs = [convert_to_tensor(path, string, "path"), *captured_of(functions)]
+        return self._step("SnapshotDatasetV2", spec, kernel, inputs, name)
 
     def save(
         self,
@@ -1186,8 +1188,8 @@ class Dataset(DatasetBase):
         def kernel(run: Any, ds: Any, where: Any, *values: Any) -> None:
             ds.save(where, compression, *bound_all(functions, run, values))
 
-        given = [self._variant, convert_to_tensor(path, string, "path"), *captured_of(functions)]
-        return self.graph.create_op("SaveDatasetV2", given, [], kernel, blocking=True)
+        inputs = [self._variant, convert_to_tensor(path, string, "path"), *captured_of(functions)]
+        return self.graph.create_op("SaveDatasetV2", inputs, [], kernel, blocking=True)
 
     def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any], name: str | None = None) -> Any:
         """Fold all elements with a function, one after the other.
@@ -1210,19 +1212,19 @@ class Dataset(DatasetBase):
             If the state's structure or types change.
         """
         spec, state = tensors_of(initial_state, "initial_state")
-        spec, found = settled(self, reduce_func, spec, "reduce_func", lambda function: function.spec)
+        spec, function = settled(self, reduce_func, spec, "reduce_func", lambda function: function.spec)
         before = leaves(spec)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
             initial = joined(spec, [_numpy(one) for one in values[: len(state)]])
-            made = ds.reduce(initial, found.bound(run, values[len(state) :]))
+            after = ds.reduce(initial, function.bound(run, values[len(state) :]))
             results = [
-                value for leaf, part in zip(before, parts(spec, made), strict=True) for value in split(leaf, part)
+                value for leaf, part in zip(before, parts(spec, after), strict=True) for value in split(leaf, part)
             ]
             return results[0] if len(results) == 1 else results
 
         op = self.graph.create_op(
-            "ReduceDataset", [self._variant, *state, *found.captured], outputs_of(spec), kernel, name, blocking=True
+            "ReduceDataset", [self._variant, *state, *function.captured], outputs_of(spec), kernel, name, blocking=True
         )
         return shown(spec, op.outputs)
 
@@ -1258,11 +1260,11 @@ def variant_of(type_: str, tensors: Sequence[Tensor], kernel: Callable[..., Any]
     graph = tensors[0].graph if tensors else get_default_graph()
     # The default graph, of which parameters are constants, may be another one than the dataset's.
     known = [None if one.graph is graph else constant_value(one) for one in tensors]
-    given = [
+    inputs = [
         one if value is None else tensor_in(graph, value, one.dtype, one.op.name)
         for one, value in zip(tensors, known, strict=True)
     ]
-    op = graph.create_op(type_, given, [(VARIANT, ())], kernel, name)
+    op = graph.create_op(type_, inputs, [(VARIANT, ())], kernel, name)
     op.attributes["dataset"] = True
     return op.outputs[0]
 
@@ -1298,13 +1300,13 @@ def general_spec(first: Any, second: Any, what: str) -> Any:
     return packed(first, made)
 
 
-def _of_one_type(one: Any, other: Any) -> bool:
+def _of_one_type(first: Any, second: Any) -> bool:
     # Whether two parts are of one kind and type: all else may differ.
-    if isinstance(one, LeafSpec) and isinstance(other, LeafSpec):
-        return bool(one.dtype == other.dtype)
-    if type(one) is not type(other):
+    if isinstance(first, LeafSpec) and isinstance(second, LeafSpec):
+        return bool(first.dtype == second.dtype)
+    if type(first) is not type(second):
         return False
-    return isinstance(one, (Nested, NoneLeaf)) or bool(replace(one, shape=other.shape) == other)
+    return isinstance(first, (Nested, NoneLeaf)) or bool(replace(first, shape=second.shape) == second)
 
 
 def _alike(datasets: Sequence[Dataset], what: str) -> Any:
@@ -1335,21 +1337,21 @@ def _leaf_like(spec: Any) -> Any:
     return spec if isinstance(spec, (LeafSpec, Nested, RaggedLeaf, SparseLeaf)) else leaf_of(spec.dtype, spec.shape)
 
 
-def _dataset_spec(found: Function, what: str, step: str = "") -> Any:
-    if not isinstance(found.spec, Nested):
+def _dataset_spec(function: Function, what: str, step: str = "") -> Any:
+    if not isinstance(function.spec, Nested):
         raise TypeError(
-            f"The `{what}` argument must return a `Dataset` object. Got {found.result!r}"
+            f"The `{what}` argument must return a `Dataset` object. Got {function.result!r}"
             + (f" in {step}" if step else "")
         )
-    return found.spec.spec
+    return function.spec.spec
 
 
-def scalar_of(found: Function, what: str) -> Function:
+def scalar_of(function: Function, what: str) -> Function:
     """Return a function. `ValueError`: it returns something else than one int64."""
-    spec = found.spec
+    spec = function.spec
     if not isinstance(spec, LeafSpec) or spec.dtype != int64 or spec.shape.ndims not in (0, None):
         raise ValueError(f"Invalid `{what}`. `{what}` must return a single `tf.int64` scalar tensor, not {spec!r}.")
-    return found
+    return function
 
 
 def _number(function: Any, what: str, short: bool = False) -> Callable[..., Any]:
@@ -1394,13 +1396,13 @@ def settled(
         spec = kept
 
 
-def _state_of_scan(found: Function) -> Any:
-    if not isinstance(found.spec, tuple) or len(found.spec) != 2:
+def _state_of_scan(function: Function) -> Any:
+    if not isinstance(function.spec, tuple) or len(function.spec) != 2:
         raise TypeError(
             "`scan_func` should return a pair consisting of new state and the output value. Instead its return value "
-            f"is {found.result!r}"
+            f"is {function.result!r}"
         )
-    return found.spec[0]
+    return function.spec[0]
 
 
 def captured_of(functions: Sequence[Function]) -> list[Tensor]:
@@ -1433,13 +1435,13 @@ def batch_tensors(batch_size: Any, drop_remainder: Any) -> tuple[list[Tensor], i
 
 
 def _predicate(dataset: Dataset, predicate: Any) -> Function:
-    found = dataset._function(predicate, "predicate")
-    spec = found.spec
+    function = dataset._function(predicate, "predicate")
+    spec = function.spec
     if not isinstance(spec, LeafSpec) or spec.dtype != bool_ or spec.shape.ndims not in (0, None):
         raise ValueError(
             f"Invalid `predicate`. `predicate` must return a `tf.bool` scalar tensor, but its return type is {spec!r}."
         )
-    return found
+    return function
 
 
 def seeds_of(seed: Any) -> tuple[Callable[..., Any], list[Tensor]]:

@@ -141,20 +141,20 @@ def map_and_batch(
         )
 
     def step(dataset: Dataset) -> Dataset:
-        found = dataset._function(map_func, "map_func")
-        given, size = batch_tensors(batch_size, drop_remainder)
+        function = dataset._function(map_func, "map_func")
+        inputs, size = batch_tensors(batch_size, drop_remainder)
         calls = num_parallel_batches if num_parallel_calls is None else num_parallel_calls
         extra = [] if calls is None else [int_tensor(calls, "num_parallel_calls")]
 
         def kernel(run: Any, ds: Any, n: Any, drop: Any, *values: Any) -> Any:
             number = int(values[0]) if extra else None
-            function = found.bound(run, values[len(extra) :])
+            bound = function.bound(run, values[len(extra) :])
             if num_parallel_batches is not None:
-                return ds.map_and_batch(function, int(n), number, bool(drop))
-            return ds.map_and_batch(function, int(n), None, bool(drop), number)
+                return ds.map_and_batch(bound, int(n), number, bool(drop))
+            return ds.map_and_batch(bound, int(n), None, bool(drop), number)
 
-        spec = mapped(lambda leaf: stacked(leaf, size), found.spec)
-        return dataset._step("MapAndBatchDataset", spec, kernel, [*given, *extra, *found.captured])
+        spec = mapped(lambda leaf: stacked(leaf, size), function.spec)
+        return dataset._step("MapAndBatchDataset", spec, kernel, [*inputs, *extra, *function.captured])
 
     return step
 
@@ -198,8 +198,8 @@ def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) ->
         def kernel(_: Any, ds: Any, size: Any, number: Any, *seeds: Any) -> Any:
             return ds.shuffle_and_repeat(int(size), int(number), pair(*seeds))
 
-        given = [int_tensor(buffer_size, "buffer_size"), count_tensor(count), *extra]
-        return dataset._step("ShuffleAndRepeatDataset", dataset._spec, kernel, given)
+        inputs = [int_tensor(buffer_size, "buffer_size"), count_tensor(count), *extra]
+        return dataset._step("ShuffleAndRepeatDataset", dataset._spec, kernel, inputs)
 
     return step
 
@@ -301,8 +301,8 @@ def at(dataset: Dataset, index: Any) -> Any:
     def kernel(_: Any, ds: Any, number: Any) -> Any:
         return components(dataset._spec, eager.experimental.at(ds, int(number)))
 
-    given = [checked(dataset, "at")._variant, int_tensor(index, "index")]
-    op = dataset.graph.create_op("GetElementAtIndex", given, outputs_of(dataset._spec), kernel, blocking=True)
+    inputs = [checked(dataset, "at")._variant, int_tensor(index, "index")]
+    op = dataset.graph.create_op("GetElementAtIndex", inputs, outputs_of(dataset._spec), kernel, blocking=True)
     return shown(dataset._spec, op.outputs)
 
 
@@ -332,17 +332,17 @@ def from_list(elements: list[Any], name: str | None = None) -> Dataset:
         raise DtypeError("Invalid `elements`. `elements` must be a list.")
     if not elements:
         raise ValueError("Invalid `elements`. `elements` should not be empty.")
-    found = [tensors_of(one, "from_list") for one in elements]
-    spec, first = found[0]
-    for one, _ in found[1:]:
-        spec = general_spec(spec, one, "from_list")
+    items = [tensors_of(element, "from_list") for element in elements]
+    spec, first = items[0]
+    for other, _ in items[1:]:
+        spec = general_spec(spec, other, "from_list")
     counts = len(first)
 
     def kernel(_: Any, *values: Any) -> Any:
         rows = [list(values[at : at + counts]) for at in range(0, len(values), counts)]
         return eager.Dataset.from_list([joined(spec, row) for row in rows])
 
-    return dataset_op("ListDataset", [tensor for _, given in found for tensor in given], spec, kernel, name)
+    return dataset_op("ListDataset", [tensor for _, tensors in items for tensor in tensors], spec, kernel, name)
 
 
 def save(
@@ -465,7 +465,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> _Step:
         graph = checked(dataset, "group_by_reducer").graph
         key = scalar_of(dataset._function(key_func, "key_func"), "key_func")
         first = Function(graph, reducer.init_func, [leaf_of(int64, ())], "init_func")
-        state, after = settled(dataset, reducer.reduce_func, first.spec, "reduce_func", lambda found: found.spec)
+        state, after = settled(dataset, reducer.reduce_func, first.spec, "reduce_func", lambda function: function.spec)
         last = Function(graph, reducer.finalize_func, [state], "finalize_func")
         functions = [key, first, after, last]
 

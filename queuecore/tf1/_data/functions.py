@@ -44,13 +44,13 @@ class Aside:
 
 
 @np.errstate(all="ignore")  # as in a session: infinities and nan need no warning
-def evaluated(plan: RunPlan, run: Any, given: Sequence[Any], salt: int | None = None) -> list[Any]:
+def evaluated(plan: RunPlan, run: Any, feed_values: Sequence[Any], salt: int | None = None) -> list[Any]:
     """Run a plan; return the values of all its slots.
 
     With a `salt` it is traced: random operations draw by the element's number, and by the salt if they have no seed.
     """
     values: list[Any] = [None] * plan.slots
-    for (_, slot), value in zip(plan.feeds, given, strict=True):
+    for (_, slot), value in zip(plan.feeds, feed_values, strict=True):
         values[slot] = value
     for step in plan.steps:
         if salt is not None and (native := step.op.attributes.get("native")) is not None:
@@ -94,7 +94,7 @@ class Function:
             arguments.extend(op.outputs[0] for op in ops)
             return shown(spec, [op.outputs[0] for op in ops])
 
-        with graph.as_default(), graph.aside() as made:
+        with graph.as_default(), graph.aside() as body:
             given = [symbols(spec) for spec in self.specs]
             if len(given) == 1 and type(given[0]) is tuple:
                 given = list(given[0])
@@ -102,11 +102,11 @@ class Function:
             # A list that an operation returns is several tensors.
             self.result = tuple(result) if isinstance(result, list) else result
             self.spec, results = tensors_of(self.result, what)
-        own = {op: index for index, op in enumerate(made)}
+        own = {op: index for index, op in enumerate(body)}
         # Operations with effects run in the order of their creation, even if nothing reads them. What stands for an
         # argument, or for a value of a loop, is none.
         active = [
-            op for op in made if not op.pure and "dataset" not in op.attributes and op.type not in ("Arg", "Enter")
+            op for op in body if not op.pure and "dataset" not in op.attributes and op.type not in ("Arg", "Enter")
         ]
         wanted = [*results, *active]
         self.captured = _outside(wanted, own)
@@ -153,7 +153,7 @@ def _fed(_: Any) -> Any:
 
 def _outside(wanted: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
     # The tensors of other operations that these read, in a fixed order.
-    found: dict[Tensor, None] = {}
+    captured: dict[Tensor, None] = {}
     seen: set[Operation] = set()
     left: list[Operation] = []
 
@@ -161,7 +161,7 @@ def _outside(wanted: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
         if tensor.op in own:
             left.append(tensor.op)
         else:
-            found[tensor] = None
+            captured[tensor] = None
 
     for one in wanted:
         if isinstance(one, Tensor):
@@ -178,4 +178,4 @@ def _outside(wanted: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
         for other in op.control_inputs:
             if other in own:
                 left.append(other)
-    return list(found)
+    return list(captured)

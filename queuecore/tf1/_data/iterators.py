@@ -333,9 +333,9 @@ def _handle_of(resource: Tensor, name: str | None = None) -> Tensor:
 
 
 def _declared(output_types: Any, output_shapes: Any, output_classes: Any = None) -> Any:
-    found = leaves(output_types)
-    sides: list[Any] = [None] * len(found)
-    kinds: list[Any] = [Tensor] * len(found)
+    flat_types = leaves(output_types)
+    sides: list[Any] = [None] * len(flat_types)
+    kinds: list[Any] = [Tensor] * len(flat_types)
     if output_shapes is not None:
         if isinstance(output_types, tuple) and isinstance(output_shapes, list):
             raise TypeError(
@@ -355,22 +355,24 @@ def _declared(output_types: Any, output_shapes: Any, output_classes: Any = None)
             return RaggedLeaf(leaf.shape, leaf.dtype, max([1, *(at for at, side in enumerate(sides) if side is None)]))
         return SparseLeaf(leaf.shape, leaf.dtype) if kind is SparseTensor else leaf
 
-    return packed(output_types, [one(*all_of) for all_of in zip(found, sides, kinds, strict=True)])
+    return packed(output_types, [one(*all_of) for all_of in zip(flat_types, sides, kinds, strict=True)])
 
 
-def _check(wanted: Any, given: Any, error: type[Exception]) -> None:
-    if not same_structure(wanted, given):
-        raise ValueError(f"The two structures don't have the same nested structure: {wanted!r} and {given!r}")
-    for one, other in zip(leaves(wanted), leaves(given), strict=True):
-        if type(one) is not type(other) or isinstance(one, Nested):
-            if one != other:
-                raise error(f"Expected {one!r} but got dataset with {other!r}")
-        elif one.dtype != other.dtype or getattr(one, "ragged_rank", 0) != getattr(other, "ragged_rank", 0):
-            raise error(f"Expected output types {types(wanted)!r} but got dataset with output types {types(given)!r}.")
-        elif not one.shape.is_compatible_with(other.shape):
+def _check(wanted: Any, dataset_spec: Any, error: type[Exception]) -> None:
+    if not same_structure(wanted, dataset_spec):
+        raise ValueError(f"The two structures don't have the same nested structure: {wanted!r} and {dataset_spec!r}")
+    for leaf, other in zip(leaves(wanted), leaves(dataset_spec), strict=True):
+        if type(leaf) is not type(other) or isinstance(leaf, Nested):
+            if leaf != other:
+                raise error(f"Expected {leaf!r} but got dataset with {other!r}")
+        elif leaf.dtype != other.dtype or getattr(leaf, "ragged_rank", 0) != getattr(other, "ragged_rank", 0):
+            raise error(
+                f"Expected output types {types(wanted)!r} but got dataset with output types {types(dataset_spec)!r}."
+            )
+        elif not leaf.shape.is_compatible_with(other.shape):
             raise error(
                 f"Expected output shapes compatible with {shapes(wanted)!r} but got dataset with output shapes "
-                f"{shapes(given)!r}."
+                f"{shapes(dataset_spec)!r}."
             )
 
 
@@ -383,13 +385,13 @@ def _of(resource: Tensor, initializer: Operation | None, spec: Any) -> Iterator:
 
 def _iterator(type_: str, spec: Any, shared_name: str | None, once: Any = None) -> Iterator:
     def kernel(run: Any) -> _Place:
-        found: _Place
+        place: _Place
         if shared_name is None:
-            found = run.session.resource(op, lambda: _Place(spec, once))
-            return found
-        found = run.session.resource(("iterator", shared_name), lambda: _Place(spec))
-        _check(spec, found.spec, InvalidArgumentError)
-        return found
+            place = run.session.resource(op, lambda: _Place(spec, once))
+            return place
+        place = run.session.resource(("iterator", shared_name), lambda: _Place(spec))
+        _check(spec, place.spec, InvalidArgumentError)
+        return place
 
     op = get_default_graph().create_op(type_, [], [(VARIANT, ())], kernel)
     return _of(op.outputs[0], None, spec)

@@ -270,15 +270,15 @@ def parts(structure: Any, element: Any) -> list[Any]:
     return found
 
 
-def _parts(structure: Any, element: Any, found: list[Any]) -> None:
+def _parts(structure: Any, element: Any, flat: list[Any]) -> None:
     if isinstance(structure, Mapping):
         for key in sorted(structure):
-            _parts(structure[key], element[key], found)
+            _parts(structure[key], element[key], flat)
     elif isinstance(structure, tuple):
         for one, part in zip(structure, element, strict=True):
-            _parts(one, part, found)
+            _parts(one, part, flat)
     else:
-        found.append(element)
+        flat.append(element)
 
 
 def matched(structure: Any, other: Any, what: str) -> list[Any]:
@@ -312,17 +312,17 @@ def _same_tuple(like: tuple[Any, ...], made: list[Any]) -> Any:
     return type(like)(*made) if hasattr(like, "_fields") else tuple(made)
 
 
-def same_structure(one: Any, other: Any) -> bool:
+def same_structure(first: Any, second: Any) -> bool:
     """Return whether two structures differ in their parts alone."""
-    if isinstance(one, Mapping):
+    if isinstance(first, Mapping):
         return (
-            isinstance(other, Mapping)
-            and one.keys() == other.keys()
-            and all(same_structure(part, other[key]) for key, part in one.items())
+            isinstance(second, Mapping)
+            and first.keys() == second.keys()
+            and all(same_structure(part, second[key]) for key, part in first.items())
         )
-    if isinstance(one, tuple):
-        return isinstance(other, tuple) and len(one) == len(other) and all(map(same_structure, one, other))
-    return not isinstance(other, (Mapping, tuple))
+    if isinstance(first, tuple):
+        return isinstance(second, tuple) and len(first) == len(second) and all(map(same_structure, first, second))
+    return not isinstance(second, (Mapping, tuple))
 
 
 # What is known of them
@@ -407,7 +407,7 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
     TypeError, ValueError
         If a part can be no tensor, or there is none.
     """
-    found: list[Tensor] = []
+    tensors: list[Tensor] = []
 
     def one(part: Any) -> Any:
         if isinstance(part, SparseTensorValue):
@@ -415,24 +415,24 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
         elif isinstance(part, RaggedTensorValue):
             part = ragged_of(part)
         if isinstance(part, DatasetBase):
-            found.append(part._variant)
+            tensors.append(part._variant)
             return Nested(part._spec)
         if isinstance(part, SparseTensor):
-            found.extend([part.indices, part.values, part.dense_shape])
+            tensors.extend([part.indices, part.values, part.dense_shape])
             return SparseLeaf(part.shape, part.dtype)
         if isinstance(part, RaggedTensor):
-            found.extend([part.flat_values, *part.nested_row_splits])
+            tensors.extend([part.flat_values, *part.nested_row_splits])
             return RaggedLeaf(part.shape, part.dtype, part.ragged_rank, part.row_splits.dtype)
         if part is None:
             return NoneLeaf()
         tensor = convert_to_tensor(part)
-        found.append(tensor)
+        tensors.append(tensor)
         return LeafSpec(tensor.shape, tensor.dtype)
 
     spec = mapped(one, value)
-    if not found:
+    if not tensors:
         raise ValueError(f"{what}: there are no tensors in {value!r}")
-    return spec, found
+    return spec, tensors
 
 
 def shown(spec: Any, tensors: list[Tensor]) -> Any:

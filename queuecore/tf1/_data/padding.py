@@ -28,27 +28,28 @@ class Padding:
     """
 
     def __init__(self, dataset: DatasetBase, padded_shapes: Any, padding_values: Any) -> None:
-        found = leaves(dataset._spec)
-        if any(not isinstance(leaf, LeafSpec) for leaf in found):
+        leaf_specs = leaves(dataset._spec)
+        if any(not isinstance(leaf, LeafSpec) for leaf in leaf_specs):
             raise TypeError("Batching of padded sparse tensors and of datasets is not supported")
         self._spec = dataset._spec
-        self.shapes = [leaf.shape for leaf in found]
-        self._late: list[Tensor | None] = [None] * len(found)
+        self.shapes = [leaf.shape for leaf in leaf_specs]
+        self._late: list[Tensor | None] = [None] * len(leaf_specs)
         if padded_shapes is None:
             if any(shape.sides is None for shape in self.shapes):
                 raise ValueError("You must provide `padded_shapes` argument because a component has unknown rank.")
         else:
             told = matched(dataset._spec, padded_shapes, "padded_shapes")
-            self._late = [one if isinstance(one, Tensor) and constant_value(one) is None else None for one in told]
-            self.shapes = [padded_shape(*one) for one in zip(told, self.shapes, strict=True)]
-        self.tensors = [one for one in self._late if one is not None]
-        values: list[Any] = [None] * len(found)
+            self._late = [part if isinstance(part, Tensor) and constant_value(part) is None else None for part in told]
+            self.shapes = [padded_shape(*pair) for pair in zip(told, self.shapes, strict=True)]
+        self.tensors = [tensor for tensor in self._late if tensor is not None]
+        values: list[Any] = [None] * len(leaf_specs)
         if padding_values is not None:
-            told = [padding_values] * len(found)
+            told = [padding_values] * len(leaf_specs)
             if isinstance(padding_values, (tuple, list, dict)):
                 told = matched(dataset._spec, _with_defaults(dataset._spec, padding_values), "padding_values")
             values = [
-                None if one is None else _constant(one, leaf.dtype) for one, leaf in zip(told, found, strict=True)
+                None if value is None else _constant(value, leaf.dtype)
+                for value, leaf in zip(told, leaf_specs, strict=True)
             ]
         self.values = plain(dataset._spec, values)
 
@@ -97,15 +98,15 @@ def padded_shape(told: Any, shape: TensorShape) -> TensorShape:
                 return shape
             known = [None] * count
         told = known
-    made = told if isinstance(told, TensorShape) else _padded_sides(told)
-    if made.sides is None or (shape.sides is not None and len(made.sides) != len(shape.sides)):
-        raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "
-                         f"{shape}.")  # fmt: skip
-    for side, own in zip(made.sides, shape.sides or (), strict=False):
+    target = told if isinstance(told, TensorShape) else _padded_sides(told)
+    if target.sides is None or (shape.sides is not None and len(target.sides) != len(shape.sides)):
+        raise ValueError(f"The padded shape {target} is not compatible with the corresponding input component "
+                         f"shape {shape}.")  # fmt: skip
+    for side, own in zip(target.sides, shape.sides or (), strict=False):
         if side is not None and own is not None and side < own:
-            raise ValueError(f"The padded shape {made} is not compatible with the corresponding input component shape "
-                             f"{shape}.")  # fmt: skip
-    return made
+            raise ValueError(f"The padded shape {target} is not compatible with the corresponding input component "
+                             f"shape {shape}.")  # fmt: skip
+    return target
 
 
 def _constant(value: Any, dtype: Any) -> Any:

@@ -529,16 +529,16 @@ class Graph:
         list of Operation
             These operations, complete when the context ends. Their inputs may be in the graph.
         """
-        made: list[Operation] = []
+        body: list[Operation] = []
         with self._lock:
             count, named, used = len(self._ops), dict(self._named), dict(self._used)
             scopes = self._scopes
             outside = scopes.control, scopes.devices
             scopes.control, scopes.devices = [], []
             try:
-                yield made
+                yield body
             finally:
-                made += self._ops[count:]
+                body += self._ops[count:]
                 del self._ops[count:]
                 self._named, self._used = named, used
                 scopes.control, scopes.devices = outside

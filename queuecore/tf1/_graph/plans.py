@@ -73,28 +73,28 @@ def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> RunPlan:
         slots[tensor.op, tensor.value_index] = len(feeds)
         feeds.append((tensor, len(feeds)))
     fetches = list(fetches)
-    given = {(tensor.op, tensor.value_index) for tensor in fed}
+    fed_outputs = {(tensor.op, tensor.value_index) for tensor in fed}
 
     def needs(op: Operation) -> list[Operation]:
-        found = [one.op for one in op.operands if (one.op, one.value_index) not in given]
+        found = [tensor.op for tensor in op.operands if (tensor.op, tensor.value_index) not in fed_outputs]
         return list(dict.fromkeys([*found, *op.control_inputs]))
 
     wanted = [
-        one if isinstance(one, Operation) else one.op
-        for one in fetches
-        if isinstance(one, Operation) or (one.op, one.value_index) not in given
+        fetch if isinstance(fetch, Operation) else fetch.op
+        for fetch in fetches
+        if isinstance(fetch, Operation) or (fetch.op, fetch.value_index) not in fed_outputs
     ]
     order, behind = _sorted(wanted, needs)
     count = len(feeds)
     steps = []
     for op in order:
-        inputs = tuple(slots[one.op, one.value_index] for one in op.operands)
+        inputs = tuple(slots[tensor.op, tensor.value_index] for tensor in op.operands)
         first = count
         for index in range(len(op.outputs)):
             slots.setdefault((op, index), count)
             count += 1
         steps.append(KernelStep(op, op.kernel, inputs, first, len(op.outputs), op.pure))
-    fetched = [-1 if isinstance(one, Operation) else slots[one.op, one.value_index] for one in fetches]
+    fetched = [-1 if isinstance(fetch, Operation) else slots[fetch.op, fetch.value_index] for fetch in fetches]
     waiting = [op for op in order if op.blocking]
     concurrent = any(a not in behind[b] for a, b in zip(waiting, waiting[1:], strict=False))
     return RunPlan(steps, count, feeds, fetched, concurrent)
@@ -114,8 +114,8 @@ def _sorted(
     after: dict[Operation, list[Operation]] = {op: [] for op in before}
     missing = {op: len(needed) for op, needed in before.items()}
     for op, needed in before.items():
-        for one in needed:
-            after[one].append(op)
+        for need in needed:
+            after[need].append(op)
     ready = [op for op in before if not missing[op]]
     order: list[Operation] = []
     waits: dict[Operation, set[Operation]] = {}
@@ -123,11 +123,11 @@ def _sorted(
         at = next((i for i, op in enumerate(ready) if not op.blocking), 0)
         op = ready.pop(at)
         order.append(op)
-        waits[op] = set().union(*(waits[one] | ({one} if one.blocking else set()) for one in before[op]))
-        for one in after[op]:
-            missing[one] -= 1
-            if not missing[one]:
-                ready.append(one)
+        waits[op] = set().union(*(waits[need] | ({need} if need.blocking else set()) for need in before[op]))
+        for follower in after[op]:
+            missing[follower] -= 1
+            if not missing[follower]:
+                ready.append(follower)
     return order, waits
 
 
@@ -143,7 +143,7 @@ def do(step: KernelStep, run: Any, values: list[Any]) -> None:
     """
     given = [values[slot] for slot in step.inputs]
     try:
-        made = step.kernel(*given) if step.pure else step.kernel(run, *given)
+        result = step.kernel(*given) if step.pure else step.kernel(run, *given)
     except QueueCoreError as error:
         _note(error, step.op)
         raise
@@ -156,9 +156,9 @@ def do(step: KernelStep, run: Any, values: list[Any]) -> None:
         wrong = InvalidArgumentError(f"{said} (in {step.op.type} {step.op.name!r})")
         raise wrong from error
     if step.outputs == 1:
-        values[step.output] = made
+        values[step.output] = result
     elif step.outputs:
-        values[step.output : step.output + step.outputs] = made
+        values[step.output : step.output + step.outputs] = result
 
 
 def _note(error: QueueCoreError, op: Operation) -> None:

@@ -237,13 +237,13 @@ class Session:
 
     def resource(self, key: Any, make: Callable[[], Any]) -> Any:
         """Return the object kept under a key; the first call makes it."""
-        found = self._resources.get(key)
-        if found is None:
+        resource = self._resources.get(key)
+        if resource is None:
             with self._lock:
-                found = self._resources.get(key)
-                if found is None:
-                    found = self._resources[key] = make()
-        return found
+                resource = self._resources.get(key)
+                if resource is None:
+                    resource = self._resources[key] = make()
+        return resource
 
     def _say_stalled(self, name: str) -> None:
         missing = _missing_start(self, name)
@@ -282,20 +282,20 @@ class Session:
         del run_metadata
         feeds = self._feeds(feed_dict) if feed_dict else {}
         key = (_key(fetches), frozenset(feeds))
-        found = self._plans.get(key)
-        if found is None:
+        entry = self._plans.get(key)
+        if entry is None:
             if not self._graph._ops:
                 raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
             flat: list[Any] = []
             structure = _structured(fetches, self._graph, flat)
-            found = self._plans[key] = (planned(flat, list(feeds)), structure)
-        plan, structure = found
+            entry = self._plans[key] = (planned(flat, list(feeds)), structure)
+        plan, structure = entry
         values = self._execute(plan, feeds, options)
         return structure([_shown(values[slot]) if slot >= 0 else None for slot in plan.fetched])
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False) -> Any:
         """Return a function that runs the fetches; it takes the values of the tensors in `feed_list`."""
-        tensors = [self._graph.as_graph_element(one, allow_operation=False) for one in feed_list or ()]
+        tensors = [self._graph.as_graph_element(element, allow_operation=False) for element in feed_list or ()]
         flat: list[Any] = []
         structure = _structured(fetches, self._graph, flat)
         plan = planned(flat, tensors)
@@ -304,7 +304,7 @@ class Session:
             del run_metadata
             if len(arguments) != len(tensors):
                 raise ValueError(f"{len(tensors)} values are to be fed, and {len(arguments)} were given")
-            feeds = {one: _fed(one, value) for one, value in zip(tensors, arguments, strict=True)}
+            feeds = {tensor: _fed(tensor, value) for tensor, value in zip(tensors, arguments, strict=True)}
             values = self._execute(plan, feeds, options)
             return structure([_shown(values[slot]) if slot >= 0 else None for slot in plan.fetched])
 
@@ -323,14 +323,14 @@ class Session:
 
     def _pairs(self, key: Any, value: Any) -> list[tuple[Tensor, Any]]:
         if isinstance(key, tuple) and not hasattr(key, "_fetch"):
-            return [pair for one, part in zip(key, value, strict=True) for pair in self._pairs(one, part)]
+            return [pair for inner, part in zip(key, value, strict=True) for pair in self._pairs(inner, part)]
         if not hasattr(key, "_fetch"):
             return [(self._feedable(key), value)]
         # One that is of several tensors; those that are known need no value.
         parts, given = _flat_parts(key), _flat_values(value)
         if len(given) < len(parts):
-            parts = [one for one in parts if constant_value(one) is None]
-        return [(self._feedable(one), part) for one, part in zip(parts, given, strict=True)]
+            parts = [tensor for tensor in parts if constant_value(tensor) is None]
+        return [(self._feedable(tensor), part) for tensor, part in zip(parts, given, strict=True)]
 
     def _check_is_read(self, tensor: Tensor, value: Any) -> None:
         # Operations that were made with the value of a constant don't read it: another value would be ignored.
@@ -455,12 +455,12 @@ def _fed(tensor: Any, value: Any) -> Any:
             f"to the feed with key {tensor!r}."
         )
     if isinstance(value, (np.ndarray, np.generic)) and tensor.dtype.kind != "S" and value.dtype.kind not in "SUO":
-        found = np.asarray(value)
+        feed = np.asarray(value)
         # A dataset or a variable that keeps a fixed array need not copy it again.
-        found = own(found, fixed=True) if found.dtype == tensor.dtype else found.astype(tensor.dtype)
+        feed = own(feed, fixed=True) if feed.dtype == tensor.dtype else feed.astype(tensor.dtype)
     else:
         try:
-            found = as_value(value, tensor.dtype)
+            feed = as_value(value, tensor.dtype)
         except TypeError as error:
             raise ValueError(f"{error} (fed to {tensor.name!r})") from None
         except ValueError as error:
@@ -471,11 +471,11 @@ def _fed(tensor: Any, value: Any) -> Any:
                 f"{tensor.dtype.as_numpy_dtype}. Try explicitly setting the type of the feed tensor to a larger type "
                 "(e.g. int64)."
             ) from error
-    if not tensor.shape.is_compatible_with(np.shape(found)):
+    if not tensor.shape.is_compatible_with(np.shape(feed)):
         raise ValueError(
-            f"Cannot feed value of shape {np.shape(found)} for Tensor {tensor.name!r}, which has shape '{tensor.shape}'"
+            f"Cannot feed value of shape {np.shape(feed)} for Tensor {tensor.name!r}, which has shape '{tensor.shape}'"
         )
-    return found
+    return feed
 
 
 def _flat_parts(made: Any) -> list[Any]:
@@ -506,24 +506,24 @@ def _structured(fetches: Any, graph: Graph, flat: list[Any]) -> Callable[[list[A
     if fetches is None:
         raise TypeError("Fetch argument None has invalid type <class 'NoneType'>")
     if isinstance(fetches, (list, tuple)):
-        parts = [_structured(one, graph, flat) for one in fetches]
+        parts = [_structured(fetch, graph, flat) for fetch in fetches]
         if isinstance(fetches, tuple) and hasattr(fetches, "_fields"):
             kind = type(fetches)
             return lambda values: kind(*[part(values) for part in parts])
         make: Any = list if isinstance(fetches, list) else tuple
         return lambda values: make([part(values) for part in parts])
     if isinstance(fetches, Mapping):
-        named = {name: _structured(one, graph, flat) for name, one in fetches.items()}
+        named = {name: _structured(fetch, graph, flat) for name, fetch in fetches.items()}
         like: Any = type(fetches) if isinstance(fetches, OrderedDict) else dict
         if isinstance(fetches, defaultdict):
             like = functools.partial(defaultdict, fetches.default_factory)
         return lambda values: like([(name, part(values)) for name, part in named.items()])
     if (fields := getattr(type(fetches), "__attrs_attrs__", None)) is not None:
-        rows = [_structured(getattr(fetches, one.name), graph, flat) for one in fields]
+        rows = [_structured(getattr(fetches, attribute.name), graph, flat) for attribute in fields]
         return lambda values: type(fetches)(*[part(values) for part in rows])
     if hasattr(fetches, "_fetch"):  # one that is of several tensors
         components, build = fetches._fetch()
-        several = [_structured(one, graph, flat) for one in components]
+        several = [_structured(component, graph, flat) for component in components]
         return lambda values: build([part(values) for part in several])
     try:
         element = graph.as_graph_element(fetches)

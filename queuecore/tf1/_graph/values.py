@@ -827,15 +827,15 @@ def broadcast(shapes: Sequence[TensorShape]) -> TensorShape:
     ValueError
         If two sides contradict each other.
     """
-    found: Sides = ()
+    sides: Sides = ()
     for shape in shapes:
         if shape.sides is None:
             return TensorShape(None)
-        length = max(len(found), len(shape.sides))
-        old: Sides = (1,) * (length - len(found)) + found
+        length = max(len(sides), len(shape.sides))
+        old: Sides = (1,) * (length - len(sides)) + sides
         new: Sides = (1,) * (length - len(shape.sides)) + shape.sides
-        found = tuple(_broadcast_side(a, b, shapes) for a, b in zip(old, new, strict=True))
-    return TensorShape(found)
+        sides = tuple(_broadcast_side(a, b, shapes) for a, b in zip(old, new, strict=True))
+    return TensorShape(sides)
 
 
 def _broadcast_side(a: int | None, b: int | None, shapes: Sequence[TensorShape]) -> int | None:

@@ -41,7 +41,7 @@ _SEVERAL = "{!r} is made of several tensors, and a queue's component is one. Giv
 # A sparse tensor goes through a queue as one string, which only this module reads.
 
 
-def _packed(given: SparseTensor, enqueue_many: bool) -> Tensor:
+def _packed(sparse: SparseTensor, enqueue_many: bool) -> Tensor:
     def one(indices: Any, values: Any, shape: Any) -> bytes:
         return pickle.dumps((indices, values, shape), pickle.HIGHEST_PROTOCOL)
 
@@ -54,9 +54,9 @@ def _packed(given: SparseTensor, enqueue_many: bool) -> Tensor:
             made[row] = one(indices[places, 1:], values[places], shape[1:])
         return made
 
-    side = (given.shape.sides or (None,))[0]
+    side = (sparse.shape.sides or (None,))[0]
     return apply_op(
-        "SerializeSparse", [given.indices, given.values, given.dense_shape], string,
+        "SerializeSparse", [sparse.indices, sparse.values, sparse.dense_shape], string,
         (side,) if enqueue_many else (), rows if enqueue_many else one, None,
     )  # fmt: skip
 
@@ -127,25 +127,27 @@ def _as_row(value: Any) -> Any:
 
 def _lists(what: str, tensors_list: Any) -> tuple[list[Any] | None, list[list[Any]]]:
     # The keys of dicts, and the components of each example, of the same kinds.
-    given = listed(tensors_list)
-    if not given:
+    examples = listed(tensors_list)
+    if not examples:
         raise ValueError("Expected at least one set of tensors")
     keys: list[Any] | None = None
-    if any(isinstance(one, Mapping) for one in given):
-        if not all(isinstance(one, Mapping) for one in given) or any(set(one) != set(given[0]) for one in given):
+    if any(isinstance(example, Mapping) for example in examples):
+        if not all(isinstance(example, Mapping) for example in examples) or any(
+            set(example) != set(examples[0]) for example in examples
+        ):
             raise ValueError("All dictionaries in tensors_list must have the same keys")
-        keys = sorted(given[0])
-        given = [[one[key] for key in keys] for one in given]
-    lists = [listed(tensors) for tensors in given]
+        keys = sorted(examples[0])
+        examples = [[example[key] for key in keys] for example in examples]
+    lists = [listed(tensors) for tensors in examples]
     if not lists[0]:
         raise ValueError(f"Expected at least one tensor in {what}().")
-    sparse = [one.dtype if isinstance(one, SparseTensor) else None for one in lists[0]]
+    sparse = [tensor.dtype if isinstance(tensor, SparseTensor) else None for tensor in lists[0]]
     for tensors in lists:
-        if [one.dtype if isinstance(one, SparseTensor) else None for one in tensors] != sparse:
+        if [tensor.dtype if isinstance(tensor, SparseTensor) else None for tensor in tensors] != sparse:
             raise TypeError(f"Expected types to be consistent, also of sparse tensors: {lists[0]} vs. {tensors}.")
-        for one in tensors:
-            if hasattr(one, "_fetch") and not isinstance(one, SparseTensor):
-                raise UnimplementedError(_SEVERAL.format(one))
+        for tensor in tensors:
+            if hasattr(tensor, "_fetch") and not isinstance(tensor, SparseTensor):
+                raise UnimplementedError(_SEVERAL.format(tensor))
     return keys, lists
 
 
@@ -162,35 +164,40 @@ def _batched(
     allow_smaller_final_batch: bool,
     name: str | None,
 ) -> Any:
-    keys, given = _lists(what, tensors_list)
-    sparse = [one if isinstance(one, SparseTensor) else None for one in given[0]]
+    keys, lists = _lists(what, tensors_list)
+    sparse = [tensor if isinstance(tensor, SparseTensor) else None for tensor in lists[0]]
     with get_default_graph().name_scope(name or what) as scope:
         lists = [
-            [_packed(one, enqueue_many) if isinstance(one, SparseTensor) else convert_to_tensor(one) for one in tensors]
-            for tensors in given
+            [
+                _packed(tensor, enqueue_many) if isinstance(tensor, SparseTensor) else convert_to_tensor(tensor)
+                for tensor in tensors
+            ]
+            for tensors in lists
         ]
         # The constant is there even if all are kept: seeds of later operations count how many are in the graph.
         kept = convert_to_tensor(keep_input)
         keep = None if keep_input is True else _keep(kept, enqueue_many)
-        dtypes = [one.dtype for one in lists[0]]
+        dtypes = [tensor.dtype for tensor in lists[0]]
         for other in lists[1:]:
-            if [one.dtype for one in other] != dtypes:
+            if [tensor.dtype for tensor in other] != dtypes:
                 raise TypeError(
                     f"Expected types to be consistent: {', '.join(map(name_of, dtypes))} vs. "
-                    f"{', '.join(name_of(one.dtype) for one in other)}."
+                    f"{', '.join(name_of(tensor.dtype) for tensor in other)}."
                 )
         if shapes is None:
             # A queue that pads takes the facts that hold for all lists; others need every side, known from any list.
-            for one in itertools.chain(*lists):
-                if one.shape.sides is None:
-                    raise ValueError(f"Cannot infer Tensor's rank: {one}")
-            examples = [[row_shape(one) if enqueue_many else one.shape for one in tensors] for tensors in lists]
+            for tensor in itertools.chain(*lists):
+                if tensor.shape.sides is None:
+                    raise ValueError(f"Cannot infer Tensor's rank: {tensor}")
+            examples = [
+                [row_shape(tensor) if enqueue_many else tensor.shape for tensor in tensors] for tensors in lists
+            ]
             shapes = [joined(each, dynamic_pad) for each in zip(*examples, strict=True)]
         made = queue(dtypes, shapes)
         if keep is not None:
-            lists = [_kept_rows(one, keep, enqueue_many) for one in lists]
+            lists = [_kept_rows(tensors, keep, enqueue_many) for tensors in lists]
         put = made.enqueue if keep is None and not enqueue_many else made.enqueue_many
-        fill(made, [put(one) for one in lists], copies, told=True)
+        fill(made, [put(tensors) for tensors in lists], copies, told=True)
         take = made.dequeue_up_to if allow_smaller_final_batch else made.dequeue_many
         taken = take(batch_size, name=scope)
         parts = [
@@ -488,10 +495,10 @@ def prefetch_queue(
     names = sorted(tensors) if isinstance(tensors, Mapping) else None
     with get_default_graph().name_scope(name or "prefetch_queue"):
         given = listed(tensors) if names is None else [tensors[key] for key in names]
-        for one in given:
-            if hasattr(one, "_fetch"):
-                raise UnimplementedError(_SEVERAL.format(one))
-        parts = [convert_to_tensor(one) for one in given]
+        for value in given:
+            if hasattr(value, "_fetch"):
+                raise UnimplementedError(_SEVERAL.format(value))
+        parts = [convert_to_tensor(value) for value in given]
         kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
         queue = kind(
             capacity, [one.dtype for one in parts], [one.shape for one in parts], names=names, shared_name=shared_name

@@ -56,7 +56,7 @@ def _lowered(op: Operation) -> Lowered | str:
     reason = _way(op, order, set())
     if reason:
         return reason
-    reads = [one for one in order if "reader" in one.attributes]
+    reads = [step for step in order if "reader" in step.attributes]
     if len(reads) != 1:
         return f"{_shown(op)} needs {len(reads)} reads, and a program has one reader"
     read = reads[0]
@@ -65,18 +65,18 @@ def _lowered(op: Operation) -> Lowered | str:
     keys = read.outputs[0]
     if op.operands == [keys, read.outputs[1]]:
         return _checked(op, queue, Lowered(read.attributes["reader"], read.attributes["work"], []))
-    if any(one is keys for each in order for one in each.operands):
+    if any(tensor is keys for step in order for tensor in step.operands):
         return f"the key of {_shown(read)} is used"
-    steps = [one for one in order if one is not read and one is not op]
+    steps = [step for step in order if step is not read and step is not op]
 
     def function(value: Any) -> tuple[Any, ...]:
         values: dict[tuple[Operation, int], Any] = {(read, 1): value}
         for step in steps:
             kernel = step.attributes.get("native", step.kernel)
-            made = kernel(*[values[one.op, one.value_index] for one in step.inputs])
+            made = kernel(*[values[tensor.op, tensor.value_index] for tensor in step.inputs])
             for index in range(len(step.outputs)):
                 values[step, index] = made if len(step.outputs) == 1 else made[index]
-        return tuple([values[one.op, one.value_index] for one in op.operands])
+        return tuple([values[tensor.op, tensor.value_index] for tensor in op.operands])
 
     component = read.attributes["reader"].component()
     batch = (None,) if op.attributes["many"] else ()
@@ -91,13 +91,13 @@ def _lowered(op: Operation) -> Lowered | str:
     return _checked(op, queue, Lowered(read.attributes["reader"], read.attributes["work"], [traced.stage]))
 
 
-def _checked(op: Operation, queue: Any, found: Lowered) -> Lowered | str:
+def _checked(op: Operation, queue: Any, program: Lowered) -> Lowered | str:
     try:
         made = queue._make(queue.name)
-        StageProgram(found.reader.make(), [b""], *found.stages).check(made)
+        StageProgram(program.reader.make(), [b""], *program.stages).check(made)
     except QueueCoreError as error:
         return f"{_shown(op)}: {error}"
-    return found
+    return program
 
 
 def _way(op: Operation, order: list[Operation], seen: set[Operation]) -> str:

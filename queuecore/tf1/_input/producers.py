@@ -58,15 +58,15 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
     -----
     Run `local_variables_initializer` before it is used.
     """
-    given = convert_to_tensor(pattern, string)
+    pattern_tensor = convert_to_tensor(pattern, string)
 
     def kernel(_: Any, patterns: Any) -> Any:
-        names = sorted(one for text in np.ravel(np.array(patterns, object)) for one in _matches(text))
+        names = sorted(name for text in np.ravel(np.array(patterns, object)) for name in _matches(text))
         found = np.empty(len(names), object)
         found[:] = names
         return found
 
-    matching = apply_op("MatchingFiles", [given], string, (None,), kernel, None, pure=False)
+    matching = apply_op("MatchingFiles", [pattern_tensor], string, (None,), kernel, None, pure=False)
     return Variable(
         matching,
         trainable=False,
@@ -183,33 +183,33 @@ def input_producer(
     Without a last epoch, the runner fails with `InvalidArgumentError` if there are no rows; TensorFlow's never ends.
     """
     with get_default_graph().name_scope(name or "input_producer"):
-        given = convert_to_tensor(input_tensor)
-        row = row_shape(given).merge_with(element_shape)
+        tensor = convert_to_tensor(input_tensor)
+        row = row_shape(tensor).merge_with(element_shape)
         if not row.is_fully_defined():
             raise ValueError(
                 "Either `input_tensor` must have a fully defined shape or `element_shape` must be specified"
             )
         if num_epochs is None:
-            given = _with_rows(given, "there are no rows, so without num_epochs nothing would ever come of them")
+            tensor = _with_rows(tensor, "there are no rows, so without num_epochs nothing would ever come of them")
         if shuffle:
-            given = random_shuffle(given, seed=seed)
-        given = limit_epochs(given, num_epochs)
-        queue = FIFOQueue(capacity, [given.dtype], [row], shared_name=shared_name, name=name)  # type: ignore[arg-type]
-        fill(queue, [queue.enqueue_many([given])], cancel_op=cancel_op, told=summary_name or False)
+            tensor = random_shuffle(tensor, seed=seed)
+        tensor = limit_epochs(tensor, num_epochs)
+        queue = FIFOQueue(capacity, [tensor.dtype], [row], shared_name=shared_name, name=name)  # type: ignore[arg-type]
+        fill(queue, [queue.enqueue_many([tensor])], cancel_op=cancel_op, told=summary_name or False)
         return queue
 
 
-def _with_rows(given: Tensor, message: str) -> Tensor:
+def _with_rows(tensor: Tensor, message: str) -> Tensor:
     # The same, refused by a run if it has no rows.
-    if given.shape.sides and given.shape.sides[0]:
-        return given
+    if tensor.shape.sides and tensor.shape.sides[0]:
+        return tensor
 
     def kernel(value: Any) -> Any:
         if len(value) == 0:
             raise InvalidArgumentError(message)
         return value
 
-    return apply_op("Assert", [given], given.dtype, given.shape, kernel, None)
+    return apply_op("Assert", [tensor], tensor.dtype, tensor.shape, kernel, None)
 
 
 def string_input_producer(
@@ -283,17 +283,17 @@ def range_input_producer(
 
 
 def _range(limit: Any) -> Tensor:
-    given = convert_to_tensor(limit)
+    limit_tensor = convert_to_tensor(limit)
 
     def kernel(end: Any) -> Any:
         if end < 0:
             raise InvalidArgumentError(f"Requires start <= limit when delta > 0: 0/{end}")
-        return np.arange(end, dtype=given.dtype)
+        return np.arange(end, dtype=limit_tensor.dtype)
 
-    known = constant_value(given)
+    known = constant_value(limit_tensor)
     if known is not None:
         return convert_to_tensor(kernel(known), name="range")
-    return apply_op("Range", [given], given.dtype, (None,), kernel, "range")
+    return apply_op("Range", [limit_tensor], limit_tensor.dtype, (None,), kernel, "range")
 
 
 def slice_input_producer(
@@ -325,20 +325,21 @@ def slice_input_producer(
         runs are compared there: the runner fails with `InvalidArgumentError`. TensorFlow takes the first one's.
     """
     with get_default_graph().name_scope(name or "input_producer"):
-        given = [convert_to_tensor(one) for one in listed(tensor_list)]
-        if not given:
+        tensors = [convert_to_tensor(tensor) for tensor in listed(tensor_list)]
+        if not tensors:
             raise ValueError("Expected at least one tensor in slice_input_producer().")
         rows = TensorShape([None])
-        for one in given:
-            row_shape(one)
-            if one.shape.sides is not None:
-                rows = rows.merge_with([one.shape.sides[0]])
-        known = all(one.shape.sides and one.shape.sides[0] is not None for one in given)
-        limit = rows.as_list()[0] if known else apply_op("Rows", given, np.int32, (), _common_length, None)
+        for tensor in tensors:
+            row_shape(tensor)
+            if tensor.shape.sides is not None:
+                rows = rows.merge_with([tensor.shape.sides[0]])
+        known = all(tensor.shape.sides and tensor.shape.sides[0] is not None for tensor in tensors)
+        limit = rows.as_list()[0] if known else apply_op("Rows", tensors, np.int32, (), _common_length, None)
         queue = range_input_producer(limit, num_epochs, shuffle, seed, capacity, shared_name)
         index = queue.dequeue()
         return [
-            apply_op("GatherV2", [one, index], one.dtype, one.shape[1:], lambda x, at: x[at], None) for one in given
+            apply_op("GatherV2", [tensor, index], tensor.dtype, tensor.shape[1:], lambda x, at: x[at], None)
+            for tensor in tensors
         ]
 
 

@@ -38,10 +38,10 @@ def _told(error: QueueCoreError, what: str, run: Any, *texts: Any) -> QueueCoreE
     return error
 
 
-def _mismatch(found: Any, values: Sequence[Any], many: bool) -> str:
+def _mismatch(match: Any, values: Sequence[Any], many: bool) -> str:
     # TensorFlow's words for a component of another shape; of several elements their number is part of both shapes.
-    at = int(found[1])
-    wanted, got = (one.replace(" ", "").replace("None", "?") for one in (found[2], found[3]))
+    at = int(match[1])
+    wanted, got = (one.replace(" ", "").replace("None", "?") for one in (match[2], match[3]))
     if many:
         rows, own = (str(len(values[i])) for i in (0, at))
         wanted, got = ",".join(filter(None, [rows, wanted])), ",".join(filter(None, [own, got]))
@@ -170,7 +170,7 @@ class QueueBase:
         # Each handle on a shared one is compared with what is there.
         held = session.resource(("queue", self._shared), lambda: _Held(self._make(self._shared or ""), self._seeds))
         with retold(
-            (r"shared queue ('.*') has components .*, but", lambda found: self._told_apart(found, held.queue)),
+            (r"shared queue ('.*') has components .*, but", lambda match: self._told_apart(match, held.queue)),
             (r"shared queue ('.*') has (\w+) (.*), but (.*) was asked for",
              r"Shared queue \1 has \2 \3 but requested \2 was \4"),
         ):  # fmt: skip
@@ -182,15 +182,15 @@ class QueueBase:
             )
         return held.queue
 
-    def _told_apart(self, found: Any, there: base.QueueBase) -> str:
-        mine = [name_of(one) for one in self.dtypes]
-        theirs = [name_of(as_dtype(one)) for one in there.dtypes]
+    def _told_apart(self, match: Any, there: base.QueueBase) -> str:
+        mine = [name_of(dtype) for dtype in self.dtypes]
+        theirs = [name_of(as_dtype(dtype)) for dtype in there.dtypes]
         what, have, want = "types", theirs, mine
         if theirs == mine:
-            what, have = "shapes", [str(one) for one in there.shapes or () if one is not None]
-            want = [str(one) for one in self.shapes] if self._fixed else []
-        said = [", ".join(one) if what == "types" else f"[{','.join(one)}]" for one in (have, want)]
-        return f"Shared queue {found[1]} has component {what} {said[0]} but requested component {what} were {said[1]}"
+            what, have = "shapes", [str(shape) for shape in there.shapes or () if shape is not None]
+            want = [str(shape) for shape in self.shapes] if self._fixed else []
+        said = [", ".join(words) if what == "types" else f"[{','.join(words)}]" for words in (have, want)]
+        return f"Shared queue {match[1]} has component {what} {said[0]} but requested component {what} were {said[1]}"
 
     def _operation(
         self,
@@ -225,19 +225,19 @@ class QueueBase:
         ValueError, TypeError
             If they can't be the components of an element.
         """
-        given = self._given(vals)
-        for one, shape in zip(given, self.shapes, strict=True):
-            one.shape.assert_is_compatible_with(shape)
+        components = self._given(vals)
+        for component, shape in zip(components, self.shapes, strict=True):
+            component.shape.assert_is_compatible_with(shape)
 
         def kernel(queue: Any, run: Any, *values: Any) -> None:
             try:
                 queue.enqueue(self._element(values), timeout=run.left())
             except QueueCoreError as error:
-                raise _told(error, "Enqueue", run, (_MISMATCH, lambda found: _mismatch(found, values, False))) from (
+                raise _told(error, "Enqueue", run, (_MISMATCH, lambda match: _mismatch(match, values, False))) from (
                     error.__cause__
                 )
 
-        return self._putting("QueueEnqueueV2", given, kernel, name or f"{self._label}_enqueue", False)
+        return self._putting("QueueEnqueueV2", components, kernel, name or f"{self._label}_enqueue", False)
 
     def enqueue_many(self, vals: Any, name: str | None = None) -> Operation:
         """Return an operation that enqueues the rows of the components in order, and waits for room.
@@ -253,27 +253,29 @@ class QueueBase:
         ValueError, TypeError
             If they can't be such components.
         """
-        given = self._given(vals)
+        components = self._given(vals)
         rows = TensorShape([None])
-        for one, shape in zip(given, self.shapes, strict=True):
-            if one.shape.ndims == 0:
-                raise ValueError(f"Shape {one.shape} must have rank at least 1: rows of {one!r} go in along the first")
-            if one.shape.sides is not None:
-                rows = TensorShape([rows[0].merge_with(one.shape[0])])
-                one.shape[1:].assert_is_compatible_with(shape)
+        for component, shape in zip(components, self.shapes, strict=True):
+            if component.shape.ndims == 0:
+                raise ValueError(
+                    f"Shape {component.shape} must have rank at least 1: rows of {component!r} go in along the first"
+                )
+            if component.shape.sides is not None:
+                rows = TensorShape([rows[0].merge_with(component.shape[0])])
+                component.shape[1:].assert_is_compatible_with(shape)
 
         def kernel(queue: Any, run: Any, *values: Any) -> None:
             try:
                 queue.enqueue_many(self._element(values), timeout=run.left())
             except QueueCoreError as error:
-                raise _told(error, "Enqueue", run, (_MISMATCH, lambda found: _mismatch(found, values, True))) from (
+                raise _told(error, "Enqueue", run, (_MISMATCH, lambda match: _mismatch(match, values, True))) from (
                     error.__cause__
                 )
 
-        return self._putting("QueueEnqueueManyV2", given, kernel, name or f"{self._label}_EnqueueMany", True)
+        return self._putting("QueueEnqueueManyV2", components, kernel, name or f"{self._label}_EnqueueMany", True)
 
-    def _putting(self, type_: str, given: list[Tensor], kernel: Any, name: str, many: bool) -> Operation:
-        op = self._operation(type_, given, [], kernel, name)
+    def _putting(self, type_: str, components: list[Tensor], kernel: Any, name: str, many: bool) -> Operation:
+        op = self._operation(type_, components, [], kernel, name)
         op.attributes.update(enqueue=self, many=many)
         return op
 
@@ -472,7 +474,7 @@ class _Compared:
         mine.close(cancel_pending_enqueues=True)
 
 
-def queue_of(given: Any) -> QueueBase:
+def queue_of(value: Any) -> QueueBase:
     """Return the queue that an object is, or that a tensor stands for.
 
     Raises
@@ -480,11 +482,11 @@ def queue_of(given: Any) -> QueueBase:
     TypeError
         If it is none.
     """
-    if isinstance(given, QueueBase):
-        return given
-    found: QueueBase | None = given.op.attributes.get("queue") if isinstance(given, Tensor) else None
+    if isinstance(value, QueueBase):
+        return value
+    found: QueueBase | None = value.op.attributes.get("queue") if isinstance(value, Tensor) else None
     if found is None:
-        raise TypeError(f"{given!r} is no queue")
+        raise TypeError(f"{value!r} is no queue")
     return found
 
 
@@ -610,14 +612,14 @@ class PaddingFIFOQueue(QueueBase):
         if (
             not isinstance(shapes, (list, tuple))
             or len(shapes) != len(types)
-            or any(isinstance(one, int) for one in shapes)
+            or any(isinstance(shape, int) for shape in shapes)
         ):
             raise ValueError(
                 "When providing partial shapes, a list of shapes must be provided: "
                 f"shapes must be a list with one shape for each of the {len(types)} dtypes, not {shapes!r}"
             )
-        sides = [as_shape(one) for one in shapes]
-        if any(one.sides is None for one in sides):
+        sides = [as_shape(shape) for shape in shapes]
+        if any(shape.sides is None for shape in sides):
             raise ValueError(
                 "shapes must have a defined rank: the number of dimensions must be known, and "
                 f"{shapes!r} doesn't say it"

@@ -95,13 +95,13 @@ class FileWriter:
             If the bytes are no summary.
         """
         told = Summary.FromString(summary) if isinstance(summary, bytes) else summary
-        made = Event(summary=told)
-        for value in made.summary.value:  # metadata are written once for each tag
+        event = Event(summary=told)
+        for value in event.summary.value:  # metadata are written once for each tag
             if value.HasField("metadata"):
                 if value.tag in self._seen:
                     value.ClearField("metadata")
                 self._seen.add(value.tag)
-        self._add(made, global_step)
+        self._add(event, global_step)
 
     def add_session_log(self, session_log: SessionLog, global_step: Any = None) -> None:
         """Write what became of a session."""

@@ -610,7 +610,7 @@ class _Map(Mapping[str, Any]):
         if kind != _BYTES:
             return
         key = ""
-        made = self._kind._part(self._touch)
+        item = self._kind._part(self._touch)
         for number, kind, part in _fields(value):
             if kind == _BYTES and number == 1:
                 try:
@@ -618,8 +618,8 @@ class _Map(Mapping[str, Any]):
                 except UnicodeDecodeError as error:
                     raise ProtoError(f"Error parsing message: a key is no UTF-8: {error}") from error
             elif kind == _BYTES and number == 2:
-                made._merge(part)
-        self._items[key] = made
+                item._merge(part)
+        self._items[key] = item
         self._touch()
 
     def _shown(self, name: str) -> list[str]:

@@ -129,15 +129,15 @@ class TensorProto(FieldsMessage):
         """Return the message of an array, or of bytes."""
         array = np.asarray(value, object) if isinstance(value, bytes) else np.asarray(value)
         dtype = string if array.dtype.kind == "O" else as_dtype(array.dtype)
-        made = cls(dtype=dtype.as_datatype_enum)
-        made.tensor_shape.SetInParent()
+        message = cls(dtype=dtype.as_datatype_enum)
+        message.tensor_shape.SetInParent()
         for side in array.shape:
-            made.tensor_shape.dim.add(size=side)
+            message.tensor_shape.dim.add(size=side)
         if dtype == string:
-            made.string_val.extend(array.ravel())
+            message.string_val.extend(array.ravel())
         elif array.size:
-            made.tensor_content = np.ascontiguousarray(array).tobytes()
-        return made
+            message.tensor_content = np.ascontiguousarray(array).tobytes()
+        return message
 
 
 class _Image(FieldsMessage):
@@ -265,12 +265,12 @@ def histogram(values: Any) -> HistogramProto:
     numbers = np.ravel(values).astype(np.float64)
     if not np.isfinite(numbers).all():
         raise ValueError("there is a number that isn't finite")
-    made = HistogramProto(num=float(len(numbers)))
+    message = HistogramProto(num=float(len(numbers)))
     if len(numbers):
-        made.min, made.max = float(numbers.min()), float(numbers.max())
-        made.sum, made.sum_squares = float(np.cumsum(numbers)[-1]), float(np.cumsum(numbers * numbers)[-1])
+        message.min, message.max = float(numbers.min()), float(numbers.max())
+        message.sum, message.sum_squares = float(np.cumsum(numbers)[-1]), float(np.cumsum(numbers * numbers)[-1])
     else:
-        made.min, made.max = float(_LIMITS[-1]), float(_LIMITS[0])
+        message.min, message.max = float(_LIMITS[-1]), float(_LIMITS[0])
     counts = np.bincount(np.searchsorted(_LIMITS, numbers, "right"), minlength=len(_LIMITS))
     at = 0
     while at < len(_LIMITS):  # of several empty ranges in a row one is told
@@ -279,6 +279,6 @@ def histogram(values: Any) -> HistogramProto:
         while count == 0 and at < len(_LIMITS) and counts[at] == 0:
             end = float(_LIMITS[at])
             at += 1
-        made.bucket_limit.append(end)
-        made.bucket.append(count)
-    return made
+        message.bucket_limit.append(end)
+        message.bucket.append(count)
+    return message

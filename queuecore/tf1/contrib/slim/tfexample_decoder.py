@@ -288,14 +288,14 @@ class Image(ItemHandler):
 
     def _decode(self, data: Any, kind: Any) -> Any:
         raw = logical_or(equal(kind, "raw"), equal(kind, "RAW"))
-        made = cond(
+        image = cond(
             raw, lambda: decode_raw(data, self._dtype),
             lambda: cast(decode_image(data, channels=self._channels), self._dtype),
         )  # fmt: skip
         if self._shape is not None:
-            return reshape(made, self._shape)
-        made.set_shape([None, None, self._channels])
-        return made
+            return reshape(image, self._shape)
+        image.set_shape([None, None, self._channels])
+        return image
 
 
 class TFExampleDecoder(DataDecoder):
