@@ -26,5 +26,5 @@ class GraphStep(Step):
         outputs: tuple[Any, ...],
         constants: list[tuple[bytes, tuple[int, ...] | None]],
         nodes: list[tuple[Step, list[int], list[int]]],
-        made: list[int],
+        results: list[int],
     ) -> None: ...

@@ -223,14 +223,14 @@ def test_members_with_zeros_behind_them(library, parts, source, into):
 
 def header(flags):
     """A GZIP header with the fields that the flags name."""
-    made = b"\x1f\x8b\x08" + bytes([flags]) + bytes(5) + b"\xff"
+    head = b"\x1f\x8b\x08" + bytes([flags]) + bytes(5) + b"\xff"
     if flags & 4:
-        made += struct.pack("<H", 500) + bytes(range(250)) * 2
+        head += struct.pack("<H", 500) + bytes(range(250)) * 2
     if flags & 8:
-        made += b"name of a file\0"
+        head += b"name of a file\0"
     if flags & 16:
-        made += b"a comment" * 50 + b"\0"
-    return made + struct.pack("<H", zlib.crc32(made) & 0xFFFF) if flags & 2 else made
+        head += b"a comment" * 50 + b"\0"
+    return head + struct.pack("<H", zlib.crc32(head) & 0xFFFF) if flags & 2 else head
 
 
 @pytest.mark.parametrize("flags", range(32))

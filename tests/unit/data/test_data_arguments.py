@@ -160,16 +160,16 @@ def inner(x):
 
 
 @pytest.mark.parametrize(
-    ("given", "cycle"), [({}, 1), ({"num_parallel_calls": 3}, 3), ({"num_parallel_calls": AUTOTUNE}, 1)]
+    ("arguments", "cycle"), [({}, 1), ({"num_parallel_calls": 3}, 3), ({"num_parallel_calls": AUTOTUNE}, 1)]
 )
 @pytest.mark.parametrize("cycle_length", [None, AUTOTUNE])
-def test_interleave_chooses_the_same_on_every_machine(monkeypatch, given, cycle, cycle_length):
+def test_interleave_chooses_the_same_on_every_machine(monkeypatch, arguments, cycle, cycle_length):
     expected = numbers(DS.interleave(inner, cycle, 1))
     for cpus in (1, 64):
         monkeypatch.setattr("queuecore._machine.cpus", lambda n=cpus: n)
-        assert numbers(DS.interleave(inner, cycle_length, None, **given)) == expected
+        assert numbers(DS.interleave(inner, cycle_length, None, **arguments)) == expected
     with pytest.raises(InvalidArgumentError, match="cycle_length"):
-        DS.interleave(inner, 0, **given)
+        DS.interleave(inner, 0, **arguments)
 
 
 def test_parallel_interleave_chooses():

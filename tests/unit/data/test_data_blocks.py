@@ -198,7 +198,7 @@ FEATURES = {
 
 
 def messages(count):
-    made = []
+    examples = []
     for n in range(count):
         features = {"image": feature(b"i" * (n % 7)), "label": feature(n)}
         if n % 3:
@@ -212,8 +212,8 @@ def messages(count):
                 "rows": feature(*range(n % 6), kind=np.int64),
             }
             features["steps"] = feature(*range(2 * (n % 3)), kind=np.int64)
-        made.append(example(**features))
-    return made
+        examples.append(example(**features))
+    return examples
 
 
 def same(got, expected):

@@ -262,17 +262,17 @@ def test_a_record_that_turns_out_bad(tmp_path, order):
 def test_what_is_left_out_leaves_the_order_of_the_rest(tmp_path, order, shuffled):
     state = random.Random(0)
     data = [bytearray(tfrecords.stream(records)) for records in RECORDS]
-    bad = {(n, k) for n, one in enumerate(RECORDS) for k in range(len(one)) if state.random() < 0.1}
+    bad = {(n, k) for n, records in enumerate(RECORDS) for k in range(len(records)) if state.random() < 0.1}
     for n, k in bad:
         data[n][place(n, k + 1) - 1] ^= 1
     data[4][place(4, 5)] ^= 1
     paths = write_files(tmp_path, map(bytes, data))
     paths[3].unlink()
-    inputs = [[(n, k) for k in range(len(one))] for n, one in enumerate(RECORDS)]
+    inputs = [[(n, k) for k in range(len(records))] for n, records in enumerate(RECORDS)]
     inputs[3], inputs[4] = [], inputs[4][:5]
     ops = [("shuffle", 15, 3, True)] * shuffled + [("repeat", 2)]
     want = [RECORDS[n][k] for n, k in expected(of_lists(inputs, *order), ops)[0] if (n, k) not in bad]
-    left_out = 2 * sum((n, k) in bad for one in inputs for n, k in one)
+    left_out = 2 * sum((n, k) in bad for pairs in inputs for n, k in pairs)
 
     def dataset(piece, workers, log):
         ds = apply(interleaved(small(TFRecordDataset(paths), piece), *order), ops).batch(6)
@@ -292,9 +292,9 @@ def test_what_is_left_out_leaves_the_order_of_the_rest(tmp_path, order, shuffled
     assert len(logs) == 1
     with iter(dataset(50, 2, None)) as it:
         states = [json.dumps(it.state_dict()), *(json.dumps(it.state_dict()) for _ in it)]
-    for index, one in enumerate(states):
+    for index, text in enumerate(states):
         with iter(dataset(60 + index, THREADS[index % 3], None)) as it:
-            it.load_state_dict(json.loads(one))
+            it.load_state_dict(json.loads(text))
             assert flat(pull(it)[0]) == want[6 * index :]
 
 

@@ -101,14 +101,14 @@ def test_later_passes_need_no_input(tmp_path, store, workers):
 
 def test_elements_that_are_batches_again(tmp_path):
     make = inputs(tmp_path)["batches"]
-    expected = [plain(one) for one in make()]
+    expected = [plain(batch) for batch in make()]
     for store in STORES:
         ds = kept(make(), store, tmp_path / store)
         for _ in range(2):
             for got, wanted in zip(ds, make(), strict=True):
                 assert got["a"].dtype == wanted["a"].dtype
                 assert got["c"]["e"].shape == wanted["c"]["e"].shape
-        assert [plain(one) for one in ds] == expected
+        assert [plain(batch) for batch in ds] == expected
 
 
 @st.composite
@@ -157,14 +157,14 @@ def test_an_incomplete_pass_keeps_nothing(tmp_path, store):
     rows = np.repeat(np.arange(250, dtype=np.uint8), 200_000).reshape(250, -1)
     (path,) = write_files(tmp_path, [rows.tobytes()])
     ds = kept(dataset(path, 200_000), store, tmp_path / "x")
-    assert [int(one[0]) for one in ds.take(20)] == list(range(20))
+    assert [int(row[0]) for row in ds.take(20)] == list(range(20))
     with iter(ds) as it:
         next(it)
     assert soon(lambda: not list((tmp_path / "x").rglob("*.*")), PATIENCE)
     path.write_bytes(rows[::-1].tobytes())
-    assert [int(one[0]) for one in ds] == list(range(250))[::-1]
+    assert [int(row[0]) for row in ds] == list(range(250))[::-1]
     path.unlink()
-    assert [int(one[-1]) for one in ds] == list(range(250))[::-1]
+    assert [int(row[-1]) for row in ds] == list(range(250))[::-1]
 
 
 @pytest.mark.parametrize("store", STORES)
@@ -314,14 +314,14 @@ def test_a_state_where_another_order_is_kept(paths, tmp_path):
 def test_two_iterators_fill_at_once(paths, tmp_path, store):
     for before in ([], [("shuffle", 20, 3, True)], [("batch", 4, False)]):
         ds = kept(apply(dataset(paths, 1), before), store, tmp_path / str(len(before) + len(str(before)))).repeat(2)
-        with iter(ds) as one, iter(ds) as other:
-            pairs = [(plain(a), plain(b)) for a, b in zip(one, other, strict=True)]
+        with iter(ds) as it, iter(ds) as other:
+            pairs = [(plain(a), plain(b)) for a, b in zip(it, other, strict=True)]
         assert [a for a, _ in pairs] == [b for _, b in pairs] == run(ds)[0]
         # One of them is dropped on its way: the other one fills.
         ds = kept(apply(dataset(paths, 1), before), store, tmp_path / f"{len(str(before))}b")
-        one, other = iter(ds), iter(ds)
-        next(one), next(other)
-        one.close()
+        it, other = iter(ds), iter(ds)
+        next(it), next(other)
+        it.close()
         assert pull(other)[1] is None
         other.close()
         assert run(ds) == run(ds)
@@ -444,18 +444,18 @@ OTHERS = {
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_another_pipeline(paths, tmp_path, what):
-    one, other, word = (*OTHERS[what][:2], OTHERS[what][2])
-    wanted = [run(make(paths))[0] for make in (one, other)]
+    pipeline, other, word = OTHERS[what]
+    wanted = [run(make(paths))[0] for make in (pipeline, other)]
     assert wanted[0] != wanted[1]
-    assert run(one(paths).cache(tmp_path / "x")) == (wanted[0], None)
+    assert run(pipeline(paths).cache(tmp_path / "x")) == (wanted[0], None)
     got, error = run(other(paths).cache(tmp_path / "x"))
     assert got == []
     assert type(error) is FailedPreconditionError
     assert word in str(error)
     assert error.path == str(tmp_path / "x.index")
-    assert run(one(paths).cache(tmp_path / "x")) == (wanted[0], None)
+    assert run(pipeline(paths).cache(tmp_path / "x")) == (wanted[0], None)
     for _ in range(2):  # snapshots stand side by side
-        assert run(one(paths).snapshot(tmp_path / "y")) == (wanted[0], None)
+        assert run(pipeline(paths).snapshot(tmp_path / "y")) == (wanted[0], None)
         assert run(other(paths).snapshot(tmp_path / "y")) == (wanted[1], None)
     assert len(list((tmp_path / "y").glob("*"))) == 2
 

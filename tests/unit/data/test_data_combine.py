@@ -256,9 +256,9 @@ def tensors(draw):
     array = np.arange(n * side * 2, dtype="i4").reshape(n, side, 2)
     words = [[draw(st.binary(max_size=3)) for _ in range(side)] for _ in range(n)]
     rows = [array.tolist(), words]
-    given = [
+    components = [
         array,
-        Ragged(Ragged.from_list([one for row in words for one in row] or [b""])[: n * side], np.arange(n + 1) * side),
+        Ragged(Ragged.from_list([word for row in words for word in row] or [b""])[: n * side], np.arange(n + 1) * side),
     ]
     if kind == "ragged":
         lengths = draw(st.lists(st.integers(0, 4), min_size=n, max_size=n))
@@ -266,10 +266,10 @@ def tensors(draw):
         splits = np.concatenate([[0], np.cumsum(lengths, dtype=int)])
         return Ragged(values, splits), [values[a:b].tolist() for a, b in itertools.pairwise(splits)]
     if kind == "all":
-        return (given[0], {"w": given[1]}), [
+        return (components[0], {"w": components[1]}), [
             [(a, {"w": w}) for a, w in zip(one, two, strict=True)] for one, two in zip(*rows, strict=True)
         ]
-    return (given[0], rows[0]) if kind == "fixed" else (given[1], rows[1])
+    return (components[0], rows[0]) if kind == "fixed" else (components[1], rows[1])
 
 
 @given(tensors(), st.integers(1, 30))
@@ -488,14 +488,16 @@ def test_other_functions_of_windows(numbers, lines):
     """What doesn't make one batch of each window, or wants to know what is in it, is called with it."""
     ds = numbers.take(10).window(4, 3)
     expected = windows(BYTES[:10], 4, 3, 1, False)
-    assert run(ds.flat_map(lambda w: w), values) == [one for part in expected for one in part]
+    assert run(ds.flat_map(lambda w: w), values) == [number for part in expected for number in part]
     assert run(ds.flat_map(lambda w: w.batch(3)), values) == [
         half for part in expected for half in (part[:3], part[3:]) if half
     ]
-    assert run(ds.flat_map(lambda w: w.batch(4, drop_remainder=True)), values) == [one for one in expected if one[3:]]
+    assert run(ds.flat_map(lambda w: w.batch(4, drop_remainder=True)), values) == [
+        part for part in expected if part[3:]
+    ]
     assert run(ds.flat_map(lambda w: w.batch(9, drop_remainder=True)), values) == []
-    assert run(ds.flat_map(lambda w: w.batch(4).repeat(2)), values) == [one for one in expected for _ in range(2)]
-    assert run(ds.flat_map(lambda w: w.skip(1).batch(4)), values) == [one[1:] for one in expected if one[1:]]
+    assert run(ds.flat_map(lambda w: w.batch(4).repeat(2)), values) == [part for part in expected for _ in range(2)]
+    assert run(ds.flat_map(lambda w: w.skip(1).batch(4)), values) == [part[1:] for part in expected if part[1:]]
     assert run(ds.flat_map(lambda w: w.batch(len(list(w)))), values) == expected
     assert run(ds.flat_map(lambda w: w.batch(w.cardinality())), values) == expected
     assert run(ds.flat_map(lambda w: w.batch(4 if next(iter(w)) else 1)), values)[:2] == [[0], [1]]

@@ -278,7 +278,7 @@ ABOVE = {
 def test_what_is_made_of_a_shuffle_that_a_failed_read_ends(tmp_path, name):
     """A place behind elements whose order that has changed is refused; no other leads to an element twice."""
     numbers = np.arange(6000, dtype="<i8").reshape(3, 2000)
-    ds = FixedLengthRecordDataset(write_files(tmp_path, [one.tobytes() for one in numbers]), record="<i8")
+    ds = FixedLengthRecordDataset(write_files(tmp_path, [part.tobytes() for part in numbers]), record="<i8")
     ds = ABOVE[name](ds.shuffle(100, **SHUFFLE).batch(10))
     with iter(ds) as it:
         whole = Counter(number for element in it for number in numbers_in(element))
@@ -289,14 +289,14 @@ def test_what_is_made_of_a_shuffle_that_a_failed_read_ends(tmp_path, name):
         syscalls.fail_read(nth, errno.EIO)
         states, seen = [], []
         with iter(ds) as it:
-            while isinstance(one := step(it), list):
-                seen += one
+            while isinstance(outcome := step(it), list):
+                seen += outcome
                 if len(seen) > 390 * (len(states) + refused):
                     try:
                         states.append((len(seen), it.state_dict()))
                     except FailedPreconditionError:
                         refused += 1
-        assert isinstance(one, UnavailableError)
+        assert isinstance(outcome, UnavailableError)
         syscalls.reset_faults()
         for got, state in states:
             assert Counter(seen[:got] + rest(ds, state)) == whole, (nth, got)
@@ -318,16 +318,16 @@ def test_an_error_behind_a_read_that_failed_once(tmp_path, bad):
         syscalls.fail_read(nth, errno.EIO)
         seen = []
         with iter(ds) as it:
-            while (one := step(it)) is not None:
-                seen.append(one)
+            while (outcome := step(it)) is not None:
+                seen.append(outcome)
                 if it.closed:
                     break
         syscalls.reset_faults()
-        numbers = [number for one in seen if isinstance(one, list) for number in one]
+        numbers = [number for outcome in seen if isinstance(outcome, list) for number in outcome]
         assert len(set(numbers)) == len(numbers), (nth, seen)
         if not isinstance(seen[-1], UnavailableError):  # it was read again behind the bad line
             assert sorted(numbers) == [number for number in range(60) if number != bad]
-        kinds |= {type(one) for one in seen}
+        kinds |= {type(outcome) for outcome in seen}
     assert UnavailableError in kinds
 
 

@@ -91,16 +91,16 @@ def test_against_a_model(count, before, answers, native, skip, take, repeat, bat
     table = np.array(answers)
     if before == "batch":
         ds = ds.filter(in_python(lambda b: table[b[0] % len(table)]))
-        once = [one for one in once if answers[one[0] % len(answers)]]
+        once = [part for part in once if answers[part[0] % len(answers)]]
     elif native:
         sizes = [index for index, answer in enumerate(answers) if answer]
         rest = len(answers)
-        ds = ds.filter(lambda x: sum([(x % rest == one) * 1 for one in sizes], x * 0) > 0)
+        ds = ds.filter(lambda x: sum([(x % rest == index) * 1 for index in sizes], x * 0) > 0)
         assert is_native(ds)
-        once = [one for one in once if answers[one % rest]]
+        once = [n for n in once if answers[n % rest]]
     else:
         ds = ds.filter(in_python(lambda x: table[x % len(table)]))
-        once = [one for one in once if answers[one % len(answers)]]
+        once = [n for n in once if answers[n % len(answers)]]
     expected = once[skip:]
     expected = (expected if take < 0 else expected[:take]) * repeat
     ds = ds.skip(skip).take(take).repeat(repeat)

@@ -105,13 +105,13 @@ def table_of(package, *arguments):
 
 
 def test_a_table_is_a_dict_of_its_columns(package):
-    for given in (table_of(package), {"outer": table_of(package)}, (table_of(package), np.arange(3))):
-        dataset = Dataset.from_tensor_slices(given)
+    for structure in (table_of(package), {"outer": table_of(package)}, (table_of(package), np.arange(3))):
+        dataset = Dataset.from_tensor_slices(structure)
         right = Dataset.from_tensor_slices(
             {"outer": NUMBERS}
-            if isinstance(given, dict)
+            if isinstance(structure, dict)
             else (NUMBERS, np.arange(3))
-            if isinstance(given, tuple)
+            if isinstance(structure, tuple)
             else NUMBERS
         )
         assert dataset.element_spec == right.element_spec and list(dataset) == list(right)

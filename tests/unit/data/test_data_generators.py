@@ -91,17 +91,17 @@ def test_elements_are_those_of_the_generator(kind):
     values = elements_of(kind)
     ds = Dataset.from_generator(lambda: iter(values), output_signature=signature)
     assert ds.element_spec == signature
-    expected = [exactly(one, signature) for one in values]
+    expected = [exactly(element, signature) for element in values]
     for _ in range(2):
-        assert [plain(one) for one in ds] == expected
-    assert [plain(one) for one in threads(ds.repeat(2).shuffle(1, 1), 2)] == expected * 2
+        assert [plain(element) for element in ds] == expected
+    assert [plain(element) for element in threads(ds.repeat(2).shuffle(1, 1), 2)] == expected * 2
     # From any place on.
     with iter(ds) as it:
         for at in range(100):
             if at % 33 == 7:
                 with iter(ds) as other:
                     other.load_state_dict(it.state_dict())
-                    assert [plain(one) for one in other] == expected[at:]
+                    assert [plain(element) for element in other] == expected[at:]
             next(it)
 
 

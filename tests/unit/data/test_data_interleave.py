@@ -59,22 +59,22 @@ def numbers_of(element):
 def turns(children, cycle, block):
     """tf.data's sequential algorithm, by its words."""
     children = iter(children)
-    slots, at, given, ended = [None] * cycle, 0, 0, False
+    slots, at, count, ended = [None] * cycle, 0, 0, False
     while not ended or any(slot is not None for slot in slots):
         if slots[at] is not None:
             got = next(slots[at], None)
             if got is not None:
                 yield got
-                given += 1
+                count += 1
             else:
                 slots[at] = None
-            if got is None or given == block:
-                at, given = (at + 1) % cycle, 0
+            if got is None or count == block:
+                at, count = (at + 1) % cycle, 0
         elif not ended:
             slots[at] = next(children, None)
             ended = slots[at] is None
         else:
-            at, given = (at + 1) % cycle, 0
+            at, count = (at + 1) % cycle, 0
 
 
 @pytest.mark.thorough
@@ -202,13 +202,15 @@ def test_rows_of_every_kind(tmp_path):
         made = (Ragged.from_list(words[i]), {"r": Ragged.from_list(rows[i], "i4"), "m": [[w, b"x"] for w in words[i]]})
         return Dataset.from_tensor_slices(made).skip(0)
 
-    flat = [[(w, {"r": r, "m": [w, b"x"]}) for w, r in zip(*one, strict=True)] for one in zip(words, rows, strict=True)]
+    flat = [
+        [(w, {"r": r, "m": [w, b"x"]}) for w, r in zip(*pair, strict=True)] for pair in zip(words, rows, strict=True)
+    ]
     ds = Dataset.range(3).interleave(function, 3, 3)
     expected = list(turns(map(iter, flat), 3, 3))
     check(lambda: ds, expected, values)
     batches = run(ds.batch(50), values)
-    assert [one for batch in batches for one in batch[0]] == [one[0] for one in expected]
-    assert [one for batch in batches for one in batch[1]["r"]] == [one[1]["r"] for one in expected]
+    assert [word for batch in batches for word in batch[0]] == [element[0] for element in expected]
+    assert [row for batch in batches for row in batch[1]["r"]] == [element[1]["r"] for element in expected]
 
 
 @pytest.mark.thorough
@@ -554,10 +556,10 @@ def chosen(parts, choices, stop):
 )
 @settings(max_examples=60, deadline=None)
 def test_choices(lengths, choices, stop, kind, skip):
-    choices = [one % len(lengths) for one in choices]
+    choices = [choice % len(lengths) for choice in choices]
     parts = [range(100 * i, 100 * i + n) for i, n in enumerate(lengths)]
     ds = Dataset.choose_from_datasets(
-        [child(kind, one) for one in parts], Dataset.from_tensor_slices(np.array(choices, "i2")), stop
+        [child(kind, part) for part in parts], Dataset.from_tensor_slices(np.array(choices, "i2")), stop
     )
     expected = list(chosen(parts, choices, stop))
     assert run(ds, numbers_of) == expected
@@ -567,7 +569,7 @@ def test_choices(lengths, choices, stop, kind, skip):
         state = it.state_dict()
     with iter(ds) as it:
         it.load_state_dict(state)
-        assert [numbers_of(one) for one in it] == expected[skip:]
+        assert [numbers_of(element) for element in it] == expected[skip:]
 
 
 @pytest.mark.thorough
@@ -699,7 +701,7 @@ def test_places_where_passes_differ_in_length(steps, read_ahead):
 
     parts = [range(50), range(100, 150)]
     passes = [list(chosen(parts, recipe((5, 7), [1, 1], 200, number), True)) for number in range(5)]
-    assert [len(one) for one in passes] == LENGTHS
+    assert [len(elements) for elements in passes] == LENGTHS
     expected = run(make(), values)
     if model is None:
         assert sorted(expected) == sorted(sum(passes, []))
@@ -715,7 +717,7 @@ def test_places_where_passes_differ_in_length(steps, read_ahead):
     for at in {*range(0, len(states), 1 + len(states) // 50), len(states) - 1}:
         with iter(fresh) as it:
             it.load_state_dict(json.loads(states[at]))
-            assert [values(one) for one in itertools.islice(it, 20)] == expected[at : at + 20], at
+            assert [values(element) for element in itertools.islice(it, 20)] == expected[at : at + 20], at
 
 
 def test_a_place_grows_only_with_passes_that_differ():

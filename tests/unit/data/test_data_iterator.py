@@ -172,13 +172,13 @@ def test_an_iterator_is_its_own(ds):
 
 def test_two_iterators_are_independent(ds):
     expected, _ = run(ds, 40)
-    with iter(threads(ds, 2)) as one, iter(ds) as other:
-        got = {one: [], other: []}
-        for pick in itertools.chain([one] * 3, [other] * 11, [one, other] * 10):
+    with iter(threads(ds, 2)) as it, iter(ds) as other:
+        got = {it: [], other: []}
+        for pick in itertools.chain([it] * 3, [other] * 11, [it, other] * 10):
             got[pick].append(own(next(pick)))
-        one.close()
+        it.close()
         got[other].extend(own(next(other)) for _ in range(5))
-    assert_same(got[one], expected[:13])
+    assert_same(got[it], expected[:13])
     assert_same(got[other], expected[:26])
 
 

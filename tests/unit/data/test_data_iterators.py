@@ -317,22 +317,22 @@ def test_initialize_with_another_dataset(ds):
 
 
 def test_iterators_of_a_shared_name_share_the_place(ds):
-    one = ds.make_initializable_iterator(shared_name="test_shared")
+    it = ds.make_initializable_iterator(shared_name="test_shared")
     other = ds.skip(5).make_initializable_iterator("test_shared")
     apart, begun_apart = ds.make_initializable_iterator(""), ds.make_initializable_iterator("")
     begun_apart.initializer()
     with pytest.raises(FailedPreconditionError):
         other.get_next()
-    one.initializer()
-    assert (int(one.get_next()), int(other.get_next()), int(one.get_next())) == (0, 1, 2)
+    it.initializer()
+    assert (int(it.get_next()), int(other.get_next()), int(it.get_next())) == (0, 1, 2)
     other.initializer()
-    assert (int(one.get_next()), int(other.get_next())) == (5, 6)
+    assert (int(it.get_next()), int(other.get_next())) == (5, 6)
     with pytest.raises(FailedPreconditionError):
         apart.get_next()
     for misfit in (ds.batch(2), ds.map(qc.ops.cast(dtype=np.int32))):
         with pytest.raises(InvalidArgumentError, match="test_shared"):
             misfit.make_initializable_iterator(shared_name="test_shared")
-    del one
+    del it
     assert int(other.get_next()) == 7
     del other
     again = ds.batch(2).make_initializable_iterator(shared_name="test_shared")
@@ -365,15 +365,15 @@ def test_each_switch_begins_at_the_beginning(ds):
 
 def test_a_state_belongs_to_the_dataset_of_the_moment(ds):
     it = qc.data.Iterator.from_structure(np.uint8)
-    one, other = it.make_initializer(ds), it.make_initializer(ds.skip(3))
-    one()
+    initializer, other = it.make_initializer(ds), it.make_initializer(ds.skip(3))
+    initializer()
     next(it)
     state = it.state_dict()
     other()
     with pytest.raises(ResumeMismatchError):
         it.load_state_dict(state)
     assert int(next(it)) == 3
-    one()
+    initializer()
     it.load_state_dict(state)
     assert int(next(it)) == 1
 
@@ -426,14 +426,14 @@ def test_a_shape_that_only_the_data_shows(ds):
     fed = qc.data.Iterator.from_string_handle(beneath.string_handle(), np.uint8, (2,))
     again = ds.batch(2, drop_remainder=True).make_initializable_iterator()
     again.initialize(batches)
-    for one in (it, fed, again):
-        assert lists([one.get_next(), one.get_next()]) == [[0, 1], [2, 3]]
+    for iterator in (it, fed, again):
+        assert lists([iterator.get_next(), iterator.get_next()]) == [[0, 1], [2, 3]]
         with pytest.raises(InvalidArgumentError, match=r"\(2,\)"):
-            one.get_next()
+            iterator.get_next()
     assert int(it.get_next()[0]) == 0
-    for one in (fed, again):
+    for iterator in (fed, again):
         with pytest.raises(OutOfRangeError):
-            one.get_next()
+            iterator.get_next()
 
 
 def test_a_shape_of_which_nothing_is_known(ds):

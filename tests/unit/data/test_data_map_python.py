@@ -128,14 +128,14 @@ def test_calls_run_at_the_same_time():
         return number
 
     assert [plain(x) for x in numbers(40).map(together, 4)] == list(range(40))
-    one = threading.Lock()
+    lock = threading.Lock()
 
     def alone(x):
-        assert one.acquire(blocking=False)
+        assert lock.acquire(blocking=False)
         try:
             return threading.get_ident(), int(x)
         finally:
-            one.release()
+            lock.release()
 
     assert len({plain(ident) for ident, _ in numbers(300).map(alone)}) == 1
 
@@ -228,7 +228,7 @@ def test_an_error_between_a_wait_for_the_input_and_its_use(monkeypatch):
 @pytest.mark.parametrize("calls", [None, 4])
 def test_threads_end_with_the_iterator(calls, end):
     gc.collect()
-    assert soon(lambda: not any(one.name.startswith("qc-") for one in threading.enumerate()), 20)
+    assert soon(lambda: not any(thread.name.startswith("qc-") for thread in threading.enumerate()), 20)
     before = thread_ids()
 
     def function(x):
@@ -252,7 +252,7 @@ def test_threads_end_with_the_iterator(calls, end):
     else:
         del it
         gc.collect()
-    assert soon(lambda: not any(one.name.startswith("qc-") for one in threading.enumerate()))
+    assert soon(lambda: not any(thread.name.startswith("qc-") for thread in threading.enumerate()))
     assert soon(lambda: thread_ids() <= before)
 
 
@@ -306,13 +306,13 @@ def test_arguments():
         yield 4, (5, 6)
 
     list(Dataset.from_generator(pairs).map(star))
-    assert [plain(one) for one in seen] == [(1, (2, 3)), (4, (5, 6))]
+    assert [plain(arguments) for arguments in seen] == [(1, (2, 3)), (4, (5, 6))]
     del seen[:]
     list(Dataset.from_generator(lambda: [{"a": 1, "b": (2,)}]).map(star))
-    assert [plain(one) for one in seen] == [({"a": 1, "b": (2,)},)]
+    assert [plain(arguments) for arguments in seen] == [({"a": 1, "b": (2,)},)]
     del seen[:]
     list(Dataset.from_generator(lambda: [[1, 2]]).map(star))
-    assert [plain(one) for one in seen] == [([1, 2],)]
+    assert [plain(arguments) for arguments in seen] == [([1, 2],)]
 
 
 def test_batches_are_views_that_stay_valid(tmp_path):
@@ -737,13 +737,12 @@ ORDERS = [[1, 0, 1], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
     [(["a", "b"], "bytes", []), ([1, 2], "int64", []), ([True], "bool", []), ([[1.5], [2.5]], "float64", [])],
 )
 def test_an_empty_list_takes_the_type_of_other_elements(order, workers, full, dtype, empty):
-    given = [full if one else empty for one in order]
-    values = [[word.encode() if isinstance(word, str) else word for word in one] for one in given]
-    wanted = [{"w": (one, dtype), "more": (([], dtype), ([7], "int64"))} for one in values]
-    wanted = [one | {"more": (one["w"], ([7], "int64"))} for one in wanted]
+    lists = [full if filled else empty for filled in order]
+    values = [[word.encode() if isinstance(word, str) else word for word in words] for words in lists]
+    wanted = [{"w": (value, dtype), "more": ((value, dtype), ([7], "int64"))} for value in values]
 
     def shaped(number):
-        return {"w": given[int(number)], "more": (given[int(number)], [7])}
+        return {"w": lists[int(number)], "more": (lists[int(number)], [7])}
 
     mapped = Dataset.range(len(order)).map(shaped, num_parallel_calls=workers)
     generated = Dataset.from_generator(lambda: map(shaped, range(len(order))))

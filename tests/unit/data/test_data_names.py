@@ -171,13 +171,13 @@ def test_less_than_header_and_footer(tmp_path, compression, tail, size):
         return FixedLengthRecordDataset(name, 1, 3, 2, tail=tail, compression_type=compression)
 
     ds = Dataset.from_tensor_slices([str(tmp_path / "a")] * 2)
-    for times, one in ((1, function(tmp_path / "a")), (2, ds.interleave(function, 2, 1))):
+    for times, dataset in ((1, function(tmp_path / "a")), (2, ds.interleave(function, 2, 1))):
         if size < 5 and tail == "error" and not compression:  # the size alone tells
             with pytest.raises(TruncatedRecordError) as caught:
-                iter(one)
+                iter(dataset)
             got, error = [], caught.value
         else:
-            got, error = pulled(iter(one), None, values)
+            got, error = pulled(iter(dataset), None, values)
         if size < 5:
             assert got == []
             assert isinstance(error, TruncatedRecordError)

@@ -33,13 +33,13 @@ def array(dtype, shape, order="C", seed=0):
     state = np.random.default_rng(seed)
     nbytes = dtype.itemsize * int(np.prod(shape))
     if dtype.kind == "b":
-        made = state.integers(0, 2, nbytes).astype(bool)
+        values = state.integers(0, 2, nbytes).astype(bool)
     elif dtype.kind == "U":
-        made = state.integers(1, 0xD000, nbytes // 4, dtype=np.uint32)
-        made = made.astype(made.dtype.newbyteorder(dtype.byteorder)).view(dtype)
+        values = state.integers(1, 0xD000, nbytes // 4, dtype=np.uint32)
+        values = values.astype(values.dtype.newbyteorder(dtype.byteorder)).view(dtype)
     else:
-        made = state.integers(0, 256, nbytes, dtype=np.uint8).view(dtype)
-    return np.array(made.reshape(shape), order=order)
+        values = state.integers(0, 256, nbytes, dtype=np.uint8).view(dtype)
+    return np.array(values.reshape(shape), order=order)
 
 
 def save(path, value, version=None):
@@ -104,13 +104,13 @@ def test_any_files_come_as_records_of_the_same_bytes(tmp_path_factory, files, op
     assert (got is None and len(whole) == 0) or same(got, whole)
     # The order is that of any other records.
     record = np.dtype((loaded[0].dtype, whole.shape[1:]))
-    raw = dataset(write_files(folder, [np.ascontiguousarray(one).tobytes() for one in loaded]), record)
+    raw = dataset(write_files(folder, [np.ascontiguousarray(value).tobytes() for value in loaded]), record)
     wanted, error = run(apply(raw, ops), 60)
     assert error is None
     got, error = run(threads(apply(NumpyDataset(paths), ops), number), 60)
     assert error is None
     assert len(got) == len(wanted)
-    assert all(same(one, other) for one, other in zip(got, wanted, strict=True))
+    assert all(same(row, expected) for row, expected in zip(got, wanted, strict=True))
 
 
 # Long and short columns, several of them in one read, numbers longer than a buffer, many dimensions.

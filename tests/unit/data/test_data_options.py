@@ -112,18 +112,18 @@ def test_options_of_a_dataset_are_fixed():
 
 
 def test_merging():
-    one, other = Options(), Options()
-    one.threading.max_intra_op_parallelism = 1
-    one.framework_type = ["a"]
+    options, other = Options(), Options()
+    options.threading.max_intra_op_parallelism = 1
+    options.framework_type = ["a"]
     other.threading.private_threadpool_size = 2
     other.framework_type = ["b"]
     other.experimental_slack = False
-    both = Dataset.range(3).with_options(one).with_options(other).options()
+    both = Dataset.range(3).with_options(options).with_options(other).options()
     assert (both.threading.max_intra_op_parallelism, both.threading.private_threadpool_size) == (1, 2)
     assert both.framework_type == ["a", "b"]
     assert both.experimental_slack is False
-    assert both == one.merge(other)
-    assert both != one
+    assert both == options.merge(other)
+    assert both != options
 
 
 def test_equality_is_about_what_is_set():
@@ -160,7 +160,7 @@ def test_options_without_effect_change_nothing(tmp_path):
     (tmp_path / "b").write_text("3\n")
     names = Dataset.from_tensor_slices([str(tmp_path / "a"), str(tmp_path / "b")])
     inner = [TextLineDataset, lambda name: TextLineDataset(name).with_options(all_set())]
-    plain, given = (names.interleave(one, 2) for one in inner)
+    plain, given = (names.interleave(function, 2) for function in inner)
     assert given.plan() == plain.plan()
     for made in (given, plain.with_options(all_set())):
         with iter(plain) as mine, iter(made) as theirs:
@@ -169,6 +169,6 @@ def test_options_without_effect_change_nothing(tmp_path):
             assert list(mine) == list(theirs) == [b"3", b"2"]
     windows = Dataset.range(4).window(2)
     assert (
-        windows.flat_map(lambda one: one.batch(2).with_options(all_set())).plan()
-        == windows.flat_map(lambda one: one.batch(2)).plan()
+        windows.flat_map(lambda window: window.batch(2).with_options(all_set())).plan()
+        == windows.flat_map(lambda window: window.batch(2)).plan()
     )

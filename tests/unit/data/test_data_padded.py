@@ -91,13 +91,13 @@ def test_structures_of_parsed_examples(tmp_path):
     ]
     records = [
         example(
-            fixed=feature(*map(float, one["fixed"])),
-            ragged=feature(*map(int, one["ragged"]), kind=np.int64),
-            matrix=feature(*map(int, one["matrix"].ravel()), kind=np.int64),
-            name=feature(one["name"]),
-            words=feature(*one["words"], kind=bytes),
+            fixed=feature(*map(float, row["fixed"])),
+            ragged=feature(*map(int, row["ragged"]), kind=np.int64),
+            matrix=feature(*map(int, row["matrix"].ravel()), kind=np.int64),
+            name=feature(row["name"]),
+            words=feature(*row["words"], kind=bytes),
         )
-        for one in values
+        for row in values
     ]
     paths = write_files(tmp_path, [stream(records)])
     parse = qc.ops.parse_single_example(
@@ -113,31 +113,31 @@ def test_structures_of_parsed_examples(tmp_path):
     shapes = {"fixed": (4,), "ragged": None, "matrix": (None, 3), "name": (), "words": [None]}
     fills = {"fixed": 0.5, "ragged": -1, "matrix": None, "name": None, "words": b""}
     for batch, expected in zip(ds.padded_batch(4, shapes, fills), grouped(values, 4), strict=True):
-        np.testing.assert_array_equal(batch["fixed"], padded([one["fixed"] for one in expected], (4,), 0.5))
-        np.testing.assert_array_equal(batch["ragged"], padded([one["ragged"] for one in expected], (None,), -1))
-        np.testing.assert_array_equal(batch["matrix"], padded([one["matrix"] for one in expected], (None, 3), 0))
-        assert batch["name"].to_list() == [one["name"] for one in expected]
-        longest = max(len(one["words"]) for one in expected)
-        assert batch["words"].to_list() == [one["words"] + [b""] * (longest - len(one["words"])) for one in expected]
+        np.testing.assert_array_equal(batch["fixed"], padded([row["fixed"] for row in expected], (4,), 0.5))
+        np.testing.assert_array_equal(batch["ragged"], padded([row["ragged"] for row in expected], (None,), -1))
+        np.testing.assert_array_equal(batch["matrix"], padded([row["matrix"] for row in expected], (None, 3), 0))
+        assert batch["name"].to_list() == [row["name"] for row in expected]
+        longest = max(len(row["words"]) for row in expected)
+        assert batch["words"].to_list() == [row["words"] + [b""] * (longest - len(row["words"])) for row in expected]
     # With words in the gaps, over objects.
     for batch, expected in zip(
         ds.padded_batch(4, padding_values=fills | {"words": "-"}), grouped(values, 4), strict=True
     ):
-        longest = max(len(one["words"]) for one in expected)
-        assert batch["words"].to_list() == [one["words"] + [b"-"] * (longest - len(one["words"])) for one in expected]
-        np.testing.assert_array_equal(batch["ragged"], padded([one["ragged"] for one in expected], (None,), -1))
+        longest = max(len(row["words"]) for row in expected)
+        assert batch["words"].to_list() == [row["words"] + [b"-"] * (longest - len(row["words"])) for row in expected]
+        np.testing.assert_array_equal(batch["ragged"], padded([row["ragged"] for row in expected], (None,), -1))
 
 
 @pytest.mark.parametrize("component", [Component(BYTES, (None,)), None])
 def test_arrays_of_strings(component):
     elements = [[b"x" * (n * k % 4) for k in range(n % 4)] for n in range(13)]
-    objects = elements if component else [np.array([None, *one], object)[1:] for one in elements]
+    objects = elements if component else [np.array([None, *words], object)[1:] for words in elements]
     for sides in ([None], [5]):
         got = list(given(objects, component).padded_batch(4, sides))
         for batch, expected in zip(got, grouped(elements, 4), strict=True):
             longest = sides[0] or max(map(len, expected))
             assert isinstance(batch, Ragged)
-            assert batch.to_list() == [one + [b""] * (longest - len(one)) for one in expected]
+            assert batch.to_list() == [words + [b""] * (longest - len(words)) for words in expected]
     with pytest.raises(DataLossError):
         list(given(objects, component).padded_batch(4, [2]))
 
@@ -185,29 +185,29 @@ def test_ragged_batches():
     assert ds.element_spec == ArraySpec((None, None, 3), np.dtype("i4"))
     for batch, expected in zip(ds, grouped(elements, 2), strict=True):
         assert isinstance(batch, Ragged)
-        assert batch.to_list() == [one.tolist() for one in expected]
+        assert batch.to_list() == [element.tolist() for element in expected]
     assert [len(batch) for batch in given(elements, dense).dense_to_ragged_batch(2, drop_remainder=True)] == [2, 2]
     even = [np.full(2, n, np.int32) for n in range(4)]
     equal(
         given(even, Component(np.dtype("<i4"), (2,))).dense_to_ragged_batch(3),
-        [np.stack(one) for one in grouped(even, 3)],
+        [np.stack(group) for group in grouped(even, 3)],
     )
     # Down to the last dimension that differs.
     deep = [np.full((n, 2, n + 1), n, np.int32) for n in (1, 0, 2)]
     for make in (lambda ds: ds, lambda ds: ds.map(lambda x: [x][0] if x.size >= 0 else x)):  # natively, and in Python
         (whole,) = make(given(deep, Component(np.dtype("<i4"), (None, 2, None)))).dense_to_ragged_batch(3)
         assert isinstance(whole, Ragged)
-        assert whole.to_list() == [one.tolist() for one in deep]
+        assert whole.to_list() == [element.tolist() for element in deep]
     assert list(given([], None).dense_to_ragged_batch(2)) == []
     assert ds.output_classes is Ragged
     assert given(elements, dense).padded_batch(2).output_classes is np.ndarray
     assert next(iter(ds.batch(2))).to_list() == [
-        [one.tolist() for one in batch] for batch in [elements[:2], elements[2:4]]
+        [element.tolist() for element in batch] for batch in [elements[:2], elements[2:4]]
     ]
     # Batches that differ in their number of rows.
     batches = given(rows(5), VARYING).padded_batch(2, 7).dense_to_ragged_batch(3)
     (whole,) = batches
-    assert whole.to_list() == [padded(one, (7,), 0).tolist() for one in grouped(rows(5), 2)]
+    assert whole.to_list() == [padded(group, (7,), 0).tolist() for group in grouped(rows(5), 2)]
 
 
 @pytest.mark.parametrize("workers", THREADS)
@@ -363,14 +363,14 @@ def test_behind_a_shuffle_and_a_map(tmp_path, workers):
 def bucketed(elements, boundaries, sizes, drop):
     """By the words of tf.data's documentation: the numbers of the elements of each batch, and its bucket."""
     buckets = [[] for _ in sizes]
-    made = []
+    batches = []
     for number, element in enumerate(elements):
         index = sum(boundary <= len(element) for boundary in boundaries)
         buckets[index].append(number)
         if len(buckets[index]) == sizes[index]:
-            made.append((index, buckets[index]))
+            batches.append((index, buckets[index]))
             buckets[index] = []
-    return made + [(index, left) for index, left in enumerate(buckets) if left and not drop]
+    return batches + [(index, left) for index, left in enumerate(buckets) if left and not drop]
 
 
 def batches(elements, boundaries, sizes, drop=False, sides=None, fill=0):
@@ -545,17 +545,17 @@ def test_buckets_of_rows(function, most):
     values_ = {"r": -1, "n": None, "text": None, "fixed": 0.5}
     ds = ds.repeat(2).bucket_by_sequence_length(function, boundaries, sizes, shapes, values_)
     assert ("native: lengths" in ds.plan()) == (function in LENGTHS[:3])
-    numbers = [one for _, one in bucketed(r * 2, boundaries, sizes, False)]
+    numbers = [members for _, members in bucketed(r * 2, boundaries, sizes, False)]
     count = 0
     for batch, members in zip(ds, numbers, strict=True):
         rows_ = [n % 900 for n in members]
-        for one, other in (
+        for got, wanted in (
             (batch["r"], padded([r[n] for n in rows_], [None], -1)),
             (batch["n"], lengths[rows_]),
             (batch["fixed"], padded(list(fixed[rows_]), [3, 4], 0.5)),
         ):
-            assert (one.dtype, one.shape) == (other.dtype, other.shape)
-            assert np.array_equal(one, other)
+            assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+            assert np.array_equal(got, wanted)
         assert list(batch["text"]) == [text[n] for n in rows_]
         count += len(rows_)
     assert count == 1800
@@ -568,7 +568,9 @@ def test_places_and_skips_among_rows(function):
     kept = [n for n in lengths.tolist() if n < 7]
 
     def expected(boundaries, sizes):
-        return [[kept[n] for n in one] for _, one in bucketed([b"x" * n for n in kept], boundaries, sizes, False)]
+        return [
+            [kept[n] for n in members] for _, members in bucketed([b"x" * n for n in kept], boundaries, sizes, False)
+        ]
 
     # Those of seven and more don't fit into the last bucket; those of five into no row.
     closed = ds.bucket_by_sequence_length(function, [2, 7], [9, 30, 1], pad_to_bucket_boundary=True)
@@ -578,7 +580,8 @@ def test_places_and_skips_among_rows(function):
         for batch in closed:
             got.append(batch["n"].tolist())
     assert got == [
-        [lengths[n] for n in one] for _, one in bucketed([b"x" * n for n in lengths[:first]], [2, 7], [9, 30, 1], False)
+        [lengths[n] for n in members]
+        for _, members in bucketed([b"x" * n for n in lengths[:first]], [2, 7], [9, 30, 1], False)
     ]
     fixed = ds.bucket_by_sequence_length(function, [2], [9, 30], {"n": [], "r": [6]})
     with pytest.raises(DataLossError, match=f"7 long|8 long.*element {first}"):
@@ -723,18 +726,18 @@ def test_the_first_element_decides_an_unknown_rank():
     assert ds.element_spec == ArraySpec(None, np.dtype(np.int64))
     batches = ds.padded_batch(2)
     assert batches.element_spec == ArraySpec(None, np.dtype(np.int64))
-    assert [one.tolist() for one in batches] == [[[1, 0], [2, 3]], [[4]]]
-    assert [one.tolist() for one in ds.padded_batch(2, None, -1, True)] == [[[1, -1], [2, 3]]]
+    assert [batch.tolist() for batch in batches] == [[[1, 0], [2, 3]], [[4]]]
+    assert [batch.tolist() for batch in ds.padded_batch(2, None, -1, True)] == [[[1, -1], [2, 3]]]
     squares = generated([[1]], [[2, 3], [4, 5]])
-    assert [one.tolist() for one in squares.padded_batch(2)] == [[[[1, 0], [0, 0]], [[2, 3], [4, 5]]]]
-    assert [one.tolist() for one in generated(1, 2).padded_batch(2)] == [[1, 2]]
+    assert [batch.tolist() for batch in squares.padded_batch(2)] == [[[[1, 0], [0, 0]], [[2, 3], [4, 5]]]]
+    assert [batch.tolist() for batch in generated(1, 2).padded_batch(2)] == [[1, 2]]
     # One that is known, and one that isn't.
     pairs = generated(([1], b"a"), ([2, 3], b"b"), dtypes=(np.int64, bytes))
     ((numbers, texts),) = pairs.padded_batch(2, ((3,), None))
     assert numbers.tolist() == [[1, 0, 0], [2, 3, 0]]
     assert texts.to_list() == [b"a", b"b"]
     # Each pass has a first element.
-    assert [one.shape for one in ds.padded_batch(3).repeat(2)] == [(3, 2), (3, 2)]
+    assert [batch.shape for batch in ds.padded_batch(3).repeat(2)] == [(3, 2), (3, 2)]
 
 
 def test_all_elements_have_the_rank_of_the_first():
@@ -745,10 +748,10 @@ def test_all_elements_have_the_rank_of_the_first():
         next(it)
     state = json.loads(json.dumps(it.state_dict()))
     rest = [[[4, 0, 0], [5, 6, 7]], [[8]]]
-    assert [one.tolist() for one in it] == rest
+    assert [batch.tolist() for batch in it] == rest
     again = iter(ds)
     again.load_state_dict(state)
-    assert [one.tolist() for one in again] == rest
+    assert [batch.tolist() for batch in again] == rest
     # The one that the rest begins with decides nothing.
     odd = iter(generated([1], [[2]], [[3]]).padded_batch(1))
     next(odd)
@@ -758,7 +761,7 @@ def test_all_elements_have_the_rank_of_the_first():
     with pytest.raises(DataLossError, match="element 1"):
         next(again)
     left = ds.with_options(Options(on_error="skip"))
-    assert [one.tolist() for one in left] == [[[1, 0], [2, 3]], *rest]
+    assert [batch.tolist() for batch in left] == [[[1, 0], [2, 3]], *rest]
 
 
 def test_nothing_can_be_padded(tmp_path):

@@ -449,14 +449,18 @@ def test_the_order_is_that_of_files(tmp_path, count):
 def test_chains_in_memory(ops, count, where, number):
     expected = list(PermuteModel([bytes(count)], 1, ops).ordinals())
     ds = threads(apply(Dataset.range(count), ops), number)
-    assert [np.ravel(one).tolist() for one in elements_of(ds, plain)] == [np.ravel(one).tolist() for one in expected]
+    assert [np.ravel(element).tolist() for element in elements_of(ds, plain)] == [
+        np.ravel(element).tolist() for element in expected
+    ]
     at = int(where * len(expected))
     with iter(apply(Dataset.range(count), ops)) as it:
         pull(it, at)
         state = json.loads(json.dumps(it.state_dict()))
     with iter(apply(Dataset.range(count), ops)) as it:
         it.load_state_dict(state)
-        assert [np.ravel(one).tolist() for one in it] == [np.ravel(one).tolist() for one in expected[at:]]
+        assert [np.ravel(element).tolist() for element in it] == [
+            np.ravel(element).tolist() for element in expected[at:]
+        ]
 
 
 def by_three(x):

@@ -58,14 +58,14 @@ def test_of_no_elements_the_initial_state(ds, initial):
     def step(state, element):
         raise AssertionError
 
-    def same(one, other):
-        if isinstance(other, dict):
-            return one.keys() == other.keys() and all(same(one[key], other[key]) for key in other)
-        if isinstance(other, tuple):
-            return len(one) == len(other) and all(map(same, one, other))
-        if isinstance(other, bytes):
-            return one == other
-        return one.dtype == np.asarray(other).dtype and np.array_equal(one, other)
+    def same(got, expected):
+        if isinstance(expected, dict):
+            return got.keys() == expected.keys() and all(same(got[key], expected[key]) for key in expected)
+        if isinstance(expected, tuple):
+            return len(got) == len(expected) and all(map(same, got, expected))
+        if isinstance(expected, bytes):
+            return got == expected
+        return got.dtype == np.asarray(expected).dtype and np.array_equal(got, expected)
 
     assert same(ds.take(0).reduce(initial, step), initial)
 

@@ -114,17 +114,17 @@ def functions(draw):
             else:
                 made = what(*read)
             known.append(made)
-        found = []
+        results = []
         for code, index in zip(parts, wanted, strict=True):
-            one = known[index % len(known)]
+            value = known[index % len(known)]
             dtype = np.dtype(code)
-            if type(one) in (bool, int, float):
-                one = state[len(found)]
-            elif one.dtype != dtype:
+            if type(value) in (bool, int, float):
+                value = state[len(results)]
+            elif value.dtype != dtype:
                 # Of a float that fits into no integer, NumPy promises nothing.
-                one = state[len(found)] if one.dtype.kind == "f" and dtype.kind in "iu" else one.astype(dtype)
-            found.append(one)
-        return tuple(found)
+                value = state[len(results)] if value.dtype.kind == "f" and dtype.kind in "iu" else value.astype(dtype)
+            results.append(value)
+        return tuple(results)
 
     return function, parts, element
 

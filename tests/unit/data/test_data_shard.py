@@ -383,14 +383,14 @@ def test_bad_records_at_known_places(tmp_path, digit, uneven, number):
                 ds = threads(ds, number)
                 got, error = run(ds.with_options(Options(on_error="skip", max_skips=None)))
                 assert error is None
-                assert [int(one) for one in got] == good
+                assert [int(element) for element in got] == good
                 got, error = run(ds)
                 if first is None:
                     assert error is None
                     continue
                 assert isinstance(error, InvalidArgumentError)
                 if not ops or ops[0][0] == "skip":
-                    assert [int(one) for one in got] == [n % 10 for n in mine[:first]]
+                    assert [int(element) for element in got] == [n % 10 for n in mine[:first]]
 
 
 @pytest.mark.parametrize("number", THREADS)

@@ -102,7 +102,7 @@ def test_the_first_one_too_many_is_an_error_in_its_place(files, workers):
 def test_a_log_that_cannot_be_written(tmp_path, workers, kind, source):
     # It names itself, after all that is good before; nothing is lost with it.
     texts = [b"%4d" % n if n % 50 != 37 else b"   x" for n in range(300)]
-    good = [one for one in texts if b"x" not in one]
+    good = [text for text in texts if b"x" not in text]
     first = texts[:37]
     (tmp_path / "a").write_bytes(b"\n".join(texts))
     if source == "records":
@@ -126,14 +126,14 @@ def test_a_log_that_cannot_be_written(tmp_path, workers, kind, source):
     if kind == "full":
         log.symlink_to("/dev/full")
     numbers = source in ("decoder", "function")
-    expected = [int(one) for one in good] if numbers else first + good if source == "files" else good
+    expected = [int(text) for text in good] if numbers else first + good if source == "files" else good
     with iter(threads(skipping(make(), quarantine=log), workers)) as it:
         if kind == "gone":
             folder.rename(tmp_path / "elsewhere")
         got, error = pull(it)
         counts = it.stats()
         state = json.dumps(it.state_dict())
-    got = [one[0] if isinstance(one, tuple) else one for one in got]
+    got = [element[0] if isinstance(element, tuple) else element for element in got]
     assert (error.errno, error.path) == (errno.ENOSPC if kind == "full" else errno.ENOENT, str(log))
     assert isinstance(error, OSError)
     assert error.filename == str(log)
@@ -149,7 +149,7 @@ def test_a_log_that_cannot_be_written(tmp_path, workers, kind, source):
         it.load_state_dict(json.loads(state))
         rest, error = pull(it)
     assert error is None
-    assert got + [one[0] if isinstance(one, tuple) else one for one in rest] == expected
+    assert got + [element[0] if isinstance(element, tuple) else element for element in rest] == expected
 
 
 def test_a_saved_place(files):

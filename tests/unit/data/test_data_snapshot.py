@@ -156,12 +156,12 @@ def test_all_of_it_and_any_place(tmp_path_factory, elements, large, reader, take
             expected.append(int(element))
             states.append(json.loads(json.dumps(it.state_dict())))
     n = len(elements)
-    given = rows[:, 0].tolist()
-    assert expected[:n] == given
-    assert sorted(expected[n : 2 * n]) == sorted(given)
+    numbers = rows[:, 0].tolist()
+    assert expected[:n] == numbers
+    assert sorted(expected[n : 2 * n]) == sorted(numbers)
     assert expected[n : 2 * n] == expected[2 * n :]
     if reader is not shuffled:
-        order = (in_turns if reader is None else chained)(given, lambda x: x // 1000)
+        order = (in_turns if reader is None else chained)(numbers, lambda x: x // 1000)
         assert expected[n : 2 * n] == order
     # In the first pass too, now that there are files.
     for at in {min(take, len(states) - 1), len(states) // 2, len(states) - 1} if states else ():

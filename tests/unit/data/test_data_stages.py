@@ -173,13 +173,13 @@ def test_any_thread_may_ask_at_any_time(lines):
             errors.append(error)
 
     others = [threading.Thread(target=ask) for _ in range(2)]
-    for one in others:
-        one.start()
+    for thread in others:
+        thread.start()
     n = sum(len(batch) for batch in it)
     it.close()
     over.set()
-    for one in others:
-        one.join()
+    for thread in others:
+        thread.join()
     assert (n, errors) == (20_000, [])
 
 
@@ -250,15 +250,15 @@ def test_steps_of_native_maps(tmp_path, threads, how):
             next(it)
         while True:  # until a thread that lost its processor in a short step weighs no more
             rows = it.stages()
-            (stage,) = {one["stage"] for one in rows if one["work"] == names[0]}
+            (stage,) = {row["stage"] for row in rows if row["work"] == names[0]}
             steps = steps_of(rows, stage)
             if steps[names[-2]]["busy"] > steps["add"]["busy"] or next(it, None) is None:
                 break
     assert list(steps) == names
-    (made,) = [one for one in rows if one["work"] == "make rows" and one["stage"] == stage]
-    assert sum(one["busy"] for one in steps.values()) <= made["busy"] * 1.001
+    (made,) = [row for row in rows if row["work"] == "make rows" and row["stage"] == stage]
+    assert sum(step["busy"] for step in steps.values()) <= made["busy"] * 1.001
     assert steps[names[-2]]["busy"] > steps["add"]["busy"] > 0
-    assert min(one["units"] for one in steps.values()) > 0
+    assert min(step["units"] for step in steps.values()) > 0
 
 
 def test_steps_are_counted_on_after_another_place():

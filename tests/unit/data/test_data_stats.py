@@ -81,14 +81,14 @@ def test_what_is_left_out_is_counted_wherever_it_happens(tmp_path, step, batch):
     path.write_text("".join(f"{number}\n" if number % 10 else "x\n" for number in range(100)))
     ds = step(CsvDataset([path, tmp_path / "missing"], [0]).map(lambda row: row))
     skipping = Options(on_error="skip")
-    for made in (
+    for dataset in (
         ds.ignore_errors(),
         ds.with_options(skipping),
         ds.ignore_errors().with_options(skipping),
         ds.ignore_errors().map(lambda x: int(x)),
         ds.ignore_errors().filter(lambda x: int(x) >= 0).ignore_errors(),
     ):
-        elements, found = counted(made.batch(9) if batch else made)
+        elements, found = counted(dataset.batch(9) if batch else dataset)
         assert elements == (10 if batch else 90)
         assert found[0] == 90 and found[1] >= path.stat().st_size  # blocks with bad rows are read again
         assert found[3:] == [10, 1]

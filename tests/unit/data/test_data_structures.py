@@ -215,9 +215,9 @@ def test_ragged_parts():
 def test_datasets_as_elements():
     inner = [Dataset.range(n) for n in range(3)]
     of = DatasetSpec(NUMBER)
-    one = Dataset.from_tensors(inner[2])
-    assert (one.element_spec, run(one, values)) == (of, [[0, 1]])
-    assert run(one.flat_map(lambda ds: ds), values) == [0, 1]
+    single = Dataset.from_tensors(inner[2])
+    assert (single.element_spec, run(single, values)) == (of, [[0, 1]])
+    assert run(single.flat_map(lambda ds: ds), values) == [0, 1]
     several = Dataset.from_tensor_slices(inner)
     assert (several.element_spec, len(several)) == (of, 3)
     assert run(several, values) == [[], [0], [0, 1]]
@@ -230,7 +230,7 @@ def test_datasets_as_elements():
     assert [[values(w) for w in ws] for ws in twice] == [[[0, 1], [2, 3]], [[4, 5]]]
     assert run(Dataset.range(3).map(lambda x: (x, Dataset.range(x))), values) == [(0, []), (1, [0]), (2, [0, 1])]
     with pytest.raises((InvalidArgumentError, PipelineError)):
-        list(one.batch(2))
+        list(single.batch(2))
     with pytest.raises(DtypeError):
         Dataset.from_tensor_slices([inner[0], 1])
     assert run(several.with_options(Options(num_threads=1)), values) == [[], [0], [0, 1]]
@@ -248,13 +248,13 @@ KEPT = {
 @pytest.mark.parametrize("keep", KEPT)
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_of_objects_give_structures_back(tmp_path, kind, keep):
-    made = KINDS[kind]
+    make = KINDS[kind]
     calls = []
 
     def element(n):
         calls.append(int(n))
         number = int(n)
-        return {"p": made(np.arange(number), (None, b"x" * number, made(Ragged.from_list([[number]]), [number])))}
+        return {"p": make(np.arange(number), (None, b"x" * number, make(Ragged.from_list([[number]]), [number])))}
 
     def dataset():
         return KEPT[keep](Dataset.range(3).map(element), tmp_path)

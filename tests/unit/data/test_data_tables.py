@@ -200,14 +200,14 @@ def test_examples_of_batches():
 
 
 def test_examples_of_vectors_that_are_no_batch():
-    given = Dataset.from_tensors(np.array([example(number) for number in (3, 4)], object))
+    examples = Dataset.from_tensors(np.array([example(number) for number in (3, 4)], object))
     # Examples 3 and 4 have one number `a`, which is their own, and that many numbers `b`.
-    one = given.apply(experimental.parse_example_dataset(FEATURES))
-    batch = given.unbatch().batch(2).apply(experimental.parse_example_dataset(FEATURES))
+    one = examples.apply(experimental.parse_example_dataset(FEATURES))
+    batch = examples.unbatch().batch(2).apply(experimental.parse_example_dataset(FEATURES))
     assert one.element_spec["a"] == ArraySpec((None,), np.dtype(np.int64))
     assert run(one, sides) == run(batch, sides)
     # As a stage, too.
-    assert run(given.map(ops.parse_example(features=FEATURES)), sides) == run(batch, sides)
+    assert run(examples.map(ops.parse_example(features=FEATURES)), sides) == run(batch, sides)
 
 
 def test_strings_of_examples_in_several_dimensions():

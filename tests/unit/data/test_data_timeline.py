@@ -36,13 +36,13 @@ class Drawn:
 
     def __init__(self, path):
         self.events = json.loads(path.read_text())
-        self.slices = [one for one in self.events if one["ph"] == "X"]
+        self.slices = [event for event in self.events if event["ph"] == "X"]
         self.flows = defaultdict(list)
-        for one in self.events:
-            if one["ph"] in "st":
-                self.flows[one["cat"], one["id"]].append(one)
-        self.groups = {one["pid"]: one["args"]["name"] for one in self.named("process_name")}
-        self.rows = {(one["pid"], one["tid"]): one["args"]["name"] for one in self.named("thread_name")}
+        for event in self.events:
+            if event["ph"] in "st":
+                self.flows[event["cat"], event["id"]].append(event)
+        self.groups = {event["pid"]: event["args"]["name"] for event in self.named("process_name")}
+        self.rows = {(event["pid"], event["tid"]): event["args"]["name"] for event in self.named("thread_name")}
         (last,) = self.named("events dropped")
         self.dropped = last["args"]["count"]
 
@@ -58,23 +58,23 @@ class Drawn:
     def check(self):
         """Check what holds for all traces."""
         assert self.dropped == 0
-        assert all((one["pid"], one["tid"]) in self.rows for one in self.slices)
+        assert all((event["pid"], event["tid"]) in self.rows for event in self.slices)
         by_row = defaultdict(list)
-        for one in self.slices:
-            assert one["dur"] >= 0
-            by_row[one["pid"], one["tid"]].append((one["ts"], one["ts"] + one["dur"]))
+        for event in self.slices:
+            assert event["dur"] >= 0
+            by_row[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
         for row, spans in by_row.items():
             spans.sort()
             if self.rows[row].startswith("reader"):  # a thread does one thing at a time
                 # Streams share a row, and each has set its clock to the process's anew, to a few microseconds.
                 assert all(a[1] <= b[0] + 10 for a, b in zip(spans, spans[1:], strict=False))
         for steps in self.flows.values():
-            assert [one["ph"] for one in steps] == ["s"] + ["t"] * (len(steps) - 1)
-            assert [one["ts"] for one in steps] == sorted(one["ts"] for one in steps)
-            for one in steps:  # each is bound to a slice
-                spans = by_row[one["pid"], one["tid"]]
-                near = bisect.bisect_right(spans, (one["ts"], math.inf))
-                assert any(a <= one["ts"] <= b for a, b in spans[max(near - 3, 0) : near])
+            assert [event["ph"] for event in steps] == ["s"] + ["t"] * (len(steps) - 1)
+            assert [event["ts"] for event in steps] == sorted(event["ts"] for event in steps)
+            for event in steps:  # each is bound to a slice
+                spans = by_row[event["pid"], event["tid"]]
+                near = bisect.bisect_right(spans, (event["ts"], math.inf))
+                assert any(a <= event["ts"] <= b for a, b in spans[max(near - 3, 0) : near])
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -87,20 +87,20 @@ def test_lines(lines, path, threads):
     (group,) = drawn.groups
     assert drawn.groups[group].endswith("level 0") and drawn.groups[group].startswith("TextLineDataset of ")
     assert drawn.rows == {(group, 0): "consumer"} | {(group, i): f"reader {i}" for i in range(1, threads + 1)}
-    assert [one["args"]["batch"] for one in drawn.taken()] == list(range(batches))
-    assert sum(one["args"]["rows"] for one in drawn.taken()) == 3 * LINES
-    assert sum(one["args"]["rows"] for one in drawn.slices_of("make rows")) == 3 * LINES
-    assert sum(one["args"]["bytes"] for one in drawn.slices_of("read")) == 3 * 7 * LINES
+    assert [event["args"]["batch"] for event in drawn.taken()] == list(range(batches))
+    assert sum(event["args"]["rows"] for event in drawn.taken()) == 3 * LINES
+    assert sum(event["args"]["rows"] for event in drawn.slices_of("make rows")) == 3 * LINES
+    assert sum(event["args"]["bytes"] for event in drawn.slices_of("read")) == 3 * 7 * LINES
     names = {str(path.with_name(f"part {i}")) for i in range(3)}
-    assert {one["args"]["file"] for one in drawn.slices_of("read")} == names
-    assert {one["args"]["file"] for one in drawn.slices_of("open files")} == names
+    assert {event["args"]["file"] for event in drawn.slices_of("read")} == names
+    assert {event["args"]["file"] for event in drawn.slices_of("open files")} == names
     # From each block to the batches that have its lines, and from there to the consumer.
     blocks = [steps for (kind, _), steps in drawn.flows.items() if kind == "block"]
-    assert len(blocks) == sum(one["args"]["bytes"] > 0 for one in drawn.slices_of("read"))
+    assert len(blocks) == sum(event["args"]["bytes"] > 0 for event in drawn.slices_of("read"))
     batch_flows = [steps for (kind, _), steps in drawn.flows.items() if kind == "batch"]
     assert len(batch_flows) == batches
     assert all(steps[-1]["tid"] == 0 for steps in batch_flows)
-    ready = [one["args"]["ready"] for one in drawn.named("batches ready")]
+    ready = [event["args"]["ready"] for event in drawn.named("batches ready")]
     assert len(ready) == batches and min(ready) >= 0 and ready[-1] == 0
 
 

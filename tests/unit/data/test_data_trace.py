@@ -184,16 +184,16 @@ def test_lists_are_tuples_and_arrays_in_these(tmp_path, function):
     assert "Python" in python.plan()
     for got, expected in zip(native, python, strict=True):
         assert type(got) is type(expected)
-        parts = [list(one.values()) if type(one) is dict else one for one in (got, expected)]
-        for one, other in zip(*parts, strict=True):
+        parts = [list(element.values()) if type(element) is dict else element for element in (got, expected)]
+        for part, other in zip(*parts, strict=True):
             if isinstance(other, bytes):
-                assert one == other
+                assert part == other
             else:
-                same(np.asarray(one), np.asarray(other))
+                same(np.asarray(part), np.asarray(other))
     # Of batches, each part is one.
     pairs = lines.map(function).batch(2)
     if type(next(iter(python))) is tuple and len(next(iter(python))) == 2:
-        assert [len(one) for one in pairs] == [2, 2]
+        assert [len(batch) for batch in pairs] == [2, 2]
 
 
 def test_a_bad_record_is_an_error_in_its_place(tmp_path):
@@ -324,11 +324,13 @@ def _together(rows):
     return np.stack(rows)
 
 
-def _same(one, other):
-    if isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in other)
-    if isinstance(other, tuple):
-        return len(one) == len(other) and all(map(_same, one, other))
+def _same(got, expected):
+    if isinstance(expected, dict):
+        return got.keys() == expected.keys() and all(_same(got[key], expected[key]) for key in expected)
+    if isinstance(expected, tuple):
+        return len(got) == len(expected) and all(map(_same, got, expected))
     return (
-        one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == np.ascontiguousarray(other).tobytes()
+        got.dtype == expected.dtype
+        and got.shape == expected.shape
+        and got.tobytes() == np.ascontiguousarray(expected).tobytes()
     )

@@ -48,15 +48,15 @@ PIPELINES = {
 
 def events(make, met):
     """Return the first 30 elements and errors; `met` is called with each error."""
-    found = []
+    outcomes = []
     with iter(make()) as it:
-        while len(found) < 30:
+        while len(outcomes) < 30:
             try:
-                found.append(plain(next(it)))
+                outcomes.append(plain(next(it)))
             except qc.errors.QueueCoreError as error:
-                found.append(type(error).__name__)
+                outcomes.append(type(error).__name__)
                 met(error)
-    return found
+    return outcomes
 
 
 @pytest.mark.parametrize("name", PIPELINES)

@@ -44,14 +44,14 @@ def test_the_first_of_equal_elements(source, structure):
 
 def test_arrays_are_compared_as_wholes():
     rows = np.array([[1, 2], [2, 1], [1, 2], [0, 0]])
-    assert [one.tolist() for one in Dataset.from_tensor_slices(rows).unique()] == [[1, 2], [2, 1], [0, 0]]
+    assert [element.tolist() for element in Dataset.from_tensor_slices(rows).unique()] == [[1, 2], [2, 1], [0, 0]]
     ragged = Ragged.from_list([[1], [1, 1], [1], [1, 1]])
-    assert [one.tolist() for one in Dataset.from_tensor_slices(ragged).unique()] == [[1], [1, 1]]
+    assert [element.tolist() for element in Dataset.from_tensor_slices(ragged).unique()] == [[1], [1, 1]]
     words = Ragged.from_list([[b"a", b"b"], [b"ab"], [b"a", b"b"]])
-    assert [one.to_list() for one in Dataset.from_tensor_slices(words).unique()] == [[b"a", b"b"], [b"ab"]]
+    assert [element.to_list() for element in Dataset.from_tensor_slices(words).unique()] == [[b"a", b"b"], [b"ab"]]
     # The same bytes in another shape are another array.
     shapes = Dataset.from_generator(lambda: iter([np.zeros((1, 2), int), np.zeros(2, int)]), np.int64).unique()
-    assert [one.shape for one in shapes] == [(1, 2), (2,)]
+    assert [element.shape for element in shapes] == [(1, 2), (2,)]
 
 
 def test_from_any_saved_place():

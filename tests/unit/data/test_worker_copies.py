@@ -173,14 +173,14 @@ class Closing(Base):
 
 @pytest.mark.parametrize("how", ["shallow", "deep"])
 def test_a_copy_that_goes_closes_nothing(how):
-    one = Base(inner=Closing(file=io.BytesIO()))
-    two = copied(one, how)
-    assert isinstance(two.inner, Closing) and two.inner[1] == 1 and two.inner is not one.inner
-    del two
+    original = Base(inner=Closing(file=io.BytesIO()))
+    duplicate = copied(original, how)
+    assert isinstance(duplicate.inner, Closing) and duplicate.inner[1] == 1 and duplicate.inner is not original.inner
+    del duplicate
     gc.collect()
-    assert not one.inner.file.closed
-    file = one.inner.file
-    del one
+    assert not original.inner.file.closed
+    file = original.inner.file
+    del original
     assert file.closed
 
 
@@ -205,8 +205,8 @@ def handles(tmp_path: Any) -> dict[str, Any]:
 
 
 def test_handles_that_copies_share_are_found_where_they_are(tmp_path):
-    found = handles(tmp_path)
-    for name, handle in found.items():
+    by_name = handles(tmp_path)
+    for name, handle in by_name.items():
         for one in (Base(**{name: handle}), Base(inner=[Base(**{name: handle})]), Base(helper=Plain())):
             if hasattr(one, "helper"):
                 setattr(one.helper, name, handle)
@@ -215,7 +215,7 @@ def test_handles_that_copies_share_are_found_where_they_are(tmp_path):
                 assert shared.handle is handle
                 assert shared.path.startswith("dataset.") and shared.path.endswith(f".{name}")
     for name in ("file", "cursor", "database", "archive", "memory"):
-        found[name].close()
+        by_name[name].close()
 
 
 def test_a_transaction_of_lmdb_is_a_handle_and_its_environment_is_not(tmp_path):
@@ -235,20 +235,20 @@ def test_what_is_safe_to_share_or_not_shared(tmp_path):
 
 def test_who_shares_a_handle_shares_a_lock():
     file, other = io.BytesIO(), io.BytesIO()
-    one, two = (Guard(Parts(Base(a=file, b=other)).unsafe) for _ in range(2))
+    guard, rival = (Guard(Parts(Base(a=file, b=other)).unsafe) for _ in range(2))
     inside = threading.Event()
 
     def enter() -> None:
-        with two:
+        with rival:
             inside.set()
 
-    with one:
+    with guard:
         thread = threading.Thread(target=enter)
         thread.start()
         assert not inside.wait(0.05)
     thread.join(20)
     assert inside.is_set()
-    with one, Guard(Parts(Base(a=io.BytesIO())).unsafe):
+    with guard, Guard(Parts(Base(a=io.BytesIO())).unsafe):
         pass
 
 
@@ -359,15 +359,15 @@ def test_states_are_swapped_in_and_go_on():
         mine = [draw() for _ in range(4)]
         seed(9)
         workers = [States(functools.partial(seed, number)) for number in (1, 2)]
-        made: list[list[Any]] = [[], []]
+        draws: list[list[Any]] = [[], []]
         got = []
         for turn in range(4):
             got.append(draw())
             for number, one in enumerate(workers):
                 if turn < 3:
                     with one.swapped_in():
-                        made[number].append(draw())
-        assert made == expected and got == mine
+                        draws[number].append(draw())
+        assert draws == expected and got == mine
         with pytest.raises(KeyError), workers[0].swapped_in():
             raise KeyError
         assert draw() not in expected

@@ -752,18 +752,18 @@ def told(it, read):
 def test_errors_and_places_are_the_host_s(cuda, tmp_path, name):
     ds = WITH_ERRORS[name](tmp_path)
     with iter(ds) as host:
-        wanted = [one for one, _ in told(host, np.copy)]
-    assert sum(isinstance(one, str) for one in wanted) == 6
+        wanted = [outcome for outcome, _ in told(host, np.copy)]
+    assert sum(isinstance(outcome, str) for outcome in wanted) == 6
     with iter(cuda.of(ds)) as it:
         got = list(told(it, lambda part: part.numpy()))
         with pytest.raises(StopIteration):
             next(it)
-    assert [one for one, _ in got] == wanted
+    assert [outcome for outcome, _ in got] == wanted
     for at, (_, state) in enumerate(got):
         for resumed, read in ((iter(ds), np.copy), (iter(cuda.of(ds)), lambda part: part.numpy())):
             with resumed:
                 resumed.load_state_dict(state)
-                assert [one for one, _ in told(resumed, read)] == wanted[at + 1 :]
+                assert [outcome for outcome, _ in told(resumed, read)] == wanted[at + 1 :]
 
 
 def test_an_error_keeps_no_page_locked_memory(cuda, tmp_path):
@@ -858,7 +858,7 @@ def test_a_stream_gets_the_memory_of_the_one_before(cuda, name, schedule):
     make, result, more = AGAIN[name]
     cuda.fake.schedule(schedule, 7)
     cuda.stream()
-    made = None
+    allocations = None
     for epoch in range(6):
         numbers = np.random.default_rng(epoch).random((512, 32)).astype(np.float32)
         with iter(more(cuda.of(make(numbers).batch(32)))) as it:
@@ -868,8 +868,8 @@ def test_a_stream_gets_the_memory_of_the_one_before(cuda, name, schedule):
                 del got
         del it
         assert soon(nobody_works, within=PATIENCE)
-        made = made or cuda.fake.count("cuMemAlloc_v2")
-        assert cuda.fake.count("cuMemAlloc_v2") == made
+        allocations = allocations or cuda.fake.count("cuMemAlloc_v2")
+        assert cuda.fake.count("cuMemAlloc_v2") == allocations
     assert cuda.fake.count("cuMemFree_v2") == 0
 
 

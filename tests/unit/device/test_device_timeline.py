@@ -29,16 +29,18 @@ def test_copies_follow_their_batches(cuda, tmp_path, schedule):
             batch.consume(batch.numpy())
             del batch
     events = json.loads(path.read_text())
-    copies = [one for one in events if one["name"] == "copy"]
-    assert [one["args"] for one in copies] == [{"batch": i, "bytes": 1600} for i in range(10)]
-    (row,) = {(one["pid"], one["tid"]) for one in copies}
+    copies = [event for event in events if event["name"] == "copy"]
+    assert [event["args"] for event in copies] == [{"batch": i, "bytes": 1600} for i in range(10)]
+    (row,) = {(event["pid"], event["tid"]) for event in copies}
     assert [
-        one["args"]["name"] for one in events if one["name"] == "thread_name" and (one["pid"], one["tid"]) == row
+        event["args"]["name"]
+        for event in events
+        if event["name"] == "thread_name" and (event["pid"], event["tid"]) == row
     ] == ["copies to the device"]
     flows = {}
-    for one in events:
-        if one.get("cat") == "batch":
-            flows.setdefault(one["id"], []).append(one["tid"])
+    for event in events:
+        if event.get("cat") == "batch":
+            flows.setdefault(event["id"], []).append(event["tid"])
     assert len(flows) == 10
     for rows in flows.values():  # a reader, or the consumer that helps; the copy; the consumer
         assert rows[0] != row[1] and row[1] in rows[1:] and 0 in rows[1:]

@@ -30,13 +30,13 @@ def values(dtype, count, seed=0):
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return rng.integers(0, 2, count).astype(bool)
-    made = np.frombuffer(rng.bytes(count * dtype.itemsize), dtype).copy()
+    numbers = np.frombuffer(rng.bytes(count * dtype.itemsize), dtype).copy()
     with np.errstate(all="ignore"):
         limits = [] if dtype.kind not in "iu" else [np.iinfo(dtype).min, np.iinfo(dtype).max, 0, 1, 2, 3]
         pool = np.array(limits, dtype) if limits else np.array(SPECIAL).astype(dtype)
         for first, given_ in ((0, pool), (1, rng.integers(-9 * (dtype.kind != "u"), 10, 64).astype(dtype))):
-            made[first::3] = rng.choice(given_, len(made[first::3]))
-    return made
+            numbers[first::3] = rng.choice(given_, len(numbers[first::3]))
+    return numbers
 
 
 def same(got, expected):
@@ -233,9 +233,9 @@ def links(draw, shape):
         count = int(np.prod(shape))
         if not count:  # -1 can't be known then
             return qc.ops.cast(dtype=np.uint8), (lambda x: x.astype(np.uint8)), shape
-        side = draw(st.sampled_from([one for one in range(1, count + 1) if count % one == 0]))
-        made = (side, count // side)
-        return qc.ops.reshape(shape=(-1, *made)), (lambda x: x.reshape(len(x), *made)), made
+        side = draw(st.sampled_from([divisor for divisor in range(1, count + 1) if count % divisor == 0]))
+        sides = (side, count // side)
+        return qc.ops.reshape(shape=(-1, *sides)), (lambda x: x.reshape(len(x), *sides)), sides
     if kind == "transpose":
         perm = (0, *(axis + 1 for axis in draw(st.permutations(range(len(shape))))))
         return qc.ops.transpose(perm=perm), (lambda x: x.transpose(perm)), tuple(shape[axis - 1] for axis in perm[1:])
@@ -243,14 +243,14 @@ def links(draw, shape):
     size = [draw(st.integers(-1, side - first)) for side, first in zip(shape, begin, strict=True)]
     ends = [side if length < 0 else first + length for side, first, length in zip(shape, begin, size, strict=True)]
     part = (slice(None), *(slice(first, end) for first, end in zip(begin, ends, strict=True)))
-    made = tuple(end - first for first, end in zip(begin, ends, strict=True))
-    return qc.ops.slice(begin=(0, *begin), size=(-1, *size)), (lambda x: x[part]), made
+    sides = tuple(end - first for first, end in zip(begin, ends, strict=True))
+    return qc.ops.slice(begin=(0, *begin), size=(-1, *size)), (lambda x: x[part]), sides
 
 
 @st.composite
 def fields(draw, depth=0):
     """A record's dtype: fields of any kind and byte order, arrays of structures, and gaps."""
-    made, offset = [], 0
+    members, offset = [], 0
     for index in range(draw(st.integers(1, 3))):
         if depth < 1 and draw(st.integers(0, 3)) == 0:
             dtype = draw(fields(depth + 1))
@@ -258,9 +258,9 @@ def fields(draw, depth=0):
             dtype = np.dtype(draw(st.sampled_from([*CODES, "c8", "c16"]))).newbyteorder(draw(st.sampled_from("<>")))
         shape = tuple(draw(st.lists(st.integers(1, 4), max_size=3 - depth)))
         offset += draw(st.sampled_from([0, 0, 0, 1, 3]))
-        made.append((f"f{index}", (dtype, shape), offset))
+        members.append((f"f{index}", (dtype, shape), offset))
         offset += np.dtype((dtype, shape)).itemsize
-    names, formats, offsets = zip(*made, strict=True)
+    names, formats, offsets = zip(*members, strict=True)
     itemsize = offset + draw(st.sampled_from([0, 0, 1, 5]))
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": itemsize})
 
@@ -466,16 +466,16 @@ def test_rows_of_more_than_four_gigabytes():
         KernelColumn(Component(few.dtype, (None, 8)), 2**32),
         KernelColumn(Component(many.dtype, (None, 2**32 + 8)), 64),
     ]
-    made = trace(
+    native = trace(
         lambda x, y: (x + y[:, 2**32 :], y[:, 2**32 :]),
         [Component(few.dtype, (8,)), Component(many.dtype, (2**32 + 8,))],
         (0, 1),
         batch=(None,),
     )
-    assert isinstance(made, Traced)
+    assert isinstance(native, Traced)
     kernels = [
         kernel_of(columns[1:], [qc.ops.slice(begin=(0, 2**32), size=(-1, 8))], entry="part"),
-        kernel_of(columns, [made.stage], entry="sum"),
+        kernel_of(columns, [native.stage], entry="sum"),
     ]
     host = Host(kernels)
     # All that is read lies at the end.
@@ -505,7 +505,7 @@ def test_names():
         qc.ops.on("a", qc.ops.cast(dtype="u1")),
     ]
     kernel = kernel_of([column], stages, entry="staged")
-    assert [one.name for one in kernel.outputs] == ["a", "b", "c.d"]
+    assert [output.name for output in kernel.outputs] == ["a", "b", "c.d"]
 
     def function(x):
         given_ = qc.ops.decode_raw(x, dtype)
@@ -514,7 +514,7 @@ def test_names():
     made = trace(function, [Component(BYTES, (), dtype.itemsize)], 0, batch=(None,))
     assert isinstance(made, Traced), made
     traced_ = kernel_of([column], [made.stage, qc.ops.on("again", qc.ops.cast(dtype="i4"))], entry="traced")
-    assert [one.name for one in traced_.outputs] == ["same", "again", "d", "b"]
+    assert [output.name for output in traced_.outputs] == ["same", "again", "d", "b"]
     host, area = Host([kernel, traced_]), area_of([column], [raw])
     a, b, d = raw["a"], raw["b"], raw["c"]["d"].astype(np.float32)
     for got, expected in zip(host(kernel, area, 3), [a, b.astype("f4") * 2 + 1, d], strict=True):
@@ -614,15 +614,15 @@ def test_a_stage_that_does_not_fit_says_so_itself():
 def everything(x):
     """All of device.hpp that there is for a dtype."""
     y, z = x[:, :1], x[:, ::-1]
-    made = [qc.ops.cast(x, to) for to in (*CODES, BRAIN)]
-    made += [x == y, x != z, x < z, x <= y, x > z, x >= y, np.where(x < y, x, z), np.maximum(x, y), np.minimum(x, z)]
-    made += [np.logical_and(x, y), np.logical_or(x, z), np.logical_xor(x, y), np.logical_not(x)]
-    made += [np.absolute(x), x + y, x * z]
+    results = [qc.ops.cast(x, to) for to in (*CODES, BRAIN)]
+    results += [x == y, x != z, x < z, x <= y, x > z, x >= y, np.where(x < y, x, z), np.maximum(x, y), np.minimum(x, z)]
+    results += [np.logical_and(x, y), np.logical_or(x, z), np.logical_xor(x, y), np.logical_not(x)]
+    results += [np.absolute(x), x + y, x * z]
     if x.dtype.kind == "f":
-        made += [x / y, np.sqrt(x), -x, x - z, x * np.inf]
+        results += [x / y, np.sqrt(x), -x, x - z, x * np.inf]
     else:
-        made += [x & y, x | z, x ^ y, ~x]
-    return tuple(made)
+        results += [x & y, x | z, x ^ y, ~x]
+    return tuple(results)
 
 
 def kernels_of_all_kinds():

@@ -46,10 +46,10 @@ def kernel(tmp_path_factory):
         for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "IPYTHONDIR"):
             patch.setenv(name, os.fspath(tmp_path_factory.mktemp(name)))
         patch.setenv("PYTHONPATH", package)
-        made, client = manager.start_new_kernel(kernel_name="python3")
-    yield made, client
+        kernel_manager, client = manager.start_new_kernel(kernel_name="python3")
+    yield kernel_manager, client
     client.stop_channels()
-    made.shutdown_kernel(now=True)
+    kernel_manager.shutdown_kernel(now=True)
 
 
 def run(client, code):
@@ -62,7 +62,7 @@ def run(client, code):
 
 @pytest.mark.parametrize("call", WAITS)
 def test_an_interrupt_ends_the_cell_alone(kernel, call):
-    made, client = kernel
+    kernel_manager, client = kernel
     waits, then, printed = WAITS[call]
     run(client, BEGIN)
     # Not "stop on error": the kernel would abort cells that come within a moment after the error.
@@ -71,7 +71,7 @@ def test_an_interrupt_ends_the_cell_alone(kernel, call):
         pass
     time.sleep(0.05)  # that it waits shows nowhere: an interrupt before must end the cell as well
     begun = time.monotonic()
-    made.interrupt_kernel()
+    kernel_manager.interrupt_kernel()
     while (reply := client.get_shell_msg(timeout=PATIENCE))["parent_header"].get("msg_id") != number:
         pass
     took = time.monotonic() - begun

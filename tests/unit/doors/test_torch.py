@@ -47,17 +47,17 @@ from queuecore.torch import DataLoader, IterableDataset, RaggedTensors, tensors 
 Oracle = torch.utils.data.DataLoader
 
 
-def same(one: Any, other: Any) -> bool:
+def same(got: Any, expected: Any) -> bool:
     """Whether two structures have the same types, dtypes, shapes and values."""
-    if type(one) is not type(other):
+    if type(got) is not type(expected):
         return False
-    if isinstance(one, torch.Tensor):
-        return one.dtype == other.dtype and torch.equal(one, other)
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, tuple | list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one == other
+    if isinstance(got, torch.Tensor):
+        return got.dtype == expected.dtype and torch.equal(got, expected)
+    if isinstance(got, dict):
+        return list(got) == list(expected) and all(same(got[key], expected[key]) for key in got)
+    if isinstance(got, tuple | list):
+        return len(got) == len(expected) and all(map(same, got, expected))
+    return got == expected
 
 
 # -- tensors -----------------------------------------------------------------------------------------------------------
@@ -199,14 +199,14 @@ def test_arrays_of_other_libraries_come_by_dlpack():
 def test_a_tensor_keeps_the_memory_of_its_batch():
     with iter(Dataset.range(1000).batch(10)) as it:
         held = [tensors(next(it)) for _ in range(2)]
-        addresses = {one.data_ptr() for one in held}
-        views = [one[3:5] for one in held]
+        addresses = {tensor.data_ptr() for tensor in held}
+        views = [tensor[3:5] for tensor in held]
         del held
         for index, batch in enumerate(map(tensors, it), 2):
             assert batch.tolist() == list(range(10 * index, 10 * index + 10))
             assert batch.data_ptr() not in addresses
         assert it.stats()["copied_batches"] == 0
-        assert [one.tolist() for one in views] == [[3, 4], [13, 14]]
+        assert [view.tolist() for view in views] == [[3, 4], [13, 14]]
 
 
 def test_memory_is_used_again_when_the_last_tensor_is_gone():
@@ -243,28 +243,28 @@ def arguments(draw, replayed=False):
         generator = None if seed is None else torch.Generator().manual_seed(seed)
         other = torch.Generator().manual_seed(5) if own else generator
         data = torch.utils.data
-        given: dict[str, Any] = {"batch_size": size_of, "drop_last": drop, "generator": generator}
+        options: dict[str, Any] = {"batch_size": size_of, "drop_last": drop, "generator": generator}
         if how == "shuffle":
-            given["shuffle"] = True
+            options["shuffle"] = True
         elif how == "random":
-            given["sampler"] = data.RandomSampler(range(size), generator=other)
+            options["sampler"] = data.RandomSampler(range(size), generator=other)
         elif how == "replaced":
-            given["sampler"] = data.RandomSampler(range(size), True, 2 * size, other)
+            options["sampler"] = data.RandomSampler(range(size), True, 2 * size, other)
         elif how == "subset":
-            given["sampler"] = data.SubsetRandomSampler(range(0, size, 2), other)
+            options["sampler"] = data.SubsetRandomSampler(range(0, size, 2), other)
         elif how == "weighted":
-            given["sampler"] = data.WeightedRandomSampler(range(1, size + 1), size, True, other)
+            options["sampler"] = data.WeightedRandomSampler(range(1, size + 1), size, True, other)
         elif how == "lazy":
-            given["sampler"] = samples.Lazy(size, other)
+            options["sampler"] = samples.Lazy(size, other)
         elif how == "list":
-            given["sampler"] = list(range(size - 1, -1, -2))
+            options["sampler"] = list(range(size - 1, -1, -2))
         elif how in ("batches", "lists"):
-            del given["batch_size"], given["drop_last"]
+            del options["batch_size"], options["drop_last"]
             lists = [[0], [size - 1, 0, 0], list(range(size))]
-            given["batch_sampler"] = (
+            options["batch_sampler"] = (
                 lists if how == "lists" else data.BatchSampler(samples.Lazy(size, other), size_of or 1, drop)
             )
-        return cls(size, kind), given
+        return cls(size, kind), options
 
     return make
 
@@ -498,15 +498,15 @@ class Broken(samples.Squares):
 
 def outcomes(loader: Any) -> list[Any]:
     """What comes of each call, errors too, to the end."""
-    made: list[Any] = []
+    results: list[Any] = []
     it = iter(loader)
     while True:
         try:
-            made.append(next(it).tolist())
+            results.append(next(it).tolist())
         except StopIteration:
-            return made
+            return results
         except Exception as error:
-            made.append(type(error))
+            results.append(type(error))
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
@@ -768,25 +768,25 @@ def test_a_resumed_shuffle_without_a_generator_goes_on_and_replays_no_old_order(
 
 def test_a_program_that_restores_the_global_generator_goes_on_as_without_an_end():
     def train(loader, epochs):
-        made = []
+        steps = []
         for _ in range(epochs):
             for batch in loader:
-                made.append((batch.tolist(), float(torch.rand(()))))
-        return made
+                steps.append((batch.tolist(), float(torch.rand(()))))
+        return steps
 
     torch.manual_seed(0)
     expected = train(DataLoader(samples.Squares(6, "int"), 2, shuffle=True), 4)
     torch.manual_seed(0)
     loader = DataLoader(samples.Squares(6, "int"), 2, shuffle=True)
-    made = train(loader, 1)
+    steps = train(loader, 1)
     it = iter(loader)
-    made.append((next(it).tolist(), float(torch.rand(()))))
+    steps.append((next(it).tolist(), float(torch.rand(()))))
     state, global_state = json.loads(json.dumps(loader.state_dict())), torch.get_rng_state()
     torch.manual_seed(5)
     again = DataLoader(samples.Squares(6, "int"), 2, shuffle=True)
     torch.set_rng_state(global_state)
     again.load_state_dict(state)
-    assert made + train(again, 3) == expected
+    assert steps + train(again, 3) == expected
     # A place before anything was drawn, in a program that begins as the first one did.
     torch.manual_seed(0)
     state = DataLoader(samples.Squares(6, "int"), 2, shuffle=True).state_dict()
@@ -911,13 +911,13 @@ def test_shuffling_a_dataset_of_ours_permutes_it():
         loader = DataLoader(Dataset.range(30), 10, shuffle=True, generator=generator)
         return [torch.cat(list(loader)).tolist() for _ in range(3)]
 
-    one, other = (epochs(torch.Generator().manual_seed(4)) for _ in range(2))
-    assert one == other and len(set(map(tuple, one))) == 3
-    assert all(sorted(epoch) == list(range(30)) for epoch in one)
+    orders, other = (epochs(torch.Generator().manual_seed(4)) for _ in range(2))
+    assert orders == other and len(set(map(tuple, orders))) == 3
+    assert all(sorted(epoch) == list(range(30)) for epoch in orders)
     torch.manual_seed(5)
     first = epochs(None)
     torch.manual_seed(5)
-    assert epochs(None) == first != one
+    assert epochs(None) == first != orders
     loader = DataLoader(Dataset.range(30), 10, shuffle=True)
     it = iter(loader)
     next(it)
@@ -1109,17 +1109,17 @@ def test_a_loader_can_be_pickled():
 def test_ctrl_c_in_the_middle_of_a_batch_loses_nothing():
     class Interrupted(IterableDataset):
         def __iter__(self):
-            made = super().__iter__()
+            iterator = super().__iter__()
 
-            class Once(type(made)):
+            class Once(type(iterator)):
                 def __next__(self):
                     if self.state_dict() == stop:
                         stop.clear()
                         raise KeyboardInterrupt
                     return super().__next__()
 
-            made.__class__ = Once
-            return made
+            iterator.__class__ = Once
+            return iterator
 
     it = iter(Dataset.range(10))
     for _ in range(5):

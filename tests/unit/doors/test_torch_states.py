@@ -51,17 +51,17 @@ def taken(loader: Any, batches: int) -> Any:
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize(("workers", "every"), [(0, 1), (3, 1), (3, 2), (3, 0)])
 def test_a_loader_goes_on_where_the_states_of_dataset_and_iterator_were(kind, workers, every):
-    given = {"num_workers": workers, "snapshot_every_n_steps": every}
+    options = {"num_workers": workers, "snapshot_every_n_steps": every}
     for place in (1, 5) if workers else (0, 1, 5):
-        loader = made(DataLoader, kind, **given)
+        loader = made(DataLoader, kind, **options)
         it = taken(loader, place)
         state = loader.state_dict()
         rest = list(it)
-        again = made(DataLoader, kind, **given)
+        again = made(DataLoader, kind, **options)
         again.load_state_dict(state)
         assert list(again) == rest and rest
     if kind in ("both", "generated", "indexed"):  # the others draw from a generator with another seed
-        theirs = made(StatefulDataLoader, kind, **given)
+        theirs = made(StatefulDataLoader, kind, **options)
         theirs_it = taken(theirs, 5)
         assert rest == list(theirs_it)
 
@@ -69,13 +69,13 @@ def test_a_loader_goes_on_where_the_states_of_dataset_and_iterator_were(kind, wo
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize(("workers", "stay"), [(0, False), (2, False), (2, True)])
 def test_the_state_at_the_end_is_that_of_the_next_epoch(kind, workers, stay):
-    given = {"num_workers": workers, "persistent_workers": stay}
+    options = {"num_workers": workers, "persistent_workers": stay}
     generator = torch.Generator().manual_seed(4)
-    loader = made(DataLoader, kind, generator=generator, **given)
+    loader = made(DataLoader, kind, generator=generator, **options)
     list(loader)
     state = loader.state_dict()
     following = list(loader)
-    again = made(DataLoader, kind, generator=torch.Generator().manual_seed(9), **given)
+    again = made(DataLoader, kind, generator=torch.Generator().manual_seed(9), **options)
     again.load_state_dict(state)
     assert list(again) == following and following
 
@@ -147,13 +147,13 @@ def test_an_iterator_has_its_workers(how):
     it = iter(loader)
     workers = it._workers
     assert len(workers) == 2 and len(it) == len(loader) == 6 and loader._iterator is it
-    assert [one.pid == os.getpid() for one in workers] == [how == "thread"] * 2
+    assert [worker.pid == os.getpid() for worker in workers] == [how == "thread"] * 2
     assert next(it).tolist() == [0, 1]
     assert it.stats() == {"batches": 1, "workers": 2}
     del it, loader
-    for one in workers:
-        one.join(20)
-        assert not one.is_alive()
+    for worker in workers:
+        worker.join(20)
+        assert not worker.is_alive()
 
 
 def test_methods_of_the_dataset_are_those_of_the_workers_copy():

@@ -125,13 +125,13 @@ def test_what_a_function_keeps_of_its_result_is_its_own() -> None:
         kept.append(np.full(3, int(number)))
         return [kept[-1], 1]
 
-    made = []
+    arrays = []
     for element in Dataset.range(50).map(keep):
-        made.append(element[0])
+        arrays.append(element[0])
         for one in kept:
             one[:] = -1
         element[0][1:] += 0  # which can be written to
-    assert _firsts(made) == list(range(50))
+    assert _firsts(arrays) == list(range(50))
 
 
 def test_writing_to_an_element_leaves_what_a_generator_holds() -> None:
@@ -168,8 +168,8 @@ def test_what_a_predicate_keeps_changes_nothing_behind_it() -> None:
                     one += 1
             return True
 
-        expected = [np.array(one) for one in source]
-        made = [np.array(one) for one in source.filter(predicate)]
+        expected = [np.array(element) for element in source]
+        made = [np.array(element) for element in source.filter(predicate)]
         assert len(made) == len(expected) and all(map(np.array_equal, made, expected))
         assert kept
 
@@ -189,7 +189,7 @@ def _hidden(array: np.ndarray) -> list[np.ndarray]:
 @pytest.mark.parametrize("way", range(3))
 def test_from_tensor_slices_takes_arrays_as_they_are(way: int) -> None:
     array = np.arange(6)
-    made = Dataset.from_tensor_slices(_hidden(array)[way])
+    numbers = Dataset.from_tensor_slices(_hidden(array)[way])
     alone = Dataset.from_tensors((_hidden(array)[way], array, [array]))
     ragged = Ragged(_hidden(array)[way], [0, 6])
     texts = Ragged(np.frombuffer(bytearray(b"abc"), "S1"), [0, 3])
@@ -197,7 +197,7 @@ def test_from_tensor_slices_takes_arrays_as_they_are(way: int) -> None:
     slices = Dataset.from_tensor_slices((ragged, texts))
     array[:] = 9
     texts.values[:] = b"z"
-    assert [int(x) for x in made] == list(range(6))
+    assert [int(x) for x in numbers] == list(range(6))
     assert [[np.asarray(part).tolist() for part in one] for one in alone] == [
         [list(range(6)), list(range(6)), [list(range(6))]]
     ]
@@ -336,18 +336,18 @@ def test_a_traced_function_keeps_the_constants_that_it_was_traced_with() -> None
 def _written(value: Any) -> None:
     """Write to all of an element that can be written to, also by asking for it."""
     if isinstance(value, dict):
-        for one in value.values():
-            _written(one)
+        for part in value.values():
+            _written(part)
         value.clear()
     elif isinstance(value, tuple):
-        for one in value:
-            _written(one)
+        for part in value:
+            _written(part)
     elif isinstance(value, Ragged):
         _written(value.values)
         _written(value.row_splits)
     elif isinstance(value, Sparse):
-        for one in (value.indices, value.values, value.dense_shape):
-            _written(one)
+        for part in (value.indices, value.values, value.dense_shape):
+            _written(part)
     elif isinstance(value, np.ndarray) and value.flags.writeable:
         value[...] = b"z" if value.dtype.kind in "SO" else 99
 
@@ -377,14 +377,14 @@ ELEMENTS = {
 @pytest.mark.parametrize("kept", [False, True])
 @pytest.mark.parametrize("kind", ELEMENTS)
 def test_a_consumer_may_write_to_what_comes_again(kind: str, kept: bool) -> None:
-    made = Dataset.from_tensors(ELEMENTS[kind])
-    made = made.cache() if kept else made
-    expected = [_listed(one) for one in made]
+    dataset = Dataset.from_tensors(ELEMENTS[kind])
+    dataset = dataset.cache() if kept else dataset
+    expected = [_listed(element) for element in dataset]
     for _ in range(2):
-        for element in made.repeat(2):
+        for element in dataset.repeat(2):
             assert [_listed(element)] == expected
             _written(element)
-    assert [_listed(one) for one in made.shuffle(3)] == expected
+    assert [_listed(element) for element in dataset.shuffle(3)] == expected
 
 
 def _values(number: Any) -> Any:
@@ -393,16 +393,16 @@ def _values(number: Any) -> Any:
 
 
 def test_a_consumer_may_write_to_what_a_cache_keeps() -> None:
-    made = Dataset.range(5).map(_values).cache()
+    dataset = Dataset.range(5).map(_values).cache()
     expected = [_listed(_values(n)) for n in range(5)]
     for _ in range(3):
         found = []
-        for element in made:
+        for element in dataset:
             found.append(_listed(element))
             _written(element)
         assert found == expected
     # They can't even be made writable.
-    for array in next(iter(made))[0], next(iter(made))[1].values:
+    for array in next(iter(dataset))[0], next(iter(dataset))[1].values:
         with pytest.raises(ValueError, match="WRITEABLE"):
             array.flags.writeable = True
 
@@ -447,16 +447,16 @@ def test_reduce_leaves_the_first_state_alone() -> None:
         state["y"][2].values[:] += int(element)
         return state
 
-    made = Dataset.range(4)
-    assert made.reduce(start, _adds).tolist() == [6, 6]
-    last = made.reduce(nest, changes)
+    dataset = Dataset.range(4)
+    assert dataset.reduce(start, _adds).tolist() == [6, 6]
+    last = dataset.reduce(nest, changes)
     assert last["x"].tolist() == [6, 6] and last["y"][0].tolist() == [6]
     assert last["y"][1].values.tolist() == [6, 6] and last["y"][2].values.tolist() == [6]
     assert _listed(nest) == {"x": [0, 0], "y": ([0], [[0, 0]], [[[0]], [0], [1]])}
     # Natively, and where nothing comes.
-    assert made.reduce(start, lambda state, element: state + element).tolist() == [6, 6]
+    assert dataset.reduce(start, lambda state, element: state + element).tolist() == [6, 6]
     for function in (_adds, lambda state, element: state + element):
-        none = made.take(0).reduce(start, function)
+        none = dataset.take(0).reduce(start, function)
         none += 1
         assert start.tolist() == [0, 0]
 
@@ -507,29 +507,29 @@ def test_checked_splits_cant_be_written_to() -> None:
         next(iter(Dataset.from_tensor_slices(rows).dense_to_ragged_batch(2))),
         next(iter(Dataset.from_tensor_slices(Ragged.from_list([b"a", b"bc"])).batch(2))),
     ]
-    for one in batches:
+    for batch in batches:
         with pytest.raises(ValueError, match="read-only"):
-            one.row_splits[1] = 10**9
+            batch.row_splits[1] = 10**9
         with pytest.raises(ValueError, match="WRITEABLE"):
-            one.row_splits.flags.writeable = True
+            batch.row_splits.flags.writeable = True
         for name in ("row_splits", "values"):
             with pytest.raises(AttributeError):
-                setattr(one, name, getattr(one, name))
-        one.row_splits.shape = (3, 1)  # of what was handed out, and no other
-        one.values.shape = (3, 1)
-        assert len(one) == 2 and [len(row) for row in one] == [1, 2]
+                setattr(batch, name, getattr(batch, name))
+        batch.row_splits.shape = (3, 1)  # of what was handed out, and no other
+        batch.values.shape = (3, 1)
+        assert len(batch) == 2 and [len(row) for row in batch] == [1, 2]
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")
 def test_a_sparse_array_keeps_its_parts() -> None:
-    made = Sparse(np.array([[0, 1], [1, 0]]), np.array([7, 8]), np.array([2, 2]))
+    sparse = Sparse(np.array([[0, 1], [1, 0]]), np.array([7, 8]), np.array([2, 2]))
     for name in ("indices", "values", "dense_shape"):
         with pytest.raises(AttributeError):
-            setattr(made, name, getattr(made, name))
-    made.indices.shape = (4,)
-    made.values.shape = (1, 2)
-    assert made.to_dense().tolist() == [[0, 7], [8, 0]]
-    assert pickle.loads(pickle.dumps(made)).equals(made)
+            setattr(sparse, name, getattr(sparse, name))
+    sparse.indices.shape = (4,)
+    sparse.values.shape = (1, 2)
+    assert sparse.to_dense().tolist() == [[0, 7], [8, 0]]
+    assert pickle.loads(pickle.dumps(sparse)).equals(sparse)
 
 
 SPOILED = """
@@ -629,9 +629,9 @@ def test_a_graph_takes_arrays_as_they_are() -> None:
     import queuecore.tf1 as tf
 
     with tf.Graph().as_default(), tf.Session() as session:
-        given = np.zeros(2, np.float32)
+        array = np.zeros(2, np.float32)
         fed = tf.placeholder(tf.float32, [2])
-        constant = tf.constant(given)
+        constant = tf.constant(array)
         buffer = np.zeros(2, np.float32)
 
         def refill() -> Any:
@@ -639,15 +639,15 @@ def test_a_graph_takes_arrays_as_they_are() -> None:
             return buffer
 
         counted = tf.py_func(refill, [], tf.float32)
-        variable = tf.Variable(given, name="v")
+        variable = tf.Variable(array, name="v")
         set_to = variable.assign(fed)
         session.run(tf.global_variables_initializer())
         first, second = session.run(counted), session.run(counted)
         assert (first.tolist(), second.tolist()) == ([1, 1], [2, 2])
-        out = session.run(tf.identity(fed), {fed: given})
-        whole = session.run(fed, {fed: given})
-        session.run(set_to, {fed: given})
-        given[:] = 9
+        out = session.run(tf.identity(fed), {fed: array})
+        whole = session.run(fed, {fed: array})
+        session.run(set_to, {fed: array})
+        array[:] = 9
         for one in (out, whole, session.run(constant), session.run(variable)):
             assert one.tolist() == [0, 0]
         for fetch in (constant, variable):
@@ -664,7 +664,7 @@ def test_a_graph_s_function_gets_arrays_of_its_own() -> None:
     import queuecore.tf1 as tf
 
     with tf.Graph().as_default(), tf.Session() as session:
-        given = np.zeros(2, np.float32)
+        array = np.zeros(2, np.float32)
         fed = tf.placeholder(tf.float32, [2])
         variable = tf.Variable(np.zeros(2, np.float32), name="v")
         constant = tf.constant(np.zeros(2, np.float32))
@@ -677,8 +677,8 @@ def test_a_graph_s_function_gets_arrays_of_its_own() -> None:
 
         made = tf.py_func(writes, [fed, variable, constant], tf.float32)
         for _ in range(2):
-            session.run(made, {fed: given})
-        assert given.tolist() == [0, 0]
+            session.run(made, {fed: array})
+        assert array.tolist() == [0, 0]
         assert session.run(variable).tolist() == session.run(constant).tolist() == [0, 0]
 
 
@@ -953,12 +953,12 @@ def test_nobody_sees_what_others_write(source: Any, steps: Any, count: int, writ
     for step, means in steps:
         dataset, expected = step(user, dataset), means(expected)
     for _ in range(2):
-        found, kept = [], []
+        lists, kept = [], []
         for element in dataset:
-            found.append(element.tolist())
+            lists.append(element.tolist())
             if writes and element.flags.writeable:
                 element[...] = -2
             elif len(kept) < 3:
                 kept.append((element, element.tolist()))
-        assert found == [[number, number] for number in expected]
+        assert lists == [[number, number] for number in expected]
         assert all(element.tolist() == before for element, before in kept)

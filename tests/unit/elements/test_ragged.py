@@ -21,27 +21,27 @@ def numbers(dtype=np.int64):
 
 
 def test_rows_of_numbers():
-    made = numbers()
-    assert len(made) == 4
-    assert made.to_list() == ROWS
-    assert [row.tolist() for row in made] == ROWS
-    assert made[-1].tolist() == [4, 5, 6] and made[1].size == 0
-    assert made.dtype == np.int64 and not made.is_bytes
-    assert made.row_lengths().tolist() == [2, 0, 1, 3]
-    assert made.nbytes == 6 * 8 + 5 * 8
-    assert made[0].base is not None  # a view
-    made[0][1] = 20
-    assert made.values[1] == 20
+    rows = numbers()
+    assert len(rows) == 4
+    assert rows.to_list() == ROWS
+    assert [row.tolist() for row in rows] == ROWS
+    assert rows[-1].tolist() == [4, 5, 6] and rows[1].size == 0
+    assert rows.dtype == np.int64 and not rows.is_bytes
+    assert rows.row_lengths().tolist() == [2, 0, 1, 3]
+    assert rows.nbytes == 6 * 8 + 5 * 8
+    assert rows[0].base is not None  # a view
+    rows[0][1] = 20
+    assert rows.values[1] == 20
 
 
 def test_strings_of_bytes():
-    made = Ragged.from_list(WORDS)
-    assert made.is_bytes and made.dtype == np.dtype("S")
-    assert made.to_list() == WORDS
-    assert list(made) == WORDS
-    assert [made[i] for i in range(-4, 4)] == WORDS * 2
-    assert made.to_object().tolist() == WORDS and made.to_object().dtype == object
-    assert made.values.view(np.uint8).tobytes() == b"".join(WORDS)
+    rows = Ragged.from_list(WORDS)
+    assert rows.is_bytes and rows.dtype == np.dtype("S")
+    assert rows.to_list() == WORDS
+    assert list(rows) == WORDS
+    assert [rows[i] for i in range(-4, 4)] == WORDS * 2
+    assert rows.to_object().tolist() == WORDS and rows.to_object().dtype == object
+    assert rows.values.view(np.uint8).tobytes() == b"".join(WORDS)
     assert Ragged.from_list([]).to_list() == []
 
 
@@ -53,15 +53,15 @@ def test_bytes_are_told_from_numbers_by_their_dtype():
 
 
 def test_rows_of_rows():
-    made = Ragged(numbers(), [0, 1, 1, 4])
-    assert made.to_list() == [[[1, 2]], [], [[], [3], [4, 5, 6]]]
-    assert made[2][2].tolist() == [4, 5, 6]
-    assert made[2:].to_list() == [[[], [3], [4, 5, 6]]]
-    assert made[[2, 0]].to_list() == [[[], [3], [4, 5, 6]], [[1, 2]]]
-    assert made.dtype == np.int64
-    assert [type(one) for one in made.to_object()] == [Ragged] * 3
-    made = Ragged(np.arange(12).reshape(6, 2), [0, 2, 6])
-    assert made[0].tolist() == [[0, 1], [2, 3]]
+    nested = Ragged(numbers(), [0, 1, 1, 4])
+    assert nested.to_list() == [[[1, 2]], [], [[], [3], [4, 5, 6]]]
+    assert nested[2][2].tolist() == [4, 5, 6]
+    assert nested[2:].to_list() == [[[], [3], [4, 5, 6]]]
+    assert nested[[2, 0]].to_list() == [[[], [3], [4, 5, 6]], [[1, 2]]]
+    assert nested.dtype == np.int64
+    assert [type(row) for row in nested.to_object()] == [Ragged] * 3
+    pairs = Ragged(np.arange(12).reshape(6, 2), [0, 2, 6])
+    assert pairs[0].tolist() == [[0, 1], [2, 3]]
 
 
 def test_strings_in_the_shape_of_an_array():
@@ -75,22 +75,22 @@ def test_strings_in_the_shape_of_an_array():
 
 @pytest.mark.parametrize("make", [numbers, lambda: Ragged.from_list(WORDS), lambda: Ragged(numbers(), [0, 1, 1, 2, 4])])
 def test_every_slice_is_that_of_a_list(make):
-    made = make()
-    wanted = made.to_list()
+    rows = make()
+    wanted = rows.to_list()
     places = [None, *range(-6, 7)]
     for start in places:
         for stop in places:
             for step in (None, 1, 2, -1, -3):
-                assert made[start:stop:step].to_list() == wanted[start:stop:step]
-    assert made[1:3].row_splits[0] == 0
-    assert made[[3, 0, 0, -1]].to_list() == [wanted[i] for i in (3, 0, 0, 3)]
-    assert made[np.array([False, True, True, False])].to_list() == wanted[1:3]
-    assert made[[]].to_list() == []
+                assert rows[start:stop:step].to_list() == wanted[start:stop:step]
+    assert rows[1:3].row_splits[0] == 0
+    assert rows[[3, 0, 0, -1]].to_list() == [wanted[i] for i in (3, 0, 0, 3)]
+    assert rows[np.array([False, True, True, False])].to_list() == wanted[1:3]
+    assert rows[[]].to_list() == []
     for index in (4, -5):
         with pytest.raises(IndexError):
-            made[index]
+            rows[index]
     with pytest.raises(IndexError):
-        made[[4]]
+        rows[[4]]
 
 
 def test_slices_are_views():
@@ -137,18 +137,18 @@ def test_representation_and_pickle():
 
 
 def test_sparse_arrays():
-    made = Sparse([[0, 1], [2, 0]], np.array([7, 8], np.float32), [3, 2])
-    assert made.to_dense().tolist() == [[0, 7], [0, 0], [8, 0]]
-    assert made.to_dense(-1).tolist() == [[-1, 7], [-1, -1], [8, -1]]
-    assert made.dtype == np.float32 and made.to_dense().dtype == np.float32
-    assert made.nbytes == 32 + 8 + 16
+    sparse = Sparse([[0, 1], [2, 0]], np.array([7, 8], np.float32), [3, 2])
+    assert sparse.to_dense().tolist() == [[0, 7], [0, 0], [8, 0]]
+    assert sparse.to_dense(-1).tolist() == [[-1, 7], [-1, -1], [8, -1]]
+    assert sparse.dtype == np.float32 and sparse.to_dense().dtype == np.float32
+    assert sparse.nbytes == 32 + 8 + 16
     words = Sparse([[1], [3]], Ragged.from_list([b"x", b"y"]), [4])
     assert words.to_dense().tolist() == [b"", b"x", b"", b"y"]
     assert words.dtype == np.dtype("S")
-    assert words.equals(pickle.loads(pickle.dumps(words))) and made.equals(pickle.loads(pickle.dumps(made)))
-    assert not made.equals(words)
-    assert not made.equals(Sparse(made.indices, made.values, [3, 3]))
-    assert repr(made) == "Sparse([[0, 1], [2, 0]], array([7., 8.], dtype=float32), [3, 2])"
+    assert words.equals(pickle.loads(pickle.dumps(words))) and sparse.equals(pickle.loads(pickle.dumps(sparse)))
+    assert not sparse.equals(words)
+    assert not sparse.equals(Sparse(sparse.indices, sparse.values, [3, 3]))
+    assert repr(sparse) == "Sparse([[0, 1], [2, 0]], array([7., 8.], dtype=float32), [3, 2])"
 
 
 @pytest.mark.parametrize("place", [[3, 0], [0, 2], [-1, 0]])

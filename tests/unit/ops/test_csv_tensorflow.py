@@ -99,18 +99,18 @@ STRUCTURE += ['"NA",b', " NA,NA ", "a,\n,", '"a"\n,b', '"a","b"\n', "a|b", '"|"|
 
 
 def calls():
-    made = []
+    cases = []
     for dtype in DTYPES[:4]:
-        made += [call([text], [[dtype, 7]]) for text in NUMBERS]
+        cases += [call([text], [[dtype, 7]]) for text in NUMBERS]
     for text in STRUCTURE:
-        made += [call(["x,y", text], [["S", "d"], ["S", None]], **options) for options in OPTIONS]
-        made += [call(text, [["S", None]], select_cols=[column]) for column in (0, 1, 2)]
-    made.append(call([], [["int32", 1], ["S", "x"]]))
-    made.append(call([["1,a", "2,b"], ["3,c", ",d"]], [["int64", 5], ["S", "x"]]))
-    made += [
+        cases += [call(["x,y", text], [["S", "d"], ["S", None]], **options) for options in OPTIONS]
+        cases += [call(text, [["S", None]], select_cols=[column]) for column in (0, 1, 2)]
+    cases.append(call([], [["int32", 1], ["S", "x"]]))
+    cases.append(call([["1,a", "2,b"], ["3,c", ",d"]], [["int64", 5], ["S", "x"]]))
+    cases += [
         call("1,2", [["int32", 1]] * n, select_cols=cols) for n, cols in [(2, [0, 0]), (2, [1, 0]), (1, [-1]), (2, [0])]
     ]
-    made += [call("1,2", [["int32", 1]], field_delim=delim) for delim in ("", ",,")]
+    cases += [call("1,2", [["int32", 1]], field_delim=delim) for delim in ("", ",,")]
     rng = random.Random(5)
     pieces = ["1", "-2.5", "x", ",", ",", ",", '"', '""', "\n", "\r", " ", "NA", "|", "\0"]
     fields = ["1", "-2", "30", "", "NA", '"4"', '""', " 5", "\n6", "7.5", '"a,b"', '"a""b"']
@@ -127,8 +127,8 @@ def calls():
         ]
         defaults = [[rng.choice([*DTYPES, "S", "S", "S"]), None] for _ in range(2)]
         defaults = [[dtype, rng.choice([None, "d" if dtype == "S" else 7])] for dtype, _ in defaults]
-        made.append(call(records, defaults, **options))
-    return made
+        cases.append(call(records, defaults, **options))
+    return cases
 
 
 OPTIONS = [
@@ -142,13 +142,13 @@ OPTIONS = [
 ]
 
 
-def ours(one):
+def ours(case):
     defaults = [
         np.array([] if value is None else [value.encode() if dtype == "S" else value], dtype)
-        for dtype, value in one["defaults"]
+        for dtype, value in case["defaults"]
     ]
     try:
-        columns = decode_csv(tensorflow_csv.as_bytes(one["records"]), defaults, **one["options"])
+        columns = decode_csv(tensorflow_csv.as_bytes(case["records"]), defaults, **case["options"])
     except InvalidArgumentError as error:
         return error, None
     told = []
@@ -180,19 +180,19 @@ def test_every_answer_is_tensorflows():
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout)
     errors = 0
-    for one, (name, sentence, columns) in zip(asked, told, strict=True):
-        error, mine = ours(one)
-        assert (error is None) == (name is None), (one, error, sentence)
+    for case, (name, sentence, columns) in zip(asked, told, strict=True):
+        error, mine = ours(case)
+        assert (error is None) == (name is None), (case, error, sentence)
         if name is None:
-            assert without_nan_signs(mine) == without_nan_signs(columns), one
+            assert without_nan_signs(mine) == without_nan_signs(columns), case
             continue
         errors += 1
-        assert name in ("InvalidArgumentError", "ValueError"), one
+        assert name in ("InvalidArgumentError", "ValueError"), case
         if match := SAME.match(sentence):
-            assert isinstance(error, CsvError) and str(error) == match[0], (one, str(error), sentence)
+            assert isinstance(error, CsvError) and str(error) == match[0], (case, str(error), sentence)
         elif match := NUMBER.match(sentence):
             words = re.sub("float32|float64", lambda m: WORDS[m[0]], str(error), count=1)
-            assert isinstance(error, CsvError) and words.startswith(match[0]), (one, str(error), sentence)
+            assert isinstance(error, CsvError) and words.startswith(match[0]), (case, str(error), sentence)
         elif name == "ValueError":
-            assert not isinstance(error, CsvError), one
+            assert not isinstance(error, CsvError), case
     assert len(asked) / 5 < errors < 4 * len(asked) / 5

@@ -334,14 +334,14 @@ def test_partitions(parts, wanted):
     got = one(PARTED, description)
     assert (got.to_list() if isinstance(got, Ragged) else got.tolist()) == wanted
     for batch in ([PARTED], [PARTED, b"", PARTED], [b"", b""], []):
-        got = many([one for one in batch], description)
+        got = many(list(batch), description)
         assert isinstance(got, Ragged)
         if any(isinstance(part, R.UniformRowLength) for part in parts) and not isinstance(got.values, Ragged):
             got = [row.tolist() for row in got]
         else:
             got = got.to_list()
         # A record without values has no row, unless its rows are said to be there.
-        assert got == [wanted if one else [] for one in batch]
+        assert got == [wanted if record else [] for record in batch]
 
 
 def test_partitioned_bytes():

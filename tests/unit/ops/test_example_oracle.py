@@ -53,18 +53,18 @@ def test_examples_are_what_protobuf_reads(batch, sitting):
 
 def compare_lists(serialized, key, allow_missing):
     dtype = KINDS[key]
-    found = []
+    sequences = []
     for one in serialized:
         lists = wire.SequenceExample.FromString(one).feature_lists.feature_list
-        found.append(list(lists[key].feature) if key in lists else None)
+        sequences.append(list(lists[key].feature) if key in lists else None)
     asked = {key: ops.RaggedFeature(dtype)}
-    kinds = {step.WhichOneof("kind") for steps in found for step in steps or []} - {None}
+    kinds = {step.WhichOneof("kind") for steps in sequences for step in steps or []} - {None}
     if kinds - {wire.NAMES[dtype]}:
         with pytest.raises(InvalidArgumentError) as caught:
             ops.parse_sequence_example(serialized, None, asked)
         assert not isinstance(caught.value, ProtoError)
         return False
-    nested = [[list(getattr(step, wire.NAMES[dtype]).value) for step in steps or []] for steps in found]
+    nested = [[list(getattr(step, wire.NAMES[dtype]).value) for step in steps or []] for steps in sequences]
     _, ragged, lengths = ops.parse_sequence_example(serialized, None, asked)
     assert wire.bits(ragged[key].to_list(), dtype) == wire.bits(nested, dtype)
     assert lengths == {}
@@ -74,7 +74,7 @@ def compare_lists(serialized, key, allow_missing):
     assert sparse[key].indices.tolist() == places
     assert sparse[key].dense_shape.tolist() == [len(nested), *longest]
     padded = {key: ops.FixedLenSequenceFeature((2,), dtype, allow_missing)}
-    missing = any(steps is None for steps in found) and not allow_missing
+    missing = any(steps is None for steps in sequences) and not allow_missing
     if missing or any(len(step) != 2 for steps in nested for step in steps):
         with pytest.raises(InvalidArgumentError):
             ops.parse_sequence_example(serialized, None, padded)

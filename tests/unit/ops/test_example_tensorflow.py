@@ -71,28 +71,28 @@ STRICTER = "we look at each record"
 
 def ours(function, messages, sections):
     try:
-        made = getattr(ops, function)(messages, *sections)
+        parsed = getattr(ops, function)(messages, *sections)
     except InvalidArgumentError as error:
         # TensorFlow only looks whether there are as many indices as values in the whole batch.
         return STRICTER if "indices in" in str(error) else None
-    if isinstance(made, dict):
-        return [plain(made, sections[0])]
-    parts = [plain(one, section or {}) for one, section in zip(made[:2], sections, strict=True)]
-    return parts + [{key: ("dense", value.tolist()) for key, value in one.items()} for one in made[2:]]
+    if isinstance(parsed, dict):
+        return [plain(parsed, sections[0])]
+    parts = [plain(one, section or {}) for one, section in zip(parsed[:2], sections, strict=True)]
+    return parts + [{key: ("dense", value.tolist()) for key, value in one.items()} for one in parsed[2:]]
 
 
 def hold(cases, least):
     """Hold our answers against TensorFlow's; at least so many of them must be values."""
     values = 0
-    for case, (what, *found) in zip(cases, play(cases), strict=True):
+    for case, (what, *answer) in zip(cases, play(cases), strict=True):
         # One key as two kinds of feature is refused there.
-        if what == "error" and "must not intersect" in found[1]:
+        if what == "error" and "must not intersect" in answer[1]:
             continue
         got = ours(*case)
         if what == "error":
-            assert got in (None, STRICTER), (case, found)
+            assert got in (None, STRICTER), (case, answer)
         elif got != STRICTER:
-            assert got == found[0], case
+            assert got == answer[0], case
             values += 1
     assert values >= least
     return values
@@ -153,7 +153,7 @@ def test_random_sequence_examples():
 def parted(make, parts):
     """Return a message whose partitions fit its values."""
     count = make.randint(0, 3)
-    made = {}
+    partitions = {}
     for part in reversed(parts):
         if isinstance(part, RaggedFeature.UniformRowLength):
             count *= part.length
@@ -166,9 +166,9 @@ def parted(make, parts):
             # Empty rows at the end can't be told by ids: there are none further out then.
             rows, count = rows[:last], last
         told = {"RowSplits": ends, "RowLengths": rows, "RowStarts": ends[:-1], "RowLimits": ends[1:]}
-        made[part.key] = told.get(type(part).__name__, ids)
+        partitions[part.key] = told.get(type(part).__name__, ids)
         count = sum(rows)
-    return made, count
+    return partitions, count
 
 
 def test_partitions():
@@ -223,21 +223,23 @@ def test_corners():
     empty = example(a=feature(kind=i))
     none = example(a=wire.CLASSES["Feature"]())
     cases = []
-    for one in descriptions:
-        key = "other" if isinstance(one, SparseFeature) else "a"
+    for description in descriptions:
+        key = "other" if isinstance(description, SparseFeature) else "a"
         for message in (a, b"", empty, none):
-            cases.append(("parse_single_example", message, [{key: one}]))
-            cases.append(("parse_example", message, [{key: one}]))
-            cases.append(("parse_example", [message], [{key: one}]))
-            cases.append(("parse_example", [message, a], [{key: one}]))
-    cases += [("parse_example", [], [{key: one for key, one in zip("xyz", descriptions[:3], strict=True)}])]
+            cases.append(("parse_single_example", message, [{key: description}]))
+            cases.append(("parse_example", message, [{key: description}]))
+            cases.append(("parse_example", [message], [{key: description}]))
+            cases.append(("parse_example", [message, a], [{key: description}]))
+    cases += [
+        ("parse_example", [], [{key: description for key, description in zip("xyz", descriptions[:3], strict=True)}])
+    ]
     cases += [("parse_example", [], [{"s": FixedLenFeature((2,), t), "r": RaggedFeature(t)}])]
     cases += [("parse_single_example", [a], [{"a": VarLenFeature(i)}]), ("parse_example", [a], [{}])]
-    for one in (*descriptions[:2], *descriptions[9:13], *descriptions[-2:]):
+    for description in (*descriptions[:2], *descriptions[9:13], *descriptions[-2:]):
         for function, many in (("parse_sequence_example", True), ("parse_single_sequence_example", False)):
             for message in (s, b""):
                 for key in ("a", "e", "absent"):
-                    cases.append((function, [message] if many else message, [None, {key: one}]))
-                if not isinstance(one, FixedLenFeature):
-                    cases.append((function, [message, s] if many else message, [{"c": one}, None]))
+                    cases.append((function, [message] if many else message, [None, {key: description}]))
+                if not isinstance(description, FixedLenFeature):
+                    cases.append((function, [message, s] if many else message, [{"c": description}, None]))
     hold(cases, len(cases) / 4)

@@ -568,7 +568,7 @@ def test_a_program_decodes_gif_in_python(tmp_path):
 
 
 def test_pillow_where_there_is_no_library(monkeypatch):
-    found = {}
+    outcomes = {}
     for which in ("system", "wheel", "none"):
         with monkeypatch.context() as patch:
             use(patch, which)
@@ -580,10 +580,10 @@ def test_pillow_where_there_is_no_library(monkeypatch):
                         made = decode_image(data, **options)
                     except (qc.errors.InvalidArgumentError, qc.errors.UnimplementedError) as error:
                         made = error
-                    found.setdefault((name, str(options)), []).append(made)
+                    outcomes.setdefault((name, str(options)), []).append(made)
         forget()
     compared = 0
-    for label, (*natives, fallback) in found.items():
+    for label, (*natives, fallback) in outcomes.items():
         for native in natives:
             if isinstance(fallback, qc.errors.UnimplementedError):
                 continue
@@ -594,7 +594,7 @@ def test_pillow_where_there_is_no_library(monkeypatch):
             assert (native.dtype, native.shape) == (fallback.dtype, fallback.shape), label
             one = {"uint8": 1, "uint16": 257, "float32": 1 / 255}[str(native.dtype)]
             np.testing.assert_allclose(fallback.astype("f8"), native.astype("f8"), 0, 1.01 * one, err_msg=str(label))
-    assert compared > 100 or not any(natives for *natives, _ in found.values())
+    assert compared > 100 or not any(natives for *natives, _ in outcomes.values())
 
 
 def test_stages_without_a_library(no_codec):

@@ -50,14 +50,14 @@ def test_as_tensorflow_does(tmp_path):
     files = samples()
     files["bmp-down"] = top_down(files["bmp"])
     files |= {"empty": b"", "text": b"neither of them", "half": files["png-2-8-False"][:99]}
-    given, made = tmp_path / "given.npz", tmp_path / "made.npz"
-    np.savez(given, **{name: np.frombuffer(data, np.uint8) for name, data in files.items()})
+    inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"
+    np.savez(inputs, **{name: np.frombuffer(data, np.uint8) for name, data in files.items()})
     asked = list(calls(files))
     for _, op, options in asked:
         if op == "decode_jpeg":
             options.setdefault("dct_method", "INTEGER_ACCURATE")
     done = subprocess.run(
-        [PYTHON, "-P", str(PLAYER), str(given), str(made)],
+        [PYTHON, "-P", str(PLAYER), str(inputs), str(outputs)],
         input=json.dumps(asked),
         capture_output=True,
         text=True,
@@ -65,7 +65,7 @@ def test_as_tensorflow_does(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    with np.load(made) as results:
+    with np.load(outputs) as results:
         for index, (name, op, options) in enumerate(asked):
             expected = results[f"arr_{index}"]
             label = f"{name}: {op}({options})"

@@ -33,13 +33,13 @@ def values(code, shape, seed=0):
 
 def run(stage, array, **options):
     step = stage.bind([Component(array.dtype, array.shape)])
-    (made,) = step(array, **options)
+    (result,) = step(array, **options)
     (component,) = step.outputs
-    assert (made.dtype, made.shape) == (component.dtype, component.shape)
+    assert (result.dtype, result.shape) == (component.dtype, component.shape)
     # With nothing known beforehand it is the same.
     (again,) = stage.bind([Component(array.dtype, None)])(array, **options)
-    assert again.dtype == made.dtype and again.shape == made.shape and again.tobytes() == made.tobytes()
-    return made
+    assert again.dtype == result.dtype and again.shape == result.shape and again.tobytes() == result.tobytes()
+    return result
 
 
 def same(got, expected):

@@ -253,19 +253,19 @@ def test_threads_change_nothing():
     images = picture("u1", (64, 32, 32, 3))
     step = stage.bind([Component(images.dtype, images.shape[1:])])
     expected = [step(one, element=index)[0] for index, one in enumerate(images)]
-    made = [None] * len(images)
+    results = [None] * len(images)
     turn = itertools.count()
 
     def work():
         while (index := next(turn)) < len(images):
-            made[index] = step(images[index], element=index)[0]
+            results[index] = step(images[index], element=index)[0]
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for got, wanted in zip(made, expected, strict=True):
+    for got, wanted in zip(results, expected, strict=True):
         np.testing.assert_array_equal(got, wanted)
 
 

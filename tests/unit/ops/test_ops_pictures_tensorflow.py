@@ -64,10 +64,10 @@ def calls():
 
 def test_as_tensorflow_does(tmp_path):
     asked = list(calls())
-    given, made = tmp_path / "given.npz", tmp_path / "made.npz"
-    np.savez(given, **{f"x{index}": array for index, (array, *_) in enumerate(asked)})
+    inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"
+    np.savez(inputs, **{f"x{index}": array for index, (array, *_) in enumerate(asked)})
     done = subprocess.run(
-        [PYTHON, "-P", str(PLAYER), str(given), str(made)],
+        [PYTHON, "-P", str(PLAYER), str(inputs), str(outputs)],
         input=json.dumps([rest for _, *rest in asked]),
         capture_output=True,
         text=True,
@@ -76,7 +76,7 @@ def test_as_tensorflow_does(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    with np.load(made) as results:
+    with np.load(outputs) as results:
         for index, (array, name, *rest) in enumerate(asked):
             expected = results[f"arr_{index}"]
             got = getattr(qc.ops, name)(array, *rest)

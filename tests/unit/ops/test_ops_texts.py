@@ -110,14 +110,14 @@ def test_join_is_pythons():
         assert join([words, words[::-1]], between).tolist() == [
             raw.join(pair) for pair in zip(words, words[::-1], strict=True)
         ]
-        assert join(["x", words, b"y"], between).tolist() == [raw.join((b"x", one, b"y")) for one in words]
+        assert join(["x", words, b"y"], between).tolist() == [raw.join((b"x", word, b"y")) for word in words]
         assert join(np.array(words, object), between) == raw.join(words)
         assert join(np.array(words, object).reshape(-1, 4), between).tolist() == [
             raw.join(words[at : at + 4]) for at in range(0, len(words), 4)
         ]
-        assert join(split(words, "/"), between).to_list() == [raw.join(one.split(b"/")) for one in words]
+        assert join(split(words, "/"), between).to_list() == [raw.join(word.split(b"/")) for word in words]
         assert join([split(words, "/"), "!"], between).to_list() == [
-            [raw.join((piece, b"!")) for piece in one.split(b"/")] for one in words
+            [raw.join((piece, b"!")) for piece in word.split(b"/")] for word in words
         ]
     assert join([b"a"]) == b"a"
     assert join(np.empty(0, object)) == b""
@@ -129,14 +129,14 @@ def test_join_is_pythons():
 def test_comparisons_are_pythons():
     words = texts(3, 60)
     pairs = list(itertools.product(words, words[:20]))
-    x, y = [one for one, _ in pairs], [one for _, one in pairs]
+    x, y = [word for word, _ in pairs], [word for _, word in pairs]
     for ours, pythons in ((equal, operator.eq), (not_equal, operator.ne), (less, operator.lt)):
         assert ours(x, y).tolist() == [pythons(*pair) for pair in pairs]
-        assert ours(words, "a/").tolist() == [pythons(one, b"a/") for one in words]
-        assert ours("a/", words).tolist() == [pythons(b"a/", one) for one in words]
+        assert ours(words, "a/").tolist() == [pythons(word, b"a/") for word in words]
+        assert ours("a/", words).tolist() == [pythons(b"a/", word) for word in words]
         rows = qc.Ragged(qc.Ragged.from_list(words), [0, 10, 10, 60])
-        assert [one.tolist() for one in ours(rows, "a")] == [
-            [pythons(one, b"a") for one in row] for row in (words[:10], [], words[10:])
+        assert [row.tolist() for row in ours(rows, "a")] == [
+            [pythons(word, b"a") for word in row] for row in (words[:10], [], words[10:])
         ]
 
 
@@ -191,17 +191,17 @@ def test_a_table_is_a_dict(count, dtype):
     right = dict(zip(keys, values, strict=True))
     keys, values = list(right), list(right.values())
     default = b"none" if dtype is np.bytes_ else dtype(1)
-    made = table(keys, values if dtype is np.bytes_ else np.array(values, dtype), default)
+    lookup = table(keys, values if dtype is np.bytes_ else np.array(values, dtype), default)
     asked = [*keys, b"absent", *keys[::-1], keys[0] + b"x"]
-    expected = [right.get(one, default) for one in asked]
-    assert made[asked].tolist() == expected
-    assert [made[one] for one in asked[: count + 2]] == expected[: count + 2]
-    ds = sourced(asked).map(lambda x: made[x])
+    expected = [right.get(key, default) for key in asked]
+    assert lookup[asked].tolist() == expected
+    assert [lookup[key] for key in asked[: count + 2]] == expected[: count + 2]
+    ds = sourced(asked).map(lambda x: lookup[x])
     assert is_native(ds)
     assert list(ds) == expected
-    assert len(made) == len(right)
-    copy = pickle.loads(pickle.dumps(made))
-    assert repr(copy) == repr(made)
+    assert len(lookup) == len(right)
+    copy = pickle.loads(pickle.dumps(lookup))
+    assert repr(copy) == repr(lookup)
     assert copy[asked].tolist() == expected
 
 

@@ -311,13 +311,13 @@ def test_nothing_is_lost_where_several_wait_for_room(tmp_path, coord, kind, thre
     program = qc.StageProgram(
         qc.FixedLengthRecordReader(4), names_queue([str(tmp_path / "a")]), qc.ops.decode_raw(out_type=np.int32)
     )
-    made = qc.QueueRunner(queue, [program] * threads).create_threads(coord, start=True)
+    workers = qc.QueueRunner(queue, [program] * threads).create_threads(coord, start=True)
     assert soon(lambda: queue.stats()["waiting_enqueues"] == threads)
     found = []
     with pytest.raises(OutOfRangeError):
         for take in itertools.cycle([1, 1, 7]):
             found += queue.dequeue_up_to(take, timeout=PATIENCE)[:, 0].tolist()
-    coord.join(made)
+    coord.join(workers)
     assert sorted(found) == numbers.tolist()
 
 
@@ -651,13 +651,13 @@ def test_nothing_is_lost_when_runs_repeat(files):
     """Slots, memory of steps and the reader's role come back, however a run ends."""
     paths, _ = files
     queue = raw_queue(-1)
-    one = reader()
+    shared_reader = reader()
     before = open_descriptors()
     for round_ in range(100):
         coord = qc.Coordinator()
         work = [paths[2], "/nonexistent/file"] if round_ % 2 else [paths[2]]
         runner = qc.QueueRunner(
-            queue, [qc.StageProgram(one, work, raw())] * 2, close_op=lambda: None, cancel_op=lambda: None
+            queue, [qc.StageProgram(shared_reader, work, raw())] * 2, close_op=lambda: None, cancel_op=lambda: None
         )
         runner._fail_queue = lambda error: None
         threads = runner.create_threads(coord, start=True)
@@ -666,5 +666,5 @@ def test_nothing_is_lost_when_runs_repeat(files):
         except QueueCoreError as error:
             assert isinstance(error, NotFoundError)
         assert len(queue.dequeue_many(queue.size())) == 30
-    assert one.num_records_produced() == 3000
+    assert shared_reader.num_records_produced() == 3000
     assert soon(lambda: open_descriptors() <= before)

@@ -233,16 +233,16 @@ def test_any_components_come_through(tmp_path_factory, data):
     dtypes = st.sampled_from([np.dtype(code) for code in ("?", "u1", "i2", "f4", "f8", "c16")])
     shapes = st.lists(st.integers(0, 3), max_size=3).map(tuple)
     kinds = data.draw(st.lists(st.tuples(dtypes | st.just(BYTES), shapes), min_size=1, max_size=4))
-    made = []
+    components = []
     for dtype, shape in kinds:
         if dtype == BYTES:
             strings = np.empty(shape, object)
             for index in np.ndindex(shape):
                 strings[index] = data.draw(st.binary(max_size=5))
-            made.append(strings if shape else strings[()])
+            components.append(strings if shape else strings[()])
         else:
             count = int(np.prod(shape)) * dtype.itemsize
-            made.append(np.frombuffer(data.draw(st.binary(min_size=count, max_size=count)), dtype).reshape(shape))
+            components.append(np.frombuffer(data.draw(st.binary(min_size=count, max_size=count)), dtype).reshape(shape))
     given_back = []
     known = data.draw(st.booleans())
     outputs = [(dtype, shape if known else None if not shape else (None,) * len(shape)) for dtype, shape in kinds]
@@ -251,18 +251,20 @@ def test_any_components_come_through(tmp_path_factory, data):
     program = qc.StageProgram(
         qc.WholeFileReader(),
         [path],
-        qc.ops.python(lambda _: list(made), outputs=outputs),
-        qc.ops.on(0, qc.ops.python(lambda one: [one], outputs=outputs[:1])),
+        qc.ops.python(lambda _: list(components), outputs=outputs),
+        qc.ops.on(0, qc.ops.python(lambda value: [value], outputs=outputs[:1])),
         lambda *values: given_back.append(values) or 0,
     )
     _, cause = run(qc.FIFOQueue(9, [int], [()]), program)
     assert cause is None
-    for one, other, (dtype, shape) in zip(made, given_back[0], kinds, strict=True):
+    for component, returned, (dtype, shape) in zip(components, given_back[0], kinds, strict=True):
         if dtype == BYTES and not shape:
-            assert one == other
+            assert component == returned
         else:
-            assert other.shape == shape
-            assert one.tolist() == other.tolist() if dtype == BYTES else one.tobytes() == other.tobytes()
+            assert returned.shape == shape
+            assert (
+                component.tolist() == returned.tolist() if dtype == BYTES else component.tobytes() == returned.tobytes()
+            )
 
 
 def test_in_order_though_slow(lines):

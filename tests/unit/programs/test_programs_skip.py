@@ -421,13 +421,13 @@ def test_files_that_cannot_be_opened(tmp_path, work, threads):
     }
 
     def program_of(**options):
-        made = list(names)
+        source = list(names)
         if work == "queue":
-            made = qc.FIFOQueue(-1, [str])
+            source = qc.FIFOQueue(-1, [str])
             for name in names:
-                made.enqueue(name)
-            made.close()
-        return qc.StageProgram(qc.FixedLengthRecordReader(1), made, bytes, **options)
+                source.enqueue(name)
+            source.close()
+        return qc.StageProgram(qc.FixedLengthRecordReader(1), source, bytes, **options)
 
     bad = [
         entry(tmp_path / name, None, None, reasons[name], True)

@@ -99,14 +99,14 @@ def cpython_tests():
             module = importlib.import_module("test.test_queue")
     except ImportError as error:
         return [pytest.param(None, id="absent", marks=pytest.mark.skip(f"this Python has no test package: {error}"))]
-    found = []
+    cases = []
     for name, case in sorted(vars(module).items()):
         # Those that run on the compiled half; a copy of each runs on the other half.
         if isinstance(case, type) and issubclass(case, unittest.TestCase) and name.startswith("C"):
             ours = type(name, (case,), {"queue": stdqueue})
             loader = unittest.TestLoader()
-            found += [pytest.param(ours(one), id=f"{name}-{one}") for one in loader.getTestCaseNames(ours)]
-    return found
+            cases += [pytest.param(ours(one), id=f"{name}-{one}") for one in loader.getTestCaseNames(ours)]
+    return cases
 
 
 @pytest.mark.sampled(6)
@@ -731,16 +731,16 @@ def test_many_threads_lose_and_double_nothing(kind, makers, takers, maxsize, eac
 
     tasks = [Task(take, into) for into in got]
     puts = [Task(lambda m=m: [q.put((m, n)) for n in range(each)]) for m in range(makers)]
-    for one in puts:
-        one.end()
+    for task in puts:
+        task.end()
     if kind is not SimpleQueue:
         Task(q.join).end()
     else:
         assert soon(q.empty, PATIENCE)
     for _ in tasks:
         q.put((-1, -1))
-    for one in tasks:
-        one.end()
+    for task in tasks:
+        task.end()
     assert sorted(itertools.chain(*got)) == [(m, n) for m in range(makers) for n in range(each)]
     if not issubclass(kind, (LifoQueue, PriorityQueue)):
         for into in got:

@@ -65,13 +65,13 @@ def test_on_a_gpu_every_line_has_a_figure(monkeypatch):
     monkeypatch.setattr(Dataset, "prefetch_to_device", lambda dataset, *_: dataset)
     result = bench.run(harness.Options(quick=True, peers=False))
     assert set(result) == KEYS
-    lines = {(one["name"], one["unit"]): one for one in result["findings"]}
-    assert list(lines) == [(one.name, one.unit) for one in bench.cells_of(PLAN)]
-    for (name, _), one in lines.items():
+    lines = {(finding["name"], finding["unit"]): finding for finding in result["findings"]}
+    assert list(lines) == [(cell.name, cell.unit) for cell in bench.cells_of(PLAN)]
+    for (name, _), finding in lines.items():
         if "DataLoader" in name:
-            assert "--no-peers" in one["not_measured"]
+            assert "--no-peers" in finding["not_measured"]
         else:
-            assert 0 < one["min"] <= one["median"] <= one["max"] < np.inf, one
+            assert 0 < finding["min"] <= finding["median"] <= finding["max"] < np.inf, finding
     step, copies = result["raw"]["step of 0.1 ms, 64 KiB"], result["raw"]["ceiling, 64 KiB"]
     assert step["device_ms_alone"] == pytest.approx(0.1, rel=0.01)
     ours, resident = (step["runs"][name][0]["ms"] for name in ("queuecore", "resident"))

@@ -118,8 +118,8 @@ def outcomes(outcome: run.Outcome) -> dict[str, str]:
 
 def test_tests_of_datasets_run_in_graphs_and_eagerly(peer, tmp_path):
     file = peer / "tensorflow/python/data/kernel_tests/made_test.py"
-    found = run.run_module(peer, file, tmp_path / "out", 100, 50)
-    named = outcomes(found)
+    outcome = run.run_module(peer, file, tmp_path / "out", 100, 50)
+    named = outcomes(outcome)
     saved = {name: named.pop(name) for name in list(named) if name.startswith("Saved.")}
     assert named == {
         "Of.testBothModes__mode_graph__count_1": "passed",
@@ -139,7 +139,7 @@ def test_tests_of_datasets_run_in_graphs_and_eagerly(peer, tmp_path):
     }
     # Graphs have no saved places; eagerly one of five ways of verifying is for graphs alone.
     assert sorted(saved.values()) == ["not applying"] * 6 + ["passed"] * 4
-    told = {test["test"].rpartition(".")[2]: test.get("reason", "") for test in found.tests.values()}
+    told = {test["test"].rpartition(".")[2]: test.get("reason", "") for test in outcome.tests.values()}
     assert "queuecore has no tensorflow.python.ops.array_ops.no_such_operation" in told["testUnknownName"]
     assert "queuecore has no tensorflow.python.ops.made_up_ops.decorated" in told["testDecorated"]
 

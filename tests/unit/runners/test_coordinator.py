@@ -75,13 +75,13 @@ def test_stop_is_set_once():
 
 def test_child_hears_its_parent_and_not_the_reverse():
     parent = StopEvent()
-    one, other, grandchild = StopEvent(parent), StopEvent(parent), None
-    grandchild = StopEvent(one)
-    assert one.parent is parent and parent.parent is None
-    assert one.set()
-    assert [x.is_set() for x in (parent, one, other, grandchild)] == [False, True, False, True]
+    child, other, grandchild = StopEvent(parent), StopEvent(parent), None
+    grandchild = StopEvent(child)
+    assert child.parent is parent and parent.parent is None
+    assert child.set()
+    assert [x.is_set() for x in (parent, child, other, grandchild)] == [False, True, False, True]
     assert parent.set()
-    assert other.is_set() and other.set_at() == parent.set_at() and one.set_at() < parent.set_at()
+    assert other.is_set() and other.set_at() == parent.set_at() and child.set_at() < parent.set_at()
 
 
 def test_child_keeps_what_it_waits_on():

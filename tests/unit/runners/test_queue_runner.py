@@ -232,17 +232,17 @@ def test_many_callers_get_one_set_of_threads(queue, coord):
     for _ in range(20):
         runner = qc.QueueRunner(queue, [lambda: coord.wait_for_stop()])
         barrier = threading.Barrier(8)
-        made = []
+        threads = []
 
-        def create(runner=runner, barrier=barrier, made=made):
+        def create(runner=runner, barrier=barrier, threads=threads):
             barrier.wait()
-            made.extend(runner.create_threads(coord, start=True))
+            threads.extend(runner.create_threads(coord, start=True))
 
         callers = [threading.Thread(target=create) for _ in range(8)]
         for caller in callers:
             caller.start()
         assert joined(callers)
-        assert len(made) == 2
+        assert len(threads) == 2
     coord.request_stop()
     coord.join()
 

@@ -100,18 +100,18 @@ def test_the_times_of_a_thread_add_up():
     begun = time.monotonic_ns()
     with pytest.raises(qc.errors.DeadlineExceededError):
         queue.dequeue(timeout=0.01)
-    one = outer.enter()
+    outer_times = outer.enter()
     with pytest.raises(qc.errors.DeadlineExceededError):
         queue.dequeue(timeout=0.01)
-    two = inner.enter()
+    inner_times = inner.enter()
     ThreadTimes.begin_wait(True)
     with pytest.raises(qc.errors.DeadlineExceededError):
         queue.dequeue(timeout=0.02)
     ThreadTimes.end_wait()
-    inner.leave(two)
+    inner.leave(inner_times)
     with pytest.raises(qc.errors.DeadlineExceededError):
         queue.dequeue(timeout=0.01)
-    outer.leave(one)
+    outer.leave(outer_times)
     took = time.monotonic_ns() - begun
     with pytest.raises(qc.errors.DeadlineExceededError):
         queue.dequeue(timeout=0.01)

@@ -193,36 +193,39 @@ def dataset(pattern, count):
 @pytest.mark.parametrize("shuffle, readers", [(False, 1), (True, 2)])
 def test_a_provider_gives_each_record_of_its_files(tmp_path, shuffle, readers):
     for file in range(2):
-        told = [example(4 * file + one, range(one, one + 12), [(0.1, 0.2, 0.5, one)] * one) for one in range(4)]
+        told = [
+            example(4 * file + number, range(number, number + 12), [(0.1, 0.2, 0.5, number)] * number)
+            for number in range(4)
+        ]
         (tmp_path / f"part-{file}").write_bytes(stream(told))
     with tf.Graph().as_default(), tf.Session() as sess:
-        given = dataset(str(tmp_path / "part-*"), 8)
-        assert given.num_classes == 10
+        source = dataset(str(tmp_path / "part-*"), 8)
+        assert source.num_classes == 10
         with pytest.raises(AttributeError, match="'split'"):
-            _ = given.split
+            _ = source.split
         provider = slim.dataset_data_provider.DatasetDataProvider(
-            given, readers, shuffle=shuffle, num_epochs=1, common_queue_capacity=6, common_queue_min=2, seed=3
+            source, readers, shuffle=shuffle, num_epochs=1, common_queue_capacity=6, common_queue_min=2, seed=3
         )
         assert provider.list_items() == ["image", "label", "boxes", "record_key"] and provider.num_samples() == 8
         items = provider.get(["image", "label", "boxes", "record_key"])
         sess.run(tf.local_variables_initializer())
         coord = tf.train.Coordinator()
         threads = tf.train.start_queue_runners(sess, coord)
-        found = []
+        records = []
         with pytest.raises(tf.errors.OutOfRangeError):
             while True:
-                found.append(sess.run(items))
+                records.append(sess.run(items))
         coord.request_stop()
         coord.join(threads)
-        labels = [int(one[1]) for one in found]
+        labels = [int(record[1]) for record in records]
         assert sorted(labels) == list(range(8)) and (shuffle or labels == list(range(8)))
-        for image, label, boxes, key in found:
+        for image, label, boxes, key in records:
             assert image.ravel().tolist() == list(range(label % 4, label % 4 + 12)) and image.shape == (2, 2, 3)
             assert boxes.shape == (label % 4, 4) and f"part-{label // 4}:".encode() in key
         with pytest.raises(ValueError, match="'weight' is not provided"):
             provider.get(["weight"])
         with pytest.raises(ValueError, match="cannot also be used"):
-            slim.dataset_data_provider.DatasetDataProvider(given, record_key="label")
+            slim.dataset_data_provider.DatasetDataProvider(source, record_key="label")
         with pytest.raises(ValueError, match="No data files found"):
             slim.parallel_reader.parallel_read(str(tmp_path / "none*"), tf.TFRecordReader)
 
@@ -231,7 +234,7 @@ def test_handlers_of_items(sess):
     handlers = slim.tfexample_decoder
     table = tf.contrib.lookup.index_table_from_tensor(["a", "b"])
     png = sess.run(tf.image.encode_png(np.full([3, 4, 1], 200, np.uint8)))
-    made = tf.train.Example(features=tf.train.Features(feature={
+    record = tf.train.Example(features=tf.train.Features(feature={
         "numbers": {"float_list": {"value": [1, 2, 3, 4]}}, "height": {"int64_list": {"value": [2]}},
         "width": {"int64_list": {"value": [2]}}, "words": {"bytes_list": {"value": [b"b", b"z"]}},
         "indices": {"int64_list": {"value": [1, 3]}}, "values": {"float_list": {"value": [5, 6]}},
@@ -257,14 +260,14 @@ def test_handlers_of_items(sess):
     decoder = handlers.TFExampleDecoder(features, items)
     assert decoder.list_items() == list(items)
     sess.run(tf.tables_initializer())
-    got = dict(zip(items, sess.run(decoder.decode(tf.constant(made))), strict=True))
+    got = dict(zip(items, sess.run(decoder.decode(tf.constant(record))), strict=True))
     assert got["square"].tolist() == [[1, 2], [3, 4]] and got["plain"].tolist() == [1, 2, 3, 4]
     assert got["places"].tolist() == [1, -1] and got["sparse"].dense_shape.tolist() == [6]
     assert got["dense"].tolist() == [-1, 5, -1, 6, -1] and got["called"].tolist() == [2, 4, 6, 8]
     assert got["backup"].tolist() == got["first"].tolist() == [5, 6]
     assert got["picture"].shape == (3, 4, 1) and got["picture"].dtype == np.float32 and got["picture"].max() == 200
     assert got["pictures"].shape == (2, 3, 4, 1)
-    assert sess.run(decoder.decode(tf.constant(made), ["plain"]))[0].tolist() == [1, 2, 3, 4]
+    assert sess.run(decoder.decode(tf.constant(record), ["plain"]))[0].tolist() == [1, 2, 3, 4]
     for wrong in (
         lambda: handlers.Tensor("a", shape_keys="b", shape=[1]), lambda: handlers.BoundingBox(["a"]),
         lambda: handlers.BackupHandler(None, handlers.Tensor("a")),

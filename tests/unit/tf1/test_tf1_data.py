@@ -215,14 +215,14 @@ def test_sessions_have_their_own_place():
 
 def test_iterators_of_a_shared_name_share_their_place():
     ds = tf.data.Dataset.range(5)
-    one, other = ds.make_initializable_iterator("it"), ds.make_initializable_iterator("it")
-    a, b = one.get_next(), other.get_next()
+    iterator, other = ds.make_initializable_iterator("it"), ds.make_initializable_iterator("it")
+    a, b = iterator.get_next(), other.get_next()
     with tf.Session() as sess:
-        sess.run(one.initializer)
+        sess.run(iterator.initializer)
         assert [int(sess.run(x)) for x in (a, b, a)] == [0, 1, 2]
     wrong = tf.data.Dataset.from_tensors(1.5).make_initializable_iterator("it")
     with tf.Session() as sess:
-        sess.run(one.initializer)
+        sess.run(iterator.initializer)
         with pytest.raises(tf.errors.InvalidArgumentError):
             sess.run(wrong.initializer)
 
@@ -291,7 +291,7 @@ def test_a_damaged_example_is_an_error_of_its_class_and_can_be_left_out():
     good.features.feature["x"].int64_list.value.append(4)
     records = [good.SerializeToString(), b"\x0a\xff", good.SerializeToString()]
     ds = tf.data.Dataset.from_tensor_slices(records).map(
-        lambda one: tf.parse_single_example(one, {"x": tf.FixedLenFeature([], tf.int64)})["x"]
+        lambda record: tf.parse_single_example(record, {"x": tf.FixedLenFeature([], tf.int64)})["x"]
     )
     fetch = ds.make_one_shot_iterator().get_next()
     with tf.Session() as sess:
@@ -299,7 +299,7 @@ def test_a_damaged_example_is_an_error_of_its_class_and_can_be_left_out():
         with pytest.raises(tf.errors.InvalidArgumentError):
             sess.run(fetch)
         assert sess.run(fetch) == 4
-    assert [int(one) for one in taken(ds.apply(tf.data.experimental.ignore_errors()))] == [4, 4]
+    assert [int(element) for element in taken(ds.apply(tf.data.experimental.ignore_errors()))] == [4, 4]
 
 
 def test_what_a_generator_raises_comes_with_its_cause():
@@ -371,13 +371,13 @@ def test_threads_of_a_session_take_each_element_once():
                 except tf.errors.OutOfRangeError:
                     return
 
-        threads = [threading.Thread(target=run, args=(one,)) for one in taken]
+        threads = [threading.Thread(target=run, args=(elements,)) for elements in taken]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
     assert sorted(sum(taken, [])) == list(range(0, 800, 2))
-    assert all(one == sorted(one) for one in taken)
+    assert all(elements == sorted(elements) for elements in taken)
 
 
 def test_a_session_goes_though_an_iterator_of_it_is_open():
@@ -397,16 +397,16 @@ def test_a_session_goes_though_an_iterator_of_it_is_open():
 def test_contrib_names():
     data = tf.contrib.data
     ds = tf.data.Dataset.range(7)
-    assert [len(one) for one in taken(ds.apply(data.batch_and_drop_remainder(3)))] == [3, 3]
+    assert [len(batch) for batch in taken(ds.apply(data.batch_and_drop_remainder(3)))] == [3, 3]
     rows = ds.map(lambda x: tf.stack([x, x]))
     padded = taken(rows.apply(data.padded_batch_and_drop_remainder(3, [4], np.int64(9))))
-    assert [one.tolist() for one in padded][0] == [[0, 0, 9, 9], [1, 1, 9, 9], [2, 2, 9, 9]]
+    assert [batch.tolist() for batch in padded][0] == [[0, 0, 9, 9], [1, 1, 9, 9], [2, 2, 9, 9]]
     assert len(padded) == 2
-    assert sorted(int(one) for one in taken(ds.apply(data.shuffle_and_repeat(7, 2, 1)))) == sorted([*range(7)] * 2)
+    assert sorted(map(int, taken(ds.apply(data.shuffle_and_repeat(7, 2, 1))))) == sorted([*range(7)] * 2)
     sloppy = ds.apply(data.sloppy_interleave(lambda x: tf.data.Dataset.from_tensors(x), 2))
     assert sorted(map(int, taken(sloppy))) == list(range(7))
-    assert [int(one) for one in taken(data.Counter(5, 2), 3)] == [5, 7, 9]
-    assert [one.dtype for one in taken(data.Counter(dtype=tf.int32), 1)] == [np.int32]
+    assert [int(element) for element in taken(data.Counter(5, 2), 3)] == [5, 7, 9]
+    assert [element.dtype for element in taken(data.Counter(dtype=tf.int32), 1)] == [np.int32]
     with pytest.raises(ValueError, match="only one"):
         data.map_and_batch(lambda x: x, 2, num_parallel_batches=1, num_parallel_calls=1)
     assert data.Dataset is tf.data.Dataset
@@ -523,7 +523,7 @@ def mapped(function, *several):
     return function(*several)
 
 
-def same(one, other):
+def same(got, expected):
     def check(a, b):
         assert np.shape(a) == np.shape(b)
         assert isinstance(a, bytes) == isinstance(b, bytes)
@@ -531,7 +531,7 @@ def same(one, other):
             assert a.dtype == b.dtype
         assert np.asarray(a, object).tolist() == np.asarray(b, object).tolist()
 
-    mapped(check, one, other)
+    mapped(check, got, expected)
 
 
 @given(structures(), st.integers(1, 7), st.integers(1, 4), st.booleans(), st.integers(0, 2**32 - 1))

@@ -76,13 +76,18 @@ def test_numbers_and_names():
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_numpy_takes_them(name):
-    one = getattr(tf, name)
-    made = np.zeros(3, one)
-    assert made.dtype == one and one == made.dtype and tf.as_dtype(made.dtype) is one and made.itemsize == one.size
-    assert np.dtype(one) == one.as_numpy_dtype and one == one.as_numpy_dtype
-    assert np.ones(2, np.uint8).astype(made.dtype).dtype == one
-    assert hash(one) == hash(made.dtype) or name == "bfloat16"
-    assert one.itemsize == made.dtype.itemsize and one.kind == made.dtype.kind
+    dtype = getattr(tf, name)
+    array = np.zeros(3, dtype)
+    assert (
+        array.dtype == dtype
+        and dtype == array.dtype
+        and tf.as_dtype(array.dtype) is dtype
+        and array.itemsize == dtype.size
+    )
+    assert np.dtype(dtype) == dtype.as_numpy_dtype and dtype == dtype.as_numpy_dtype
+    assert np.ones(2, np.uint8).astype(array.dtype).dtype == dtype
+    assert hash(dtype) == hash(array.dtype) or name == "bfloat16"
+    assert dtype.itemsize == array.dtype.itemsize and dtype.kind == array.dtype.kind
 
 
 def test_limits():

@@ -18,19 +18,19 @@ CODES = {
 
 @pytest.mark.parametrize("name", CODES)
 def test_made_as_there(name):
-    made = getattr(tf.errors, name)(None, None, "what was wrong")
-    assert isinstance(made, tf.errors.OpError) and isinstance(made, getattr(qc.errors, name))
-    assert str(made) == made.message == "what was wrong" and made.args == ("what was wrong",)
-    assert made.op is None and made.node_def is None and made.error_code == CODES[name]
-    assert tf.errors.exception_type_from_error_code(made.error_code) is type(made)
-    assert tf.errors.error_code_from_exception_type(type(made)) == made.error_code
+    error = getattr(tf.errors, name)(None, None, "what was wrong")
+    assert isinstance(error, tf.errors.OpError) and isinstance(error, getattr(qc.errors, name))
+    assert str(error) == error.message == "what was wrong" and error.args == ("what was wrong",)
+    assert error.op is None and error.node_def is None and error.error_code == CODES[name]
+    assert tf.errors.exception_type_from_error_code(error.error_code) is type(error)
+    assert tf.errors.error_code_from_exception_type(type(error)) == error.error_code
     op = tf.constant(1).op
-    named = type(made)(node_def="n", op=op, message="m")
+    named = type(error)(node_def="n", op=op, message="m")
     assert (named.node_def, named.op, named.message) == ("n", op, "m")
-    assert type(made)(None, op, message="m").op is op
+    assert type(error)(None, op, message="m").op is op
     for again in (pickle.loads(pickle.dumps(named)), copy.copy(named)):
-        assert type(again) is type(made) and str(again) == "m" and again.op is None and again.error_code == CODES[name]
-    assert str(type(made)("m")) == str(type(made)(message="m")) == "m"
+        assert type(again) is type(error) and str(again) == "m" and again.op is None and again.error_code == CODES[name]
+    assert str(type(error)("m")) == str(type(error)(message="m")) == "m"
 
 
 def test_the_root():

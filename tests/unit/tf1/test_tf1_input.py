@@ -30,14 +30,14 @@ def drained(fetches, initialize=False):
             sess.run(tf.local_variables_initializer())
         coord = tf.train.Coordinator()
         threads = tf.train.start_queue_runners(sess, coord)
-        found = []
+        results = []
         with pytest.raises(OutOfRangeError) as caught:
             while True:
-                found.append(sess.run(fetches))
+                results.append(sess.run(fetches))
         coord.request_stop()
         coord.join(threads)
         assert caught.value.__cause__ is None
-        return found
+        return results
 
 
 def numbers(count, epochs=1):
@@ -207,15 +207,15 @@ def test_batches_are_pieces_of_what_comes(count, size, capacity, smaller, chunk)
         x = numbers(count)
         rows, parts = list(range(count)), [x, tf.stack([x, -x])]
         if chunk:
-            rows = [one + 100 * i for one in range(count) for i in range(chunk)]
+            rows = [number + 100 * i for number in range(count) for i in range(chunk)]
             several = tf.stack([x + 100 * i for i in range(chunk)])
             parts = [several, tf.transpose(tf.stack([several, -several]))]
-        found = drained(
+        batches = drained(
             tf.train.batch(parts, size, capacity=capacity, enqueue_many=bool(chunk), allow_smaller_final_batch=smaller)
         )
     expected = in_batches(rows, size, smaller)
-    assert [one[0].tolist() for one in found] == expected
-    assert [one[1].tolist() for one in found] == [[[n, -n] for n in one] for one in expected]
+    assert [batch[0].tolist() for batch in batches] == expected
+    assert [batch[1].tolist() for batch in batches] == [[[n, -n] for n in batch] for batch in expected]
 
 
 @settings(max_examples=30, deadline=None)
@@ -311,15 +311,15 @@ def test_batches_of_sparse_tensors_are_those_of_dense_ones(data):
     dense = rng.integers(-1, 2, [count, *([2] if chunk else []), *sides])
     with tf.Graph().as_default():
         (x,) = tf.train.slice_input_producer([dense], num_epochs=1, shuffle=False)
-        places = tf.py_func(lambda one: np.argwhere(one), [x], tf.int64)
+        places = tf.py_func(lambda array: np.argwhere(array), [x], tf.int64)
         places.set_shape([None, x.shape.ndims])
-        values = tf.py_func(lambda one: one[one != 0], [x], tf.int64)
+        values = tf.py_func(lambda array: array[array != 0], [x], tf.int64)
         values.set_shape([None])
-        given = tf.SparseTensor(places, values, x.get_shape().as_list())
+        sparse = tf.SparseTensor(places, values, x.get_shape().as_list())
         mask = tf.greater(tf.reduce_sum(x), 0) if keep else True
-        found = drained(tf.train.maybe_batch([given], mask, size, enqueue_many=chunk, allow_smaller_final_batch=True))
-    kept = [one for one in dense if not keep or one.sum() > 0]
-    rows = [row for one in kept for row in one] if chunk else kept
+        found = drained(tf.train.maybe_batch([sparse], mask, size, enqueue_many=chunk, allow_smaller_final_batch=True))
+    kept = [array for array in dense if not keep or array.sum() > 0]
+    rows = [row for array in kept for row in array] if chunk else kept
     expected = in_batches(rows, size, True)
     assert len(found) == len(expected)
     for got, part in zip(found, expected, strict=True):
@@ -368,20 +368,20 @@ def test_batches_of_records_are_made_natively(tmp_path):
 @pytest.mark.parametrize("how", ["batch", "shuffle_batch", "shuffle_batch_join"])
 def test_several_native_threads_give_every_record_once(tmp_path, how):
     files = [tmp_path / str(i) for i in range(4)]
-    arrays = np.concatenate([records(one) + np.uint8(7 * i) for i, one in enumerate(files)])
-    for i, one in enumerate(files):
-        one.write_bytes(arrays[20 * i : 20 * i + 20].tobytes())
-    names = tf.train.string_input_producer([str(one) for one in files], num_epochs=3)
+    arrays = np.concatenate([records(path) + np.uint8(7 * i) for i, path in enumerate(files)])
+    for i, path in enumerate(files):
+        path.write_bytes(arrays[20 * i : 20 * i + 20].tobytes())
+    names = tf.train.string_input_producer([str(path) for path in files], num_epochs=3)
     if how == "shuffle_batch_join":
         lists = [parsed(tf.FixedLengthRecordReader(13).read(names)[1]) for _ in range(3)]
-        made = tf.train.shuffle_batch_join(lists, 8, 60, 30)
+        fetches = tf.train.shuffle_batch_join(lists, 8, 60, 30)
     else:
         parts = parsed(tf.FixedLengthRecordReader(13).read(names)[1])
         more = {"capacity": 60, "min_after_dequeue": 30} if how == "shuffle_batch" else {}
-        made = getattr(tf.train, how)(parts, 8, num_threads=3, **more)
+        fetches = getattr(tf.train, how)(parts, 8, num_threads=3, **more)
     assert sum(entry.lowered for entry in tf.train.lowering_report()) == (3 if how == "shuffle_batch_join" else 1)
-    found = drained(made)
-    got = Counter(picture.tobytes() + label.tobytes() for one in found for picture, label in zip(*one, strict=True))
+    found = drained(fetches)
+    got = Counter(picture.tobytes() + label.tobytes() for batch in found for picture, label in zip(*batch, strict=True))
     pictures, labels = as_parsed(arrays)
     expected = Counter(a.tobytes() + b.tobytes() for a, b in zip(pictures, labels, strict=True))
     assert got == Counter({key: 3 * n for key, n in expected.items()})

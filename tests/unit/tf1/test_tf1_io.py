@@ -129,21 +129,21 @@ def test_an_error_of_the_system_is_that_too(folder):
 def test_directories(folder):
     assert (gfile.Exists(folder + "/a"), gfile.Exists(folder), gfile.Exists(folder + "/none")) == (True, True, False)
     assert gfile.Exists((folder + "/a").encode())
-    assert [gfile.IsDirectory(folder + one) for one in ("", "/a", "/none")] == [True, False, False]
+    assert [gfile.IsDirectory(folder + name) for name in ("", "/a", "/none")] == [True, False, False]
     gfile.MkDir(folder + "/s")
     gfile.MakeDirs(folder + "/u/v")
     gfile.MakeDirs(folder + "/u/v")
     assert gfile.ListDirectory(folder) == ["a", "s", "u"]
-    assert gfile.Glob(folder + "/*") == [folder + one for one in ("/a", "/s", "/u")]
+    assert gfile.Glob(folder + "/*") == [folder + name for name in ("/a", "/s", "/u")]
     assert gfile.Glob([folder + "/s*", folder + "/a"]) == [folder + "/a", folder + "/s"]
-    assert gfile.Glob(one for one in (folder + "/s*",)) == [folder + "/s"]
+    assert gfile.Glob(pattern for pattern in (folder + "/s*",)) == [folder + "/s"]
     assert gfile.Glob(folder + "/n*") == []
     with gfile.GFile(folder + "/u/f", "w") as file:
         file.write("x")
     walked = [(folder, ["s", "u"], ["a"]), (folder + "/s", [], []), (folder + "/u", ["v"], ["f"]),
               (folder + "/u/v", [], [])]  # fmt: skip
     assert list(gfile.Walk(folder)) == walked
-    assert [one for one, _, _ in gfile.Walk(folder + "/u", in_order=False)] == [folder + "/u/v", folder + "/u"]
+    assert [path for path, _, _ in gfile.Walk(folder + "/u", in_order=False)] == [folder + "/u/v", folder + "/u"]
     assert list(gfile.Walk(folder + "/none")) == []
     gfile.DeleteRecursively(folder + "/u")
     assert gfile.ListDirectory(folder) == ["a", "s"]

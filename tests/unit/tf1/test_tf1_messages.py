@@ -40,21 +40,21 @@ def filled(message, chosen):
 
 
 def example_of(make, chosen):
-    made = make()
+    message = make()
     for key, one in chosen.items():
-        filled(made.features.feature[key], one)
-    return made
+        filled(message.features.feature[key], one)
+    return message
 
 
 def sequence_of(make, context, lists):
-    made = make()
+    message = make()
     for key, one in context.items():
-        filled(made.context.feature[key], one)
+        filled(message.context.feature[key], one)
     for key, each in lists.items():
         for one in each:
-            filled(made.feature_lists.feature_list[key].feature.add(), one)
-        made.feature_lists.feature_list[key].SetInParent()
-    return made
+            filled(message.feature_lists.feature_list[key].feature.add(), one)
+        message.feature_lists.feature_list[key].SetInParent()
+    return message
 
 
 @given(maps)
@@ -83,14 +83,14 @@ def test_sequence_examples_have_protobufs_bytes(context, lists):
 
 @given(maps, maps)
 @settings(max_examples=80, deadline=None)
-def test_two_messages_become_one_as_protobuf_does_it(one, other):
-    ours, theirs = example_of(T.Example, one), example_of(CLASSES["Example"], one)
+def test_two_messages_become_one_as_protobuf_does_it(features, other):
+    ours, theirs = example_of(T.Example, features), example_of(CLASSES["Example"], features)
     wire = example_of(CLASSES["Example"], other).SerializeToString()
     ours.MergeFromString(wire)
     theirs.MergeFromString(wire)
     assert ours.SerializeToString() == theirs.SerializeToString(deterministic=True)
-    ours.MergeFrom(example_of(T.Example, one))
-    theirs.MergeFrom(example_of(CLASSES["Example"], one))
+    ours.MergeFrom(example_of(T.Example, features))
+    theirs.MergeFrom(example_of(CLASSES["Example"], features))
     assert ours.SerializeToString() == theirs.SerializeToString(deterministic=True)
 
 
@@ -148,12 +148,12 @@ def test_recorded_bytes(key, feature, wire):
 def test_parse_example_reads_them():
     rows = []
     for i in range(3):
-        one = T.Example()
-        one.features.feature["name"].bytes_list.value.append(b"n%d" % i)
-        one.features.feature["point"].float_list.value.extend(np.array([i, i / 2]))
-        one.features.feature["ids"].int64_list.value.extend(range(-i, 0))
-        rows.append(one.SerializeToString())
-    made = qc.ops.parse_example(
+        example = T.Example()
+        example.features.feature["name"].bytes_list.value.append(b"n%d" % i)
+        example.features.feature["point"].float_list.value.extend(np.array([i, i / 2]))
+        example.features.feature["ids"].int64_list.value.extend(range(-i, 0))
+        rows.append(example.SerializeToString())
+    parsed = qc.ops.parse_example(
         rows,
         {
             "name": tf.FixedLenFeature([], tf.string),
@@ -161,9 +161,9 @@ def test_parse_example_reads_them():
             "ids": tf.FixedLenSequenceFeature([], tf.int64, allow_missing=True),
         },
     )
-    assert list(made["name"]) == [b"n0", b"n1", b"n2"]
-    assert made["point"].tolist() == [[0, 0], [1, 0.5], [2, 1]]
-    assert made["ids"].tolist() == [[0, 0], [-1, 0], [-2, -1]]
+    assert list(parsed["name"]) == [b"n0", b"n1", b"n2"]
+    assert parsed["point"].tolist() == [[0, 0], [1, 0.5], [2, 1]]
+    assert parsed["ids"].tolist() == [[0, 0], [-1, 0], [-2, -1]]
 
 
 def test_reading_sets_nothing_and_changing_does():
@@ -285,7 +285,7 @@ def test_unpacked_numbers_and_fields_of_other_messages():
 
 
 def test_text():
-    made = T.Example(
+    example = T.Example(
         features=T.Features(
             feature={
                 "b": T.Feature(bytes_list=T.BytesList(value=[b"x\0\n\"'\xff\\"])),
@@ -293,7 +293,7 @@ def test_text():
             }
         )
     )
-    assert str(made) == (
+    assert str(example) == (
         'features {\n  feature {\n    key: "b"\n    value {\n      bytes_list {\n'
         '        value: "x\\000\\n\\"\\\'\\377\\\\"\n      }\n    }\n  }\n'
         '  feature {\n    key: "f"\n    value {\n      float_list {\n        value: 1.5\n        value: 0.1\n'

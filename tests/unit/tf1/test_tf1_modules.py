@@ -98,17 +98,17 @@ Pair = collections.namedtuple("Pair", ["a", "b"])
 
 
 def test_structures():
-    made = {"b": [1, (2, 3)], "a": Pair(4, {"z": 5})}
-    assert tf.nest.flatten(made) == [4, 5, 1, 2, 3] and tf.nest.flatten(7) == [7]
-    assert tf.nest.pack_sequence_as(made, [9, 8, 7, 6, 5]) == {"b": [7, (6, 5)], "a": Pair(9, {"z": 8})}
+    structure = {"b": [1, (2, 3)], "a": Pair(4, {"z": 5})}
+    assert tf.nest.flatten(structure) == [4, 5, 1, 2, 3] and tf.nest.flatten(7) == [7]
+    assert tf.nest.pack_sequence_as(structure, [9, 8, 7, 6, 5]) == {"b": [7, (6, 5)], "a": Pair(9, {"z": 8})}
     assert tf.nest.map_structure(lambda x, y: x + y, [1, (2,)], [3, (4,)]) == [4, (6,)]
     ordered = collections.OrderedDict([("b", 1), ("a", 2)])
     assert list(tf.nest.pack_sequence_as(ordered, [5, 6]).items()) == [("b", 6), ("a", 5)]
     assert tf.nest.is_nested([]) and not tf.nest.is_nested("ab") and tf.nest.is_nested({})
     with pytest.raises(ValueError, match=r"Structure had 5 elements, but flat_sequence had 1 elements"):
-        tf.nest.pack_sequence_as(made, [1])
+        tf.nest.pack_sequence_as(structure, [1])
     with pytest.raises(TypeError, match="must be a sequence"):
-        tf.nest.pack_sequence_as(made, 1)
+        tf.nest.pack_sequence_as(structure, 1)
     for one, other, error in (
         ([1], [1, 2], ValueError), ([1], 1, ValueError), ([1], (1,), TypeError), ({"a": 1}, {"b": 1}, ValueError),
         ([[1]], [1], ValueError),

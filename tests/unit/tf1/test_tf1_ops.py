@@ -678,14 +678,14 @@ def test_what_is_made_outside_of_the_branches_is_run_once():
 def test_a_branch_waits_for_its_own_queue_alone():
     full, empty = (tf.FIFOQueue(2, tf.int32, [[]]) for _ in range(2))
     fill = full.enqueue_many([[7, 8]])
-    made = tf.cond(full.size() > 0, full.dequeue, empty.dequeue)
-    assert made.op.blocking
+    element = tf.cond(full.size() > 0, full.dequeue, empty.dequeue)
+    assert element.op.blocking
     with tf.Session() as session:
         session.run(fill)
         options = tf.RunOptions(timeout_in_ms=20000)
-        assert [session.run(made, options=options) for _ in range(2)] == [7, 8]
+        assert [session.run(element, options=options) for _ in range(2)] == [7, 8]
         with pytest.raises(errors.DeadlineExceededError):
-            session.run(made, options=tf.RunOptions(timeout_in_ms=20))
+            session.run(element, options=tf.RunOptions(timeout_in_ms=20))
 
 
 def test_a_branch_may_assign():
@@ -967,19 +967,19 @@ def test_joined_dimensions_that_a_run_knows():
         assert late.shape.ndims is None
         assert [sess.run(late, {axis: one}).tolist() for one in (0, [-1])] == [[b"ac", b"bd"], [b"ab", b"cd"]]
         assert sess.run(late, {axis: [1, 0]}) == b"abcd"
-        for made, feeds, text in (
+        for tensor, feeds, text in (
             (late, {axis: 2}, "Invalid reduction dimension 2"),
             (first, {whole: ["a"]}, "Invalid reduction dimension 1"),
             (twice, {whole: [["a"]]}, "Duplicate reduction dimension 1"),
         ):
             with pytest.raises(tf.errors.InvalidArgumentError, match=text):
-                sess.run(made, feeds)
+                sess.run(tensor, feeds)
 
 
 def test_scalars_that_a_run_must_get():
     some = tf.placeholder(tf.string)
     with tf.Session() as sess:
-        for made, fed, text in (
+        for tensor, fed, text in (
             (tf.string_split(["a b"], some), ["a"], "delimiter must be a scalar"),
             (tf.string_split(some, ","), "a", "input must be a vector"),
             (tf.regex_replace("a", some, "b"), ["a"], "Pattern must be scalar"),
@@ -987,7 +987,7 @@ def test_scalars_that_a_run_must_get():
             (tf.strings.regex_full_match("a", some), ["a"], "Pattern must be scalar"),
         ):
             with pytest.raises(tf.errors.InvalidArgumentError, match=text):
-                sess.run(made, {some: fed})
+                sess.run(tensor, {some: fed})
 
 
 def test_text_beside_bytes_that_are_none():
@@ -1013,7 +1013,7 @@ def test_strings_of_any_shape_are_split():
 
 
 def test_strings_of_any_shape_are_split_into_bytes():
-    given = tf.placeholder(tf.string)
+    strings = tf.placeholder(tf.string)
     with tf.Session() as sess:
         assert sess.run(tf.strings.bytes_split("ab")).tolist() == [b"a", b"b"]
         assert sess.run(tf.strings.bytes_split([["ab", ""], ["c", "de"]])).to_list() == [
@@ -1021,7 +1021,7 @@ def test_strings_of_any_shape_are_split_into_bytes():
         for rows in (tf.ragged.constant([["ab"], []]), tf.ragged.constant_value([["ab"], []])):
             assert sess.run(tf.strings.bytes_split(rows)).to_list() == [[[b"a", b"b"]], []]
     with pytest.raises(ValueError, match="statically-known rank"):
-        tf.strings.bytes_split(given)
+        tf.strings.bytes_split(strings)
 
 
 def test_base64_with_letters_missing_or_too_many():

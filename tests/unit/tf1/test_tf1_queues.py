@@ -168,14 +168,14 @@ def test_a_closed_session_ends_the_waits_of_all_its_threads(graph):
     other = tf.FIFOQueue(1, tf.int32, [()])
     fetches = [queue.dequeue(), [queue.dequeue(), other.dequeue()], queue.dequeue_many(2), other.dequeue_up_to(3)]
     sess = tf.Session()
-    waiting = [Beside(sess.run, one) for one in fetches]
+    waiting = [Beside(sess.run, fetch) for fetch in fetches]
     end = time.monotonic() + 0.1
     while time.monotonic() < end:
-        assert all(one.is_alive() for one in waiting)
+        assert all(thread.is_alive() for thread in waiting)
     sess.close()
-    for one in waiting:
+    for thread in waiting:
         with pytest.raises(CancelledError):
-            one.over()
+            thread.over()
     with pytest.raises(RuntimeError, match="closed Session"):
         sess.run(queue.size())
 

@@ -76,7 +76,7 @@ def test_they_are_fed_and_fetched():
         got = sess.run(x, {x: value})
         assert got.to_list() == [[], [[[1, 1, 1]], [[1, 1, 1]]]] == x.eval({x: value}).to_list()
         assert got.shape == (2, None, None, 3) and got.ragged_rank == 2 and got.dtype == np.float32
-        assert got.flat_values.shape == (2, 3) and [list(one) for one in got.nested_row_splits] == [
+        assert got.flat_values.shape == (2, 3) and [list(splits) for splits in got.nested_row_splits] == [
             [0, 0, 2],
             [0, 1, 2],
         ]
@@ -84,7 +84,7 @@ def test_they_are_fed_and_fetched():
         assert sess.run(tf.shape(x.flat_values), {x: value}).tolist() == [2, 3]
         plain = tf.ragged.placeholder(tf.int32, 0)
         assert sess.run(plain, {plain: [1, 2]}).tolist() == [1, 2]
-        assert x.flat_values.op in [one.op for one in (x.flat_values,)] and x.consumers()
+        assert x.flat_values.op in [tensor.op for tensor in (x.flat_values,)] and x.consumers()
 
 
 def test_what_is_not_there_is_refused_by_name():

@@ -81,14 +81,14 @@ def test_also_those_of_seeds_that_were_drawn_now():
     rng = np.random.default_rng()
     cases = []
     for graph_seed, seed in rng.integers(-(2**33), 2**33, (20, 2)).tolist():
-        for one in (
+        for code in (
             "tf.random_uniform([11], seed={})",
             "tf.random_shuffle(np.arange(40), seed={})",
             "tf.random_uniform([9], -7, 12345, dtype=tf.int64, seed={})",
             "tf.random_normal([33], dtype=tf.float64, seed={})",
             "tf.truncated_normal([33], seed={})",
         ):
-            cases += seeded([one.format(seed)], graph_seed)
+            cases += seeded([code.format(seed)], graph_seed)
     wrong = []
     for case, theirs in zip(cases, asked([(case, 2) for case in cases]), strict=True):
         wrong += differences(case, 2, theirs, "normal" not in case)
@@ -100,13 +100,13 @@ def test_also_those_of_seeds_that_were_drawn_now():
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 5, 1000])
 def test_bits_are_those_of_the_generator(count):
-    made = np.empty(count, np.uint32)
-    draws.bits(87654321, 3, 0, made)
-    assert made.tolist() == draws.philox_draws(87654321, 3, count)
+    bits = np.empty(count, np.uint32)
+    draws.bits(87654321, 3, 0, bits)
+    assert bits.tolist() == draws.philox_draws(87654321, 3, count)
     if count > 8:
         later = np.empty(count - 8, np.uint32)
         draws.bits(87654321, 3, 2, later)
-        assert later.tolist() == made[8:].tolist()
+        assert later.tolist() == bits[8:].tolist()
 
 
 def test_normal_numbers_are_those_of_box_and_muller():
@@ -130,13 +130,13 @@ def test_normal_numbers_are_those_of_box_and_muller():
 def test_truncated_numbers_are_the_normal_ones_within_two_deviations(dtype):
     single = dtype == np.float32
     group = 4 if single else 2
-    made = np.empty(997, dtype)
-    (draws.truncated_floats if single else draws.truncated_doubles)(9, 8, 0, made)
+    numbers = np.empty(997, dtype)
+    (draws.truncated_floats if single else draws.truncated_doubles)(9, 8, 0, numbers)
     for at in range(0, 997, group):
         own = np.empty(64, dtype)
         (draws.normal_floats if single else draws.normal_doubles)(9, 8, at * 64, own)
         wanted = own[np.abs(own) < 2][: min(group, 997 - at)]
-        np.testing.assert_array_equal(made[at : at + group], wanted)
+        np.testing.assert_array_equal(numbers[at : at + group], wanted)
 
 
 def test_a_permutation_is_that_of_fisher_and_yates():

@@ -184,7 +184,7 @@ def test_without_a_coordinator_an_error_ends_the_consumers_too(sess, uncaught):
 
 
 def test_the_first_real_error_wins_and_the_others_are_kept(sess, coord):
-    made = []
+    threads = []
     both = threading.Barrier(2)
 
     def fail(word):
@@ -195,10 +195,10 @@ def test_the_first_real_error_wins_and_the_others_are_kept(sess, coord):
         queue = tf.FIFOQueue(3, tf.int32, [()])
         value = tf.py_func(lambda word=word: fail(word), [], tf.int32)
         runner = tf.train.QueueRunner(queue, [queue.enqueue(tf.reshape(value, []))])
-        made += runner.create_threads(sess, coord, daemon=True, start=True)
+        threads += runner.create_threads(sess, coord, daemon=True, start=True)
     assert soon(lambda: len(coord.exceptions) == 2, PATIENCE)
     with pytest.raises(type(coord.exceptions[0])) as caught:
-        coord.join(made)
+        coord.join(threads)
     assert caught.value is coord.exceptions[0]
 
 

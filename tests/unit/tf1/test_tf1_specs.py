@@ -48,13 +48,13 @@ def test_specifications_fit_what_may_be_meant():
 
 
 def test_optionals_of_values():
-    made = tf.data.experimental.Optional.from_value({"a": tf.constant([1, 2]), "b": b"x"})
-    assert made.element_spec["a"] == tf.TensorSpec([2], tf.int32)
-    there, value = run([made.has_value(), made.get_value()])
+    optional = tf.data.experimental.Optional.from_value({"a": tf.constant([1, 2]), "b": b"x"})
+    assert optional.element_spec["a"] == tf.TensorSpec([2], tf.int32)
+    there, value = run([optional.has_value(), optional.get_value()])
     assert there
     assert value["a"].tolist() == [1, 2]
     assert value["b"] == b"x"
-    nothing = tf.data.experimental.Optional.none_from_structure(made.value_structure)
+    nothing = tf.data.experimental.Optional.none_from_structure(optional.value_structure)
     assert not run(nothing.has_value())
     with pytest.raises(InvalidArgumentError):
         run(nothing.get_value())

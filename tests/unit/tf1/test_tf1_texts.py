@@ -242,14 +242,14 @@ STEPS = [
 
 @pytest.mark.parametrize(("context", "steps", "text"), STEPS)
 def test_sequences(sess, context, steps, text):
-    given = sequence({"a": [1]}, {"b": [[1.0], [2.0, 3.0]]})
-    made = tf.parse_single_sequence_example(given, context, steps, example_name="nm")
+    record = sequence({"a": [1]}, {"b": [[1.0], [2.0, 3.0]]})
+    made = tf.parse_single_sequence_example(record, context, steps, example_name="nm")
     assert message(sess, made).startswith(f"Name: nm, {text}")
     if steps:  # in a batch too: the step's number, not the record's
-        several = tf.parse_sequence_example([given, given], context, steps, ["nm", "mn"])
+        several = tf.parse_sequence_example([record, record], context, steps, ["nm", "mn"])
         assert message(sess, several).startswith(f"Name: nm, {text}")
     with pytest.raises(ValueError, match=r"^Input serialized must be a scalar"):
-        tf.parse_single_sequence_example([given], context, steps)
+        tf.parse_single_sequence_example([record], context, steps)
 
 
 # Errors while the graph is built: the call, the class of the error, and what TensorFlow says
@@ -368,10 +368,10 @@ def test_python_functions(sess):
 
 
 def test_feeds(sess):
-    given = tf.placeholder(tf.uint8, name="fed")
+    value = tf.placeholder(tf.uint8, name="fed")
     for feed, text in (
-        ({given: 300}, "Type of feed value 300 with type <class 'int'> is not compatible with Tensor type"),
-        ({given: tf.constant(1)}, "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include"),
+        ({value: 300}, "Type of feed value 300 with type <class 'int'> is not compatible with Tensor type"),
+        ({value: tf.constant(1)}, "The value of a feed cannot be a tf.Tensor object. Acceptable feed values include"),
         ({5: 1}, "Cannot interpret feed_dict key as Tensor: Can not convert a int into a Tensor."),
         ({tf.no_op(): 1}, "Cannot interpret feed_dict key as Tensor: Can not convert a Operation into a Tensor."),
         ({"x:0": 1}, "Cannot interpret feed_dict key as Tensor: The name 'x:0' refers to a Tensor which does not"),
@@ -379,7 +379,7 @@ def test_feeds(sess):
         (5, "'feed_dict' must be a dictionary, instead of 'int'."),
     ):
         with pytest.raises(TypeError) as caught:
-            sess.run(given, feed)
+            sess.run(value, feed)
         assert text in str(caught.value)
 
 

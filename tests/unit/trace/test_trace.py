@@ -59,13 +59,13 @@ def component(array, unknown=False):
     return Component(array.dtype, tuple(None for _ in array.shape) if unknown else array.shape)
 
 
-def flat(made):
+def flat(structure):
     """Return the components of an element, in order."""
-    if isinstance(made, dict):
-        return [one for inner in made.values() for one in flat(inner)]
-    if isinstance(made, tuple):
-        return [one for inner in made for one in flat(inner)]
-    return [made]
+    if isinstance(structure, dict):
+        return [one for inner in structure.values() for one in flat(inner)]
+    if isinstance(structure, tuple):
+        return [one for inner in structure for one in flat(inner)]
+    return [structure]
 
 
 def same(got, expected):
@@ -84,19 +84,19 @@ def traced(function, *components, **options):
 def check(function, *arrays, unknown=False):
     """Run a function natively, and compare with itself on the arrays."""
     components = [component(array, unknown) for array in arrays]
-    made = traced(function, *components)
-    step = made.stage.bind(components)
+    native = traced(function, *components)
+    step = native.stage.bind(components)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         results = step(*arrays)
     with np.errstate(all="ignore"):
         expected = flat(function(*map(element, arrays)))
-    assert len(results) == len(expected) == len(made.components)
-    for got, one, known in zip(results, expected, made.components, strict=True):
+    assert len(results) == len(expected) == len(native.components)
+    for got, one, known in zip(results, expected, native.components, strict=True):
         same(got, one)
         assert known.dtype == got.dtype
         assert unknown or known.shape == got.shape
-    return made
+    return native
 
 
 # Single operations
@@ -405,11 +405,11 @@ def test_any_expression(program):
         other = constant if isinstance(other, str) else other
         arguments = [results[place] for place in places] + ([] if other is None else [other])
         try:
-            made = numpys(function, *arguments)
+            result = numpys(function, *arguments)
         except (IndexError, AttributeError, qc.errors.QueueCoreError):
-            made = None
-        if made is not None and isinstance(made, (np.ndarray, np.generic)) and np.asarray(made).size < 200_000:
-            results.append(element(np.asarray(made)))
+            result = None
+        if result is not None and isinstance(result, (np.ndarray, np.generic)) and np.asarray(result).size < 200_000:
+            results.append(element(np.asarray(result)))
             kept.append((function, places, other))
         else:
             results.append(results[places[0]])
@@ -460,15 +460,15 @@ def test_shapes_that_only_the_data_knows():
         y = (qc.ops.cast(x, np.float32) - mean) / 2
         return {"a": y * y + x, "b": x[..., 0], "c": x[:, :, None, 1:] + 1}
 
-    made = trace(norm, components, 0)
-    assert isinstance(made, Traced)
-    assert [one.shape for one in made.components] == [(None, None, 3), (None, None), (None, None, 1, 2)]
+    native = trace(norm, components, 0)
+    assert isinstance(native, Traced)
+    assert [one.shape for one in native.components] == [(None, None, 3), (None, None), (None, None, 1, 2)]
     for sides in ((5, 7), (0, 7), (1, 1), (70, 81)):
         image = values("u1", (*sides, 3), 1)
-        for got, expected in zip(made.stage.bind(components)(image), flat(norm(image)), strict=True):
+        for got, expected in zip(native.stage.bind(components)(image), flat(norm(image)), strict=True):
             same(got, expected)
     with pytest.raises(InvalidArgumentError, match="dimension"):
-        made.stage.bind(components)(np.zeros((2, 2, 4), np.uint8))
+        native.stage.bind(components)(np.zeros((2, 2, 4), np.uint8))
     two = [Component(np.dtype("u1"), (None,))] * 2
     found = trace(lambda a, b: a + b, two, (0, 1))
     assert "may not be the same" in found.reason
@@ -544,16 +544,16 @@ def test_arguments():
 
 
 def test_strings():
-    given = Component(BYTES, (), 8)
-    made = trace(lambda e: (e, qc.ops.decode_raw(e, np.uint8) + 1, b"c"), [given], 0)
-    step = made.stage.bind([given])
+    text = Component(BYTES, (), 8)
+    made = trace(lambda e: (e, qc.ops.decode_raw(e, np.uint8) + 1, b"c"), [text], 0)
+    step = made.stage.bind([text])
     string, numbers, constant = step(b"abcdefgh")
     assert (string, constant) == (b"abcdefgh", b"c")
     same(numbers, np.frombuffer(b"bcdefghi", np.uint8))
     for function in (len, lambda e: e + b"x", lambda e: e[0], lambda e: e == "x", lambda e: e.decode()):
-        found = trace(function, [given], 0)
+        found = trace(function, [text], 0)
         assert isinstance(found, Untraced)
-    assert "bytes" in trace(lambda e: e == "x", [given], 0).reason
+    assert "bytes" in trace(lambda e: e == "x", [text], 0).reason
 
 
 # Batches
@@ -795,13 +795,13 @@ def test_what_the_garbage_collector_calls_is_not_the_functions():
     gc.callbacks.append(called)
     gc.set_threshold(1)
     try:
-        found = trace(
+        outcome = trace(
             lambda a: [each * 2 for each in [a[i] for i in range(50)]][-1], [component(np.zeros(50, "f4"))], (0,)
         )
     finally:
         gc.set_threshold(*before)
         gc.callbacks.remove(called)
-    assert isinstance(found, Traced), found
+    assert isinstance(outcome, Traced), outcome
     assert _collections > 0
     assert gc.isenabled()
 
@@ -847,7 +847,7 @@ def test_what_only_computes_is_no_reason():
         label = record.pop("label")
         record["image"] = helper(record["image"] - table["mean"], ["b", "a"])
         record |= {str(i): np.arange(4).reshape(2, 2)[i] * label for i in range(2)}
-        return {name: one for name, one in sorted(record.items()) if isinstance(name, str)}
+        return {name: value for name, value in sorted(record.items()) if isinstance(name, str)}
 
     components = [Component(np.dtype("f4"), (3, 2)), Component(np.dtype("i8"), ())]
     made = trace(functools.partial(function), components, {"image": 0, "label": 1})

@@ -34,25 +34,25 @@ cdef inline double _double(uint32_t high, uint32_t low) noexcept nogil:
     return made - 1.0
 
 
-cdef inline void _normal_floats(uint32_t a, uint32_t b, float* made) noexcept nogil:
+cdef inline void _normal_floats(uint32_t a, uint32_t b, float* pair) noexcept nogil:
     # Box and Muller: "A note on the generation of random normal deviates", 1958.
     cdef float first = _float(a), radius
     cdef float angle = <float>(PI2 * _float(b))
     if first < <float>LEAST:
         first = <float>LEAST
     radius = sqrtf(<float>-2.0 * logf(first))
-    made[0] = sinf(angle) * radius
-    made[1] = cosf(angle) * radius
+    pair[0] = sinf(angle) * radius
+    pair[1] = cosf(angle) * radius
 
 
-cdef inline void _normal_doubles(uint32_t a, uint32_t b, uint32_t c, uint32_t d, double* made) noexcept nogil:
+cdef inline void _normal_doubles(uint32_t a, uint32_t b, uint32_t c, uint32_t d, double* pair) noexcept nogil:
     cdef double first = _double(a, b), radius
     cdef double angle = PI2 * _double(c, d)
     if first < LEAST:
         first = LEAST
     radius = sqrt(-2.0 * log(first))
-    made[0] = sin(angle) * radius
-    made[1] = cos(angle) * radius
+    pair[0] = sin(angle) * radius
+    pair[1] = cos(angle) * radius
 
 
 def bits(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, uint32_t[::1] out not None):
@@ -76,17 +76,17 @@ def normal_floats(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, float[::1]
     cdef int64_t at = 0, n = out.shape[0]
     cdef float* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
-    cdef float made[4]
+    cdef float numbers[4]
     cdef int i
     with nogil:
         while at < n:
             philox_block(seed_lo, block, seed_hi, draws)
             block += 1
-            _normal_floats(draws[0], draws[1], &made[0])
-            _normal_floats(draws[2], draws[3], &made[2])
+            _normal_floats(draws[0], draws[1], &numbers[0])
+            _normal_floats(draws[2], draws[3], &numbers[2])
             for i in range(4):
                 if at < n:
-                    to[at] = made[i]
+                    to[at] = numbers[i]
                     at += 1
 
 
@@ -95,16 +95,16 @@ def normal_doubles(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, double[::
     cdef int64_t at = 0, n = out.shape[0]
     cdef double* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
-    cdef double made[2]
+    cdef double numbers[2]
     cdef int i
     with nogil:
         while at < n:
             philox_block(seed_lo, block, seed_hi, draws)
             block += 1
-            _normal_doubles(draws[0], draws[1], draws[2], draws[3], made)
+            _normal_doubles(draws[0], draws[1], draws[2], draws[3], numbers)
             for i in range(2):
                 if at < n:
-                    to[at] = made[i]
+                    to[at] = numbers[i]
                     at += 1
 
 
@@ -114,23 +114,23 @@ def truncated_floats(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, float[:
     cdef float* to = &out[0] if n > 0 else NULL
     cdef uint64_t here
     cdef uint32_t draws[4]
-    cdef float made[4]
-    cdef int i, found
+    cdef float numbers[4]
+    cdef int i, count
     with nogil:
         while at < n:  # four outputs, and the numbers reserved for them
             here = block
             block += SPARE
-            found = 0
-            while found < 4:
+            count = 0
+            while count < 4:
                 philox_block(seed_lo, here, seed_hi, draws)
                 here += 1
-                _normal_floats(draws[0], draws[1], &made[0])
-                _normal_floats(draws[2], draws[3], &made[2])
+                _normal_floats(draws[0], draws[1], &numbers[0])
+                _normal_floats(draws[2], draws[3], &numbers[2])
                 for i in range(4):
-                    if found < 4 and fabsf(made[i]) < <float>2.0:
-                        found += 1
+                    if count < 4 and fabsf(numbers[i]) < <float>2.0:
+                        count += 1
                         if at < n:
-                            to[at] = made[i]
+                            to[at] = numbers[i]
                             at += 1
 
 
@@ -140,22 +140,22 @@ def truncated_doubles(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, double
     cdef double* to = &out[0] if n > 0 else NULL
     cdef uint64_t here
     cdef uint32_t draws[4]
-    cdef double made[2]
-    cdef int i, found
+    cdef double numbers[2]
+    cdef int i, count
     with nogil:
         while at < n:
             here = block
             block += SPARE // 2
-            found = 0
-            while found < 2:
+            count = 0
+            while count < 2:
                 philox_block(seed_lo, here, seed_hi, draws)
                 here += 1
-                _normal_doubles(draws[0], draws[1], draws[2], draws[3], made)
+                _normal_doubles(draws[0], draws[1], draws[2], draws[3], numbers)
                 for i in range(2):
-                    if found < 2 and fabs(made[i]) < 2.0:
-                        found += 1
+                    if count < 2 and fabs(numbers[i]) < 2.0:
+                        count += 1
                         if at < n:
-                            to[at] = made[i]
+                            to[at] = numbers[i]
                             at += 1
 
 

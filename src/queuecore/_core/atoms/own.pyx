@@ -67,23 +67,24 @@ cdef set _rows = set()  # the classes of rows that vary in length
 ragged = SimpleNamespace()
 
 
-cdef bint _is_alone(PyObject* one, Py_ssize_t holders) noexcept:
+cdef bint _is_alone(PyObject* pointer, Py_ssize_t holders) noexcept:
     # True if it has no references but the `holders` known to the caller, and no weak references, which could become
     # strong ones.
     cdef Py_ssize_t place
-    if not QC_HOLDERS_COUNT or Py_REFCNT(one) != holders:
+    if not QC_HOLDERS_COUNT or Py_REFCNT(pointer) != holders:
         return False
-    place = type_of(one).tp_weaklistoffset
-    return place <= 0 or (<PyObject**>(<char*>one + place))[0] == NULL
+    place = type_of(pointer).tp_weaklistoffset
+    return place <= 0 or (<PyObject**>(<char*>pointer + place))[0] == NULL
 
 
-cdef bint _is_private(PyObject* one, Py_ssize_t holders) noexcept:
+cdef bint _is_private(PyObject* pointer, Py_ssize_t holders) noexcept:
     # As _is_alone, for an array. A view of a whole array counts as that array; a view of a part would keep the rest in
     # memory.
-    cdef RawArray* array = <RawArray*>one
+    cdef RawArray* array = <RawArray*>pointer
     cdef PyObject* base = base_of(array)
     # In arrays that are not contiguous, items may overlap.
-    if not _is_alone(one, holders) or not flags_of(array) & (cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_F_CONTIGUOUS):
+    if (not _is_alone(pointer, holders)
+            or not flags_of(array) & (cnp.NPY_ARRAY_C_CONTIGUOUS | cnp.NPY_ARRAY_F_CONTIGUOUS)):
         return False
     if base == NULL:
         return flags_of(array) & cnp.NPY_ARRAY_OWNDATA != 0
@@ -128,66 +129,68 @@ cdef Py_ssize_t _place(array, whole) except -1:
 
 
 cdef object _owned_array(array, bint fixed):
-    made = _immutable(array)
-    if made is not None:
-        return made
+    result = _immutable(array)
+    if result is not None:
+        return result
     if not fixed:
         return cnp.PyArray_NewCopy(array, cnp.NPY_KEEPORDER)
     if array.dtype.hasobject:  # NumPy keeps these in its own memory only
-        made = cnp.PyArray_NewCopy(array, cnp.NPY_KEEPORDER)
-        made.flags.writeable = False
-        return made
+        result = cnp.PyArray_NewCopy(array, cnp.NPY_KEEPORDER)
+        result.flags.writeable = False
+        return result
     return np.ndarray(array.shape, array.dtype, array.tobytes())
 
 
-cdef bint _is_in(structure, PyObject* one) except -1:
-    # True if `one` is the structure itself or one of its parts. structure: a tuple, a dict, or an object without parts.
-    if <PyObject*>structure == one:
+cdef bint _is_in(structure, PyObject* pointer) except -1:
+    # True if it points to the structure itself or one of its parts. structure: a tuple, a dict, or an object without
+    # parts.
+    if <PyObject*>structure == pointer:
         return True
     if type(structure) is tuple or type(structure) is dict:
         for part in (structure if type(structure) is tuple else (<dict>structure).values()):
-            if _is_in(part, one):
+            if _is_in(part, pointer):
                 return True
     return False
 
 
-cdef object _own(PyObject* given, Py_ssize_t holders, int how, kept):
-    # holders: the number of queuecore's references to `given`, if no user code can reach its holder; 0: user code can.
-    if is_plain_array(given):
-        if holders and not how & FIXED and _is_private(given, holders):
-            return <object>given
-        if kept is not None and _is_in(kept, given):
-            return <object>given
-        return _owned_array(<object>given, how & FIXED)
-    value = <object>given  # another holder
+cdef object _own(PyObject* pointer, Py_ssize_t holders, int how, kept):
+    # holders: the number of queuecore's references to the object, if no user code can reach its holder; 0: user code
+    # can.
+    if is_plain_array(pointer):
+        if holders and not how & FIXED and _is_private(pointer, holders):
+            return <object>pointer
+        if kept is not None and _is_in(kept, pointer):
+            return <object>pointer
+        return _owned_array(<object>pointer, how & FIXED)
+    value = <object>pointer  # another holder
     kind = type(value)
     if kind in _LEAVES:
         return value
     if kind is not tuple and kind is not dict and not (kind is list and how & LISTS):
         return _own_slowly(value, kind, how, kept)
-    # Any other holder of it reaches its parts. Each part is held by it, and by `one` below.
-    holders = 2 if holders and _is_alone(given, holders + 1) else 0
+    # Any other holder of it reaches its parts. Each part is held by it, and by `part` below.
+    holders = 2 if holders and _is_alone(pointer, holders + 1) else 0
     return _own_parts(value, holders, how, kept)
 
 
 cdef object _own_parts(value, Py_ssize_t holders, int how, kept):
-    cdef list made = []
+    cdef list parts = []
     cdef dict named = {}
     how += LEVEL
     # Python's own limit is for its functions: since 3.12 ours would run out of stack first
     if how >= MOST_LEVELS * LEVEL:
         raise RecursionError("maximum recursion depth exceeded while an element is taken: does it hold itself?")
     if type(value) is tuple:
-        for one in <tuple>value:
-            made.append(_own(<PyObject*>one, holders, how, kept))
-        return tuple(made)
+        for part in <tuple>value:
+            parts.append(_own(<PyObject*>part, holders, how, kept))
+        return tuple(parts)
     if type(value) is list:
-        for one in tuple(<list>value):
-            made.append(_own(<PyObject*>one, 0, how, kept))
-        return made
+        for part in tuple(<list>value):
+            parts.append(_own(<PyObject*>part, 0, how, kept))
+        return parts
     for key in list(<dict>value):
-        one = (<dict>value)[key]
-        named[key] = _own(<PyObject*>one, holders, how, kept)
+        part = (<dict>value)[key]
+        named[key] = _own(<PyObject*>part, holders, how, kept)
     return named
 
 

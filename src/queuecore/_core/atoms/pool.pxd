@@ -162,17 +162,17 @@ cdef inline void _chunk_free(SlotPool* p, NextsPtr nexts, uint32_t count) noexce
 cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
     # Adds a chunk of slots, unless slots came free or were added meanwhile. False: no memory, or no slot number is
     # left.
-    cdef uint32_t made = p.made.load(order(Q3, kAcquire))  # Q3, as in _pool_fresh: the chunks before
+    cdef uint32_t slots = p.made.load(order(Q3, kAcquire))  # Q3, as in _pool_fresh: the chunks before
     cdef uint32_t count
     cdef int32_t k
     cdef NextsPtr nexts
-    cdef NextsPtr found = NULL
+    cdef NextsPtr expected = NULL
     # relaxed, both: hints; the caller tries again
-    if p.fresh.load(kRelaxed) < made or <uint32_t>p.head.load(kRelaxed) != 0:
+    if p.fresh.load(kRelaxed) < slots or <uint32_t>p.head.load(kRelaxed) != 0:
         return True
-    k = 0 if made == 0 else qc_log2(made) - p.first_log + 1
-    count = p.first if made == 0 else made
-    if made == POOL_NOBODY or k == POOL_CHUNKS:
+    k = 0 if slots == 0 else qc_log2(slots) - p.first_log + 1
+    count = p.first if slots == 0 else slots
+    if slots == POOL_NOBODY or k == POOL_CHUNKS:
         return False
     nexts = p.nexts[k].load(order(Q4, kAcquire))  # Q4 acquire: pairs with Q5; the address of the rows
     if nexts == NULL:
@@ -181,14 +181,14 @@ cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
         if nexts == NULL:
             return False
         # Q5 release: pairs with Q4. Q4 on failure.
-        if not p.nexts[k].compare_exchange_strong(found, nexts, order(Q5, kRelease), order(Q4, kAcquire)):
+        if not p.nexts[k].compare_exchange_strong(expected, nexts, order(Q5, kRelease), order(Q4, kAcquire)):
             _chunk_free(p, nexts, count)
-            nexts = found
+            nexts = expected
     # All threads write the same value. Relaxed: published by Q6, and by Q1 with each slot.
     p.rows[k].store(_chunk_rows(nexts)[0], kRelaxed)
     # Q6 release: pairs with Q3. Relaxed on failure: another thread has counted it.
     p.made.compare_exchange_strong(
-        made, made + count if made + count < POOL_NOBODY else POOL_NOBODY, order(Q6, kRelease), kRelaxed)
+        slots, slots + count if slots + count < POOL_NOBODY else POOL_NOBODY, order(Q6, kRelease), kRelaxed)
     return True
 
 

@@ -118,13 +118,13 @@ cdef void registry_visit(void (*visit)(Runner*) noexcept nogil) noexcept nogil:
 
 cdef KeptBuffer _kept_remove(int i) noexcept nogil:
     global _kept_count, _kept_bytes
-    cdef KeptBuffer found = _kept[i]
+    cdef KeptBuffer buffer = _kept[i]
     _kept_count -= 1
-    _kept_bytes -= found.nbytes
+    _kept_bytes -= buffer.nbytes
     while i < _kept_count:
         _kept[i] = _kept[i + 1]
         i += 1
-    return found
+    return buffer
 
 
 cdef void* buffer_take(size_t nbytes) noexcept nogil:

@@ -470,7 +470,7 @@ cdef object _waiting(object main, bint ended):
     # None: a thread works, as far as can be seen. Nothing here lets another thread run.
     cdef ThreadState* state = PyInterpreterState_ThreadHead(PyInterpreterState_Get())
     cdef dict frames = sys._current_frames()
-    cdef list found = []
+    cdef list idents = []
     cdef int steps
     while state != NULL:
         ident = state.thread_id  # 0: it is about to begin
@@ -488,9 +488,9 @@ cdef object _waiting(object main, bint ended):
             if ident is None or ident == main:
                 return None
         if ident is not None:
-            found.append(ident)
+            idents.append(ident)
         state = PyThreadState_Next(state)
-    return found
+    return idents
 
 
 cdef int _decide() except -1:
@@ -509,14 +509,14 @@ cdef int _decide() except -1:
     collects = gc.isenabled()
     gc.disable()
     try:
-        found = _waiting(ident, ended)
-        if found is None:
+        idents = _waiting(ident, ended)
+        if idents is None:
             return 0
-        threads = <uint64_t*>malloc(size_product(len(found) + 1, sizeof(uint64_t)))
+        threads = <uint64_t*>malloc(size_product(len(idents) + 1, sizeof(uint64_t)))
         if threads == NULL:
             raise MemoryError
-        for one in found:
-            threads[count] = one
+        for waiter in idents:
+            threads[count] = waiter
             count += 1
         ending_decide(&_ending, threads, count, live_threads(), NOTES, PHASES)
         free(threads)

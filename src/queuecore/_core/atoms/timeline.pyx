@@ -98,7 +98,7 @@ cdef class Timeline:
             Thread; kind; begin and end, in ns of the monotonic clock; then as in `LineEvent`: run, file, place, pass,
             batch, size.
         """
-        cdef list made = []
+        cdef list events = []
         cdef uint32_t at, end
         cdef Line* line
         cdef LineEvent e
@@ -111,9 +111,9 @@ cdef class Timeline:
                 e = line.events[at % LINE_EVENTS]
                 at += 1
                 line.taken.store(at, kRelease)  # N3 release: pairs with N2; the event has been read
-                made.append((
+                events.append((
                     i, e.kind, self._ns(e.begin), self._ns(e.end), e.run, e.file, e.at, e.pass_, e.batch, e.size))
-        return made
+        return events
 
     cdef int64_t _ns(self, int64_t ticks) noexcept:
         return self.began_ns + <int64_t>(<double>(ticks - self.began_ticks) * self.rate)

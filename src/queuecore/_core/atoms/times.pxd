@@ -59,4 +59,4 @@ cdef class WorkTimes:
     cdef int64_t[3] over
 
     cpdef ThreadTimes enter(self)
-    cpdef leave(self, ThreadTimes one)
+    cpdef leave(self, ThreadTimes times)

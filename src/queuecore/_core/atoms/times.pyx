@@ -92,39 +92,39 @@ cdef class WorkTimes:
 
     cpdef ThreadTimes enter(self):
         """Let the calling thread's time count from now on; returns what `leave` needs."""
-        cdef ThreadTimes one = ThreadTimes.__new__(ThreadTimes)
-        one.outer = <ThreadTimes>qc_times if qc_times != NULL else None
-        one.waits.outer = qc_waits
-        self.running.append(one)
+        cdef ThreadTimes times = ThreadTimes.__new__(ThreadTimes)
+        times.outer = <ThreadTimes>qc_times if qc_times != NULL else None
+        times.waits.outer = qc_waits
+        self.running.append(times)
         self.most = max(self.most, len(self.running))
-        one.begun = monotonic_ns()
-        qc_set_times(<PyObject*>one, &one.waits)
-        return one
+        times.begun = monotonic_ns()
+        qc_set_times(<PyObject*>times, &times.waits)
+        return times
 
-    cpdef leave(self, ThreadTimes one):
-        """Let the calling thread's time no longer count; `one`: what `enter` returned."""
+    cpdef leave(self, ThreadTimes times):
+        """Let the calling thread's time no longer count; `times`: what `enter` returned."""
         cdef Py_ssize_t i
-        if <PyObject*>one == qc_times:
-            if one.outer is None:
+        if <PyObject*>times == qc_times:
+            if times.outer is None:
                 qc_set_times(NULL, NULL)
             else:
-                qc_set_times(<PyObject*>one.outer, &one.outer.waits)
+                qc_set_times(<PyObject*>times.outer, &times.outer.waits)
         for i in range(len(self.running)):
-            if self.running[i] is one:
-                one.add_to(self.over)
+            if self.running[i] is times:
+                times.add_to(self.over)
                 del self.running[i]
                 return
 
     def stats(self):
         """Counters, as a dict: the most threads at once, and what they did, added up, in ns."""
-        cdef int64_t[3] made
-        cdef ThreadTimes one
-        made[0], made[1], made[2] = self.over[0], self.over[1], self.over[2]
-        for one in self.running:
-            one.add_to(made)
+        cdef int64_t[3] totals
+        cdef ThreadTimes times
+        totals[0], totals[1], totals[2] = self.over[0], self.over[1], self.over[2]
+        for times in self.running:
+            times.add_to(totals)
         return {
             "threads": self.most,
-            "busy_ns": max(made[0] - made[1] - made[2], 0),
-            "blocked_input_ns": made[1],
-            "blocked_output_ns": made[2],
+            "busy_ns": max(totals[0] - totals[1] - totals[2], 0),
+            "blocked_input_ns": totals[1],
+            "blocked_output_ns": totals[2],
         }

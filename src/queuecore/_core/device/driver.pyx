@@ -151,18 +151,18 @@ cdef str _text(int result):
 def device(int ordinal):
     """Return a device, which is opened once in the process. As `open_driver`; also if there is no such device."""
     with _opening:
-        found = _devices.get(ordinal)
-    if found is None:
+        entry = _devices.get(ordinal)
+    if entry is None:
         open_driver()
         with _opening:
-            found = _devices.get(ordinal)
-            if found is None:
-                found = _devices[ordinal] = Device(ordinal)
-    elif not ours((<Device>found).core):
+            entry = _devices.get(ordinal)
+            if entry is None:
+                entry = _devices[ordinal] = Device(ordinal)
+    elif not ours((<Device>entry).core):
         raise_error(CODE_FORKED,
             "CUDA was in use before os.fork(), and can't be used in the child: start processes with 'spawn', or use "
             "device='cpu' there")
-    return found
+    return entry
 
 
 cdef list opened_devices():

@@ -26,23 +26,23 @@ cdef void _events_destroy(Region* r) noexcept nogil:
 cdef KeptRegion* _reuse(DeviceCore* core, int64_t nbytes) noexcept nogil:
     # Takes the memory kept first: its last readers are done soonest.
     cdef KeptRegion* before = NULL
-    cdef KeptRegion* one
+    cdef KeptRegion* node
     turn_take(core.kept.turn)
-    one = core.kept.first
-    while one != NULL and one.region.capacity != nbytes:
-        before = one
-        one = one.next
-    if one != NULL:
+    node = core.kept.first
+    while node != NULL and node.region.capacity != nbytes:
+        before = node
+        node = node.next
+    if node != NULL:
         if before == NULL:
-            core.kept.first = one.next
+            core.kept.first = node.next
         else:
-            before.next = one.next
-        if core.kept.last == one:
+            before.next = node.next
+        if core.kept.last == node:
             core.kept.last = before
         core.kept.count -= 1
         core.kept.nbytes -= nbytes
     turn_give(core.kept.turn)
-    return one
+    return node
 
 
 cdef bint _read(const Region* r) noexcept nogil:
@@ -80,7 +80,7 @@ cdef void free_done(DeviceCore* core, int64_t most) noexcept nogil:
     cdef KeptRegion* before = NULL
     cdef KeptRegion* first
     cdef KeptRegion* last
-    cdef KeptRegion* one
+    cdef KeptRegion* node
     cdef KeptRegion* next
     cdef int64_t nbytes
     cdef int32_t count
@@ -95,28 +95,28 @@ cdef void free_done(DeviceCore* core, int64_t most) noexcept nogil:
     core.kept.first = core.kept.last = NULL
     core.kept.nbytes = core.kept.count = 0
     turn_give(core.kept.turn)
-    one = first if enter(core, &e) == 0 else NULL
-    while one != NULL and (nbytes > most or count > KEPT_MOST):
-        next = one.next
-        if _read(&one.region):
-            before = one
+    node = first if enter(core, &e) == 0 else NULL
+    while node != NULL and (nbytes > most or count > KEPT_MOST):
+        next = node.next
+        if _read(&node.region):
+            before = node
         else:
             if before == NULL:
                 first = next
             else:
                 before.next = next
-            if last == one:
+            if last == node:
                 last = before
-            nbytes -= one.region.capacity
+            nbytes -= node.region.capacity
             count -= 1
-            one.next = done
-            done = one
-        one = next
+            node.next = done
+            done = node
+        node = next
     while done != NULL:
-        one = done
-        done = one.next
-        _region_free(&one.region)
-        free(one)
+        node = done
+        done = node.next
+        _region_free(&node.region)
+        free(node)
     leave(&e)
     if first == NULL:
         return
@@ -132,18 +132,18 @@ cdef void free_done(DeviceCore* core, int64_t most) noexcept nogil:
 
 cdef void _keep(DeviceCore* core, Region* r) noexcept nogil:
     # Keeps the region for the next stream, without waiting for its readers.
-    cdef KeptRegion* one = <KeptRegion*>calloc(1, sizeof(KeptRegion))
-    if one == NULL:
+    cdef KeptRegion* node = <KeptRegion*>calloc(1, sizeof(KeptRegion))
+    if node == NULL:
         if readers_end(r) == 0:
             _region_free(r)
         return
-    one.region = r[0]
+    node.region = r[0]
     turn_take(core.kept.turn)
     if core.kept.last == NULL:
-        core.kept.first = one
+        core.kept.first = node
     else:
-        core.kept.last.next = one
-    core.kept.last = one
+        core.kept.last.next = node
+    core.kept.last = node
     core.kept.count += 1
     core.kept.nbytes += r.capacity
     turn_give(core.kept.turn)

@@ -30,13 +30,13 @@ cdef size_t _idle_bytes = 0
 
 cdef PinnedBlock _take_out(int i) noexcept nogil:
     global _idle_count, _idle_bytes
-    cdef PinnedBlock found = _idle[i]
+    cdef PinnedBlock block = _idle[i]
     _idle_count -= 1
-    _idle_bytes -= found.nbytes
+    _idle_bytes -= block.nbytes
     while i < _idle_count:
         _idle[i] = _idle[i + 1]
         i += 1
-    return found
+    return block
 
 
 cdef void _unlock(PinnedBlock block) noexcept nogil:

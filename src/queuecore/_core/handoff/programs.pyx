@@ -134,7 +134,7 @@ cdef bytes _kept_name(ProgramRun* run):
 
 cdef int _begin(ProgramRun* run, NativeQueue queue) noexcept nogil:
     # Makes the record's components, which the first step gets.
-    cdef Cell* given = run.cells
+    cdef Cell* inputs = run.cells
     cdef Record* record = &run.record
     arena_reset(&run.arena)
     run.arena.element = record.sequence
@@ -144,17 +144,17 @@ cdef int _begin(ProgramRun* run, NativeQueue queue) noexcept nogil:
         if not queue.slot_take(&run.slot):
             return RUN_MEMORY
         run.has_slot = True
-    memset(given, 0, 2 * sizeof(Cell))
-    given[1].data = record.data
-    given[1].nbytes = record.nbytes
+    memset(inputs, 0, 2 * sizeof(Cell))
+    inputs[1].data = record.data
+    inputs[1].nbytes = record.nbytes
     if run.step_count == 0:
-        given[0].data = <unsigned char*>arena_take(&run.arena, record_key_room(record))
-        if given[0].data == NULL:
+        inputs[0].data = <unsigned char*>arena_take(&run.arena, record_key_room(record))
+        if inputs[0].data == NULL:
             return RUN_MEMORY
-        given[0].nbytes = record_key(record, given[0].data)
+        inputs[0].nbytes = record_key(record, inputs[0].data)
     else:
-        given += 1
-    run.given = given
+        inputs += 1
+    run.given = inputs
     return RUN_ON
 
 
@@ -165,22 +165,22 @@ cdef inline Cell* _cells_of(ProgramRun* run, int32_t step) noexcept nogil:
 
 cdef int _advance(ProgramRun* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     # Takes the record through the steps from `at` on, up to a step in Python, or into the queue.
-    cdef Cell* made
+    cdef Cell* outputs
     cdef int32_t i, k
     while run.at < run.step_count:
         i = run.at
         if run.steps[i].run == NULL:
             return RUN_PYTHON
-        made = _cells_of(run, i)
+        outputs = _cells_of(run, i)
         for k in range(run.steps[i].made):
-            made[k].data = NULL
-            made[k].offsets = NULL
-            made[k].ndim = 0
+            outputs[k].data = NULL
+            outputs[k].offsets = NULL
+            outputs[k].ndim = 0
             if i == run.step_count - 1 and run.placed[k] >= 0:
-                made[k].data = queue.slot_place(run.slot, run.placed[k], &made[k].nbytes)
-        if run.steps[i].run(run.steps[i].params, run.given, made, &run.arena, &run.fault) != 0:
+                outputs[k].data = queue.slot_place(run.slot, run.placed[k], &outputs[k].nbytes)
+        if run.steps[i].run(run.steps[i].params, run.given, outputs, &run.arena, &run.fault) != 0:
             return RUN_STEP
-        run.given = made
+        run.given = outputs
         run.at += 1
     if not run.filled:
         for i in range(run.parts):
@@ -340,18 +340,18 @@ cdef class NativeProgram:
 
     cdef int _begin(self, ProgramRun* run, NativeQueue queue, list order, list placed) except -1:
         # Each allocation belongs to the run at once, and is freed with it.
-        cdef int32_t* made = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
+        cdef int32_t* places = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
         cdef Py_ssize_t i
         run.reader = self.reader.r
-        run.order = made
+        run.order = places
         run.cells = <Cell*>calloc(2 + 2 * self.most, sizeof(Cell))
-        if made == NULL or run.cells == NULL:
+        if places == NULL or run.cells == NULL:
             raise MemoryError
         for i in range(len(order)):
-            made[i] = order[i]
+            places[i] = order[i]
         for i in range(len(placed)):
-            made[len(order) + i] = placed[i]
-        run.placed = made + len(order)
+            places[len(order) + i] = placed[i]
+        run.placed = places + len(order)
         run.parts = <int32_t>len(order)
         run.most = self.most
         run.steps = self.bound
@@ -491,7 +491,7 @@ cdef class NativeProgram:
     cdef int _call(self, ProgramRun* run, NativeQueue queue, list kept) except -1:
         # Runs the steps in Python from `at` on. `kept` holds the objects that cells point to.
         cdef PythonStep step
-        cdef Cell* made
+        cdef Cell* outputs
         cdef int64_t n = 0
         cdef int32_t i
         cdef object value
@@ -519,10 +519,10 @@ cdef class NativeProgram:
             run.filled = True
             return 0
         kept[:] = value
-        made = _cells_of(run, run.at - 1)
+        outputs = _cells_of(run, run.at - 1)
         for i in range(run.steps[run.at - 1].made):
-            cell_from(&made[i], kept[i], &run.arena)
-        run.given = made
+            cell_from(&outputs[i], kept[i], &run.arena)
+        run.given = outputs
         return 0
 
     cdef object _placed(self, ProgramRun* run, object error):

@@ -145,23 +145,23 @@ cdef inline object _decoded(const char* data, int64_t nbytes, bint text):
 
 
 cdef int _pack(Varying* v, object value, bint text) except -1:
-    cdef bytes one
+    cdef bytes string
     cdef list strings
     cdef int64_t total = 0, at = 0
     cdef int64_t* offsets
     cdef int j
     cdef cnp.ndarray array
     if not cnp.PyArray_Check(value):
-        one = _encoded(value, text)
-        if not _varying_room(v, len(one)):
+        string = _encoded(value, text)
+        if not _varying_room(v, len(string)):
             raise MemoryError
         v.ndim = 0
-        memcpy(v.data, <const char*>one, len(one))
+        memcpy(v.data, <const char*>string, len(string))
         return 0
     array = value
     strings = [_encoded(each, text) for each in array.flat]
-    for one in strings:
-        total += len(one)
+    for string in strings:
+        total += len(string)
     if not _varying_room(v, <int64_t>((len(strings) + 1) * sizeof(int64_t)) + total):
         raise MemoryError
     v.ndim = cnp.PyArray_NDIM(array)
@@ -169,10 +169,10 @@ cdef int _pack(Varying* v, object value, bint text) except -1:
         v.dims[j] = cnp.PyArray_DIM(array, j)
     offsets = <int64_t*>v.data
     total = 0
-    for one in strings:
+    for string in strings:
         offsets[at] = total
-        memcpy(<char*>(offsets + len(strings) + 1) + total, <const char*>one, len(one))
-        total += len(one)
+        memcpy(<char*>(offsets + len(strings) + 1) + total, <const char*>string, len(string))
+        total += len(string)
         at += 1
     offsets[at] = total
     return 0
@@ -301,18 +301,18 @@ cdef class Slots:
 
     cdef int64_t _lay_out(self, list components) except -1:
         # Decides the place of each component. Returns the bytes of a slot.
-        cdef SlotComponent one
+        cdef SlotComponent component
         cdef SlotPart* part
         cdef tuple shape
         cdef int64_t offset = 0
         cdef int i, j
         for i in range(self.part_count):
-            one = <SlotComponent?>components[i]
-            shape = one.shape
+            component = <SlotComponent?>components[i]
+            shape = component.shape
             part = &self.parts[i]
-            self.dtypes.append(one.dtype)
-            part.kind = one.holds
-            if one.holds == PART_FIXED and (shape is None or -1 in shape):
+            self.dtypes.append(component.dtype)
+            part.kind = component.holds
+            if component.holds == PART_FIXED and (shape is None or -1 in shape):
                 part.kind = PART_VARYING
             part.any_shape = shape is None
             part.ndim = 0 if shape is None else <int32_t>len(shape)
@@ -320,7 +320,7 @@ cdef class Slots:
                 raise_error(CODE_INVALID_ARGUMENT,
                             f"component {i} has {part.ndim} dimensions; at most {MAX_DIMS} are possible")
             part.offset = offset
-            part.nbytes = one.dtype.itemsize
+            part.nbytes = component.dtype.itemsize
             for j in range(part.ndim):
                 part.dims[j] = shape[j]
                 if shape[j] > 0 and part.nbytes > (<int64_t>1 << 46) // shape[j]:

@@ -153,45 +153,45 @@ cdef bint _lane_come(Blocks* s) noexcept nogil:
 
 
 cdef void _lanes_restore(Blocks* s, int64_t pass_, const int64_t* saved) noexcept nogil:
-    cdef const int64_t* one
+    cdef const int64_t* fields
     cdef Place start
     cdef int64_t i
     s.next_file = s.coming_file = saved[0]
     s.cursor = saved[1]
     s.lane_given = saved[2]
     for i in range(s.cycle):
-        one = saved + 3 + 5 * i
-        if one[0] < 0:
+        fields = saved + 3 + 5 * i
+        if fields[0] < 0:
             continue
         memset(&start, 0, sizeof(Place))
-        start.file = one[0]
-        start.offset = one[1]
-        start.number = one[2]
-        start.line = one[3]
+        start.file = fields[0]
+        start.offset = fields[1]
+        start.number = fields[2]
+        start.line = fields[3]
         s.slots[i] = _lane_open(s, pass_, &start)
-        s.slots[i].skip = s.slots[i].at_given = one[4]
+        s.slots[i].skip = s.slots[i].at_given = fields[4]
         s.open += 1
 
 
 cdef void blocks_save(const Blocks* s, int64_t* saved) noexcept nogil:
-    cdef int64_t* one
+    cdef int64_t* fields
     cdef const Lane* l
     cdef int64_t i
     saved[0] = s.next_file
     saved[1] = s.cursor
     saved[2] = s.lane_given
     for i in range(s.cycle):
-        one = saved + 3 + 5 * i
+        fields = saved + 3 + 5 * i
         l = s.slots[i]
-        one[0] = -1
-        one[1] = one[2] = one[4] = 0
-        one[3] = 1
+        fields[0] = -1
+        fields[1] = fields[2] = fields[4] = 0
+        fields[3] = 1
         if l != NULL:
-            one[0] = l.at_place.file
-            one[1] = l.at_place.offset
-            one[2] = l.at_place.number
-            one[3] = l.at_place.line
-            one[4] = l.at_given
+            fields[0] = l.at_place.file
+            fields[1] = l.at_place.offset
+            fields[2] = l.at_place.number
+            fields[3] = l.at_place.line
+            fields[4] = l.at_given
 
 
 cdef int64_t blocks_wanted(const Blocks* s) noexcept nogil:

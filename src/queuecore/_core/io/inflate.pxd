@@ -40,10 +40,10 @@ cdef struct Inflater:
 # Returns 0 or a WHAT_ number of atoms/errors.pxd.
 cdef int inflater_begin(Inflater* f, int32_t encoding, void* room) noexcept nogil
 # Decompresses from source[0], of left[0] bytes (both move on), until `n` bytes are made (n > 0), or nothing more can be
-# made of the source. made[0]: the bytes made, also after a failure. Returns 0 or a WHAT_ number; after the latter only
-# inflater_end may follow.
+# made of the source. written[0]: the bytes made, also after a failure. Returns 0 or a WHAT_ number; after the latter
+# only inflater_end may follow.
 cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, unsigned char* into, int64_t n,
-                      int64_t* made) noexcept nogil
+                      int64_t* written) noexcept nogil
 # Idempotent; a zeroed Inflater has not begun.
 cdef void inflater_end(Inflater* f) noexcept nogil
 # For tests: sets the library that GZIP and ZLIB use from now on. 0: the fastest.

@@ -410,10 +410,10 @@ cdef int _gzip_header(Inflater* f, const unsigned char* source, int64_t left, in
 
 
 cdef int _run_isal(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n,
-                   int64_t* took, int64_t* made, bint* ended) noexcept nogil:
+                   int64_t* took, int64_t* written, bint* ended) noexcept nogil:
     cdef IsalState* s = <IsalState*>f.state
     cdef int rc
-    took[0] = made[0] = 0
+    took[0] = written[0] = 0
     ended[0] = False
     if f.header != HEADER_DONE:
         rc = _gzip_header(f, source, left, took)
@@ -425,7 +425,7 @@ cdef int _run_isal(Inflater* f, const unsigned char* source, int64_t left, unsig
     s.avail_out = <uint32_t>_least(n, PIECE_MOST)
     rc = codecs.isal_inflate(s)
     took[0] = s.next_in - source
-    made[0] = s.next_out - into
+    written[0] = s.next_out - into
     ended[0] = s.block_state == kIsalFinished
     if rc == kIsalChecksum:  # the checksum of ZLIB's two bytes of header, or of the data
         return WHAT_CHECK if f.place + took[0] - f.begun > 2 else WHAT_NO_HEADER
@@ -443,7 +443,7 @@ cdef int _run_isal(Inflater* f, const unsigned char* source, int64_t left, unsig
 
 
 cdef int _run_zlib(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n,
-                   int64_t* took, int64_t* made, bint* ended) noexcept nogil:
+                   int64_t* took, int64_t* written, bint* ended) noexcept nogil:
     cdef ZStream* z = <ZStream*>f.state
     cdef int rc
     z.next_in = source
@@ -452,7 +452,7 @@ cdef int _run_zlib(Inflater* f, const unsigned char* source, int64_t left, unsig
     z.avail_out = <unsigned>_least(n, PIECE_MOST)
     rc = codecs.z_inflate(z, 0)
     took[0] = z.next_in - source
-    made[0] = z.next_out - into
+    written[0] = z.next_out - into
     ended[0] = rc == kZStreamEnd
     if rc == 0 or rc == kZStreamEnd or rc == kZBufError:
         return 0
@@ -471,7 +471,7 @@ cdef int _run_zlib(Inflater* f, const unsigned char* source, int64_t left, unsig
 
 
 cdef int _run_zstd(Inflater* f, const unsigned char* source, int64_t left, unsigned char* into, int64_t n,
-                   int64_t* took, int64_t* made, bint* ended) noexcept nogil:
+                   int64_t* took, int64_t* written, bint* ended) noexcept nogil:
     # A call that fails doesn't say what it made before. So each call gets one block, and none while the block before it
     # may still come out.
     cdef ZstdIn i
@@ -486,7 +486,7 @@ cdef int _run_zstd(Inflater* f, const unsigned char* source, int64_t left, unsig
     o.pos = 0
     rc = codecs.zstd_decompress(f.state, &o, &i)
     took[0] = <int64_t>i.pos
-    made[0] = <int64_t>o.pos
+    written[0] = <int64_t>o.pos
     ended[0] = rc == 0
     f.full = o.pos == o.size
     if not codecs.zstd_is_error(rc):
@@ -540,12 +540,12 @@ cdef int _next_member(Inflater* f, const unsigned char* source, int64_t* left, i
 
 
 cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, unsigned char* into, int64_t n,
-                      int64_t* made) noexcept nogil:
+                      int64_t* written) noexcept nogil:
     cdef int64_t took = 0, got = 0, skipped = 0
     cdef bint ended = False, waited = f.full
     cdef int what = 0
-    made[0] = 0
-    while made[0] < n:
+    written[0] = 0
+    while written[0] < n:
         took = got = 0
         if not f.inside:
             what = _next_member(f, source[0], left, &skipped)
@@ -556,15 +556,15 @@ cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, 
         if what != 0:
             pass
         elif f.library == LIBRARY_ISAL:
-            what = _run_isal(f, source[0], left[0], into + made[0], n - made[0], &took, &got, &ended)
+            what = _run_isal(f, source[0], left[0], into + written[0], n - written[0], &took, &got, &ended)
         elif f.library == LIBRARY_ZLIB:
-            what = _run_zlib(f, source[0], left[0], into + made[0], n - made[0], &took, &got, &ended)
+            what = _run_zlib(f, source[0], left[0], into + written[0], n - written[0], &took, &got, &ended)
         else:
-            what = _run_zstd(f, source[0], left[0], into + made[0], n - made[0], &took, &got, &ended)
+            what = _run_zstd(f, source[0], left[0], into + written[0], n - written[0], &took, &got, &ended)
         source[0] += took
         left[0] -= took
         f.place += took
-        made[0] += got
+        written[0] += got
         if what == WHAT_NO_HEADER or what == WHAT_DICTIONARY or what == WHAT_WINDOW:
             f.place = f.begun
             return WHAT_TRAILING if what == WHAT_NO_HEADER and f.members > 0 else what
@@ -664,7 +664,7 @@ cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Are
     cdef const unsigned char* source = cell.data
     cdef unsigned char* into = NULL
     cdef unsigned char* larger
-    cdef int64_t n = 1, i, left = cell.nbytes, at = 0, start, room = 0, wanted, made = 0
+    cdef int64_t n = 1, i, left = cell.nbytes, at = 0, start, room = 0, wanted, written = 0
     cdef int64_t* offsets = NULL
     cdef void* memory
     cdef int what
@@ -705,12 +705,12 @@ cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Are
                 into = larger
                 room = at + wanted
             wanted = _least(room - at, own.limit + 1 - (at - start))
-            what = inflater_run(&f, &source, &left, into + at, wanted, &made)
-            at += made
+            what = inflater_run(&f, &source, &left, into + at, wanted, &written)
+            at += written
             if at - start > own.limit:
                 inflater_end(&f)
                 return _inflate_fault(fault, WHAT_LIMIT, own.limit, i if cell.ndim > 0 else -1)
-            if made < wanted:
+            if written < wanted:
                 break
             wanted = 1
         if what == 0 and f.inside:

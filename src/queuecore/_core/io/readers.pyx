@@ -230,7 +230,7 @@ cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault)
     cdef TFRecordWalk walk
     cdef unsigned char* data = block_bytes(r.block) + r.at if r.block != NULL else <unsigned char*>NULL
     cdef int64_t[2] starts
-    cdef int64_t found = 0, left = -1, step = 0
+    cdef int64_t count = 0, left = -1, step = 0
     cdef int rc
     cdef int64_t total = -1 if r.encoding or (<ByteStream*>r.stream).special else (<ByteStream*>r.stream).size
     if r.searching:
@@ -250,8 +250,8 @@ cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault)
     walk.offset = r.offset + r.at
     walk.record = r.number
     walk.need = 1
-    rc = tfrecord_walk(&walk, data, r.filled - r.at, r.ended, starts, 1, &found, fault)
-    if found == 1:
+    rc = tfrecord_walk(&walk, data, r.filled - r.at, r.ended, starts, 1, &count, fault)
+    if count == 1:
         record.data = data + TFRECORD_HEADER
         record.nbytes = starts[1] - starts[0] - TFRECORD_FRAME
         record.number = r.offset + r.at

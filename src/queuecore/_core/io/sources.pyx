@@ -679,14 +679,14 @@ cdef bint table_named_unchanged(const FileTable* t, int64_t f, Fault* fault) noe
 
 
 cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil:
-    cdef int64_t f, found = -1, known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1
+    cdef int64_t f, file = -1, known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1
     turn_take(&t.turn)
     for f in range(after, known):
         if t.entries[f].pins > 0:
-            found = f
+            file = f
             break
     turn_give(&t.turn)
-    return found
+    return file
 
 
 cdef void table_close_idle(FileTable* t) noexcept nogil:
@@ -841,7 +841,7 @@ cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t
     cdef int64_t index[MAX_DIMS]
     cdef int64_t step[MAX_DIMS]
     cdef unsigned char buffer[GATHER_BYTES]
-    cdef iovec one
+    cdef iovec piece
     cdef int64_t got = 0
     cdef int status
     j = 1
@@ -852,15 +852,15 @@ cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t
     while column < columns:
         k = 1
         nbytes = m * item
-        one.iov_base = buffer
+        piece.iov_base = buffer
         if nbytes > GATHER_BYTES:  # m is 1: the number is read straight to its place
-            one.iov_base = <unsigned char*>iov.iov_base + skip * t.record_bytes + place * item
+            piece.iov_base = <unsigned char*>iov.iov_base + skip * t.record_bytes + place * item
         elif file.rows <= 4 * m or (file.rows - m) * item <= GATHER_GAP:
             # Several columns, with the gaps between them.
             k = min(1 + (GATHER_BYTES // item - m) // file.rows, columns - column)
             nbytes += (k - 1) * file.rows * item
-        one.iov_len = <size_t>nbytes
-        status = read_full(t, f, fd, &one, 1, file.head_bytes + (column * file.rows + first) * item, nowait, &got,
+        piece.iov_len = <size_t>nbytes
+        status = read_full(t, f, fd, &piece, 1, file.head_bytes + (column * file.rows + first) * item, nowait, &got,
                            fault)
         if status != READ_OK:
             return status

@@ -37,7 +37,7 @@ cdef struct TFRecordWalk:
 # Continues a checksum (0 at the start) over n bytes, in the fastest way that this processor can run.
 cdef uint32_t crc32c(uint32_t crc, const unsigned char* p, size_t n) noexcept nogil
 
-# Finds whole records, at most `most`, in the bytes of the stream from w.offset on. starts[0 .. *found]: where they
+# Finds whole records, at most `most`, in the bytes of the stream from w.offset on. starts[0 .. *records]: where they
 # begin in the block, and where the last one ends. The data of record i begins at starts[i] + TFRECORD_HEADER, and has
 # starts[i + 1] - starts[i] - TFRECORD_FRAME bytes. last: the stream ends with this block.
 # A length is checked before anything is allocated for it, in this order: its checksum, the limit, the rest of the
@@ -46,7 +46,7 @@ cdef uint32_t crc32c(uint32_t crc, const unsigned char* p, size_t n) noexcept no
 # After WALK_FAULT the walk stands at the damaged record, which comes after those that were found: give these first, and
 # keep the fault apart from the faults of their data. Then give up, or search further with tfrecord_resync.
 cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
-                       int64_t* found, Fault* fault) noexcept nogil
+                       int64_t* records, Fault* fault) noexcept nogil
 # Returns whether data agrees with the checksum that follows it.
 cdef bint tfrecord_check(const unsigned char* data, int64_t data_bytes) noexcept nogil
 # Sets the fault of a record whose data doesn't agree with its checksum.

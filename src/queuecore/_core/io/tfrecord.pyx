@@ -69,7 +69,7 @@ cdef void _fault(const TFRecordWalk* w, int code, int what, int64_t a, int64_t b
 
 
 cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
-                       int64_t* found, Fault* fault) noexcept nogil:
+                       int64_t* records, Fault* fault) noexcept nogil:
     cdef uint64_t limit = _limit(w.max_record_bytes)
     cdef uint64_t length
     cdef int64_t at = 0, count = 0, left, whole
@@ -113,7 +113,7 @@ cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bi
         count += 1
         w.offset += whole
         w.record += 1
-    found[0] = count
+    records[0] = count
     return rc
 
 

@@ -102,24 +102,24 @@ cdef int _refill(Order* order, Breaks* m, int64_t max_rows) noexcept nogil:
 
 cdef int _pull_records(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Breaks* m = <Breaks*>op
-    cdef int64_t given = 0, n
+    cdef int64_t rows = 0, n
     cdef int status
     cdef Run* run
     if m.scratch_at >= m.scratch.count:
         status = _refill(order, m, max_rows)
         if m.scratch.count == 0:
             return status
-    while given < max_rows and m.scratch_at < m.scratch.count:
+    while rows < max_rows and m.scratch_at < m.scratch.count:
         run = &m.scratch.runs[m.scratch_at]
         n = _good_part(order, m, run)
         if n == 0:
-            if given > 0:
+            if rows > 0:
                 break
             return _break_next(order, m)
-        if n > max_rows - given:
-            n = max_rows - given
+        if n > max_rows - rows:
+            n = max_rows - rows
         list_append_of(out, run, n)
-        given += n
+        rows += n
         _took(m, n)
     return PULL_OK
 

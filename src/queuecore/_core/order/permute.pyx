@@ -42,14 +42,14 @@ cdef int _begin(Order* order, Permutation* p) noexcept nogil:
 
 cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Permutation* p = <Permutation*>op
-    cdef int64_t given = 0, tried = 0, pass_, ordinal
+    cdef int64_t rows = 0, tried = 0, pass_, ordinal
     cdef const Cut* cut
     cdef int status = _begin(order, p)
     if status != PULL_OK:
         return status
     if order.cut_pass >= 0 and (p.shuffle.shuffled_again or order.at.pass_ > order.cut_pass):
         p.ended = PULL_FAULT
-    while given < max_rows and tried < SCRATCH_RUNS and p.done < p.cipher.count and p.ended == PULL_OK:
+    while rows < max_rows and tried < SCRATCH_RUNS and p.done < p.cipher.count and p.ended == PULL_OK:
         op_locate(op.up, cipher_at(&p.cipher, p.done), &pass_, &ordinal)
         pass_ += order.at.pass_
         if order.cut_count > 0 and op == order.top_shuffle:
@@ -63,7 +63,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
         tried += 1
         if not (op.missing.count > 0 and is_missing(&op.missing, pass_, ordinal)):
             list_append(out, ordinal, pass_, 1, NULL, 0, 0)
-            given += 1
+            rows += 1
     if tried > 0:
         return PULL_OK
     if p.ended == PULL_FAULT:

@@ -165,14 +165,14 @@ cdef inline void element_clear(Element* e) noexcept nogil:
 # Appends up to max_rows records of the element. True: these were the last ones.
 cdef inline bint element_give(Element* e, int64_t max_rows, RunList* out) noexcept nogil:
     cdef Run* run
-    cdef int64_t n, given = 0
-    while given < max_rows and e.given < e.count:
+    cdef int64_t n, rows = 0
+    while rows < max_rows and e.given < e.count:
         run = &e.runs[e.given]
         n = run.n - e.offset
-        if n > max_rows - given:
-            n = max_rows - given
+        if n > max_rows - rows:
+            n = max_rows - rows
         list_append(out, run.ordinal + e.offset, run.pass_, n, run.block, run.first + e.offset, run.good + e.offset)
-        given += n
+        rows += n
         e.offset += n
         if e.offset == run.n:
             e.offset = 0

@@ -188,20 +188,20 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
     cdef RecordShuffle* s = <RecordShuffle*>op
     cdef const KeptRecord* record
     cdef const Cut* cut
-    cdef int64_t id, given = 0
+    cdef int64_t id, rows = 0
     cdef int status
     if not s.shuffle.seeded:
         _begin(&s.shuffle, &s.buffer.random)
     if s.broke:
         s.broke = False
         return PULL_BREAK
-    while given < max_rows:
+    while rows < max_rows:
         status = _fill_loaded(order, s) if s.store.loading else _fill(order, s)
         if status != PULL_OK:
-            s.broke = status == PULL_BREAK and given > 0
-            return status if given == 0 else PULL_OK
+            s.broke = status == PULL_BREAK and rows > 0
+            return status if rows == 0 else PULL_OK
         if s.buffer.count == 0:
-            return s.ended if given == 0 else PULL_OK
+            return s.ended if rows == 0 else PULL_OK
         id = _draw(&s.buffer)
         record = &s.kept.records[id]
         if op.missing.count > 0 and is_missing(&op.missing, record.pass_, record.ordinal):
@@ -218,7 +218,7 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
         else:
             list_append(out, record.ordinal, record.pass_, 1, record.block, record.first, 0)
             ids_give(&s.kept.ids, id)
-        given += 1
+        rows += 1
     return PULL_OK
 
 

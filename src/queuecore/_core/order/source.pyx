@@ -251,21 +251,21 @@ cdef int _pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept no
     cdef SourceOp* s = <SourceOp*>op
     cdef int status = PULL_OK
     cdef RecordBlock* block
-    cdef int64_t n, first, given = 0
-    while given < max_rows:
+    cdef int64_t n, first, rows = 0
+    while rows < max_rows:
         _go(order, s)
         n = _end(order, s, &block, &status) - order.at.position
         if n <= 0:
-            if given == 0 and _breaks(order, s, block):
+            if rows == 0 and _breaks(order, s, block):
                 return _break(order, s, block)
             break
-        if n > max_rows - given:
-            n = max_rows - given
+        if n > max_rows - rows:
+            n = max_rows - rows
         first = 0 if block == NULL else block.given
         list_append(out, order.at.position, order.at.pass_, n, block, first, order.at.given)
         _take(order, block, n)
-        given += n
-    if given > 0:
+        rows += n
+    if rows > 0:
         return PULL_OK
     if status == PULL_END and order.blocks == NULL:
         s.pass_good = order.at.given

@@ -154,7 +154,7 @@ cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int6
     # Appends the values of a list to the `at` values of `place`, as far as there is room, and returns the new number of
     # values, or -1: refused. Without any room it only counts; a second pass then finds endless varints. Strings: Spans.
     cdef Field field
-    cdef Span one
+    cdef Span span
     cdef uint64_t value = 0
     cdef int64_t n
     while p < e:
@@ -168,9 +168,9 @@ cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int6
                 refuse(wire, field.p, WHAT_WIRE)
                 return -1
             if at < room:
-                one.p = field.p
-                one.e = field.e
-                (<Span*>place)[at] = one
+                span.p = field.p
+                span.e = field.e
+                (<Span*>place)[at] = span
             at += 1
         elif kind == KIND_INT:
             if field.wire == WIRE_BYTES:
@@ -240,13 +240,13 @@ cdef int _scan(Work* work, int32_t section, bytes_in p, bytes_in e, int32_t* ent
     cdef const Keys* keys = &work.plan.keys[section]
     cdef Field entry, part
     cdef Span rest, key
-    cdef int32_t found, guess
+    cdef int32_t status, index, guess
     rest.p = p
     rest.e = e
     while True:
-        found = _next_field(&rest, 1, &entry, &work.wire)
-        if found <= 0:
-            return found
+        status = _next_field(&rest, 1, &entry, &work.wire)
+        if status <= 0:
+            return status
         key.p = entry.p
         key.e = entry.p
         p = entry.p
@@ -263,13 +263,13 @@ cdef int _scan(Work* work, int32_t section, bytes_in p, bytes_in e, int32_t* ent
         guess = -1
         if entries[0] < ORDER:
             guess = work.order[section][entries[0]] if work.batch else (entries[0] if entries[0] < keys.count else -1)
-        found = _find(keys, key.p, key.e - key.p, guess)
+        index = _find(keys, key.p, key.e - key.p, guess)
         if entries[0] < ORDER and work.batch:
-            work.order[section][entries[0]] = found
+            work.order[section][entries[0]] = index
         entries[0] += 1
-        if found >= 0:
-            work.seen[section][found].p = entry.p
-            work.seen[section][found].e = entry.e
+        if index >= 0:
+            work.seen[section][index].p = entry.p
+            work.seen[section][index].e = entry.e
 
 
 # ---- records ---------------------------------------------------------------------------------------------------------
@@ -694,8 +694,8 @@ cdef int _strings_out(Work* work, int32_t output) noexcept nogil:
 
 cdef int _run_example(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
     cdef Work work
-    cdef Span one
-    cdef Span* records = &one
+    cdef Span record
+    cdef Span* records = &record
     cdef const Cell* cell = &inputs[0]
     cdef int64_t i
     cdef int32_t j
@@ -708,8 +708,8 @@ cdef int _run_example(const void* params, const Cell* inputs, Cell* outputs, Are
     work.batch = False
     work.wire.at = NULL
     work.wire.what = 0
-    one.p = cell.data
-    one.e = cell.data + cell.nbytes
+    record.p = cell.data
+    record.e = cell.data + cell.nbytes
     if cell.ndim > 0:
         work.batch = True
         work.n = cell.dims[0]
@@ -871,7 +871,7 @@ cdef class ExampleStep(Step):
         cdef int64_t i = 0
         cdef int32_t j
         cdef int rc
-        cdef bytes one
+        cdef bytes record
         cdef tuple batch
         cdef cnp.ndarray data, offsets, array
         cdef const int64_t* at
@@ -890,9 +890,9 @@ cdef class ExampleStep(Step):
             if cells == NULL:
                 raise MemoryError
             if isinstance(records, bytes):
-                one = records
-                lone.p = <bytes_in><const char*>one
-                lone.e = lone.p + len(one)
+                record = records
+                lone.p = <bytes_in><const char*>record
+                lone.e = lone.p + len(record)
             else:
                 work.batch = True
                 work.n = len(records)
@@ -913,9 +913,9 @@ cdef class ExampleStep(Step):
                 else:
                     # A tuple: nobody can take a record out of it meanwhile.
                     batch = tuple(records)
-                    for one in batch:
-                        spans[i].p = <bytes_in><const char*>one
-                        spans[i].e = spans[i].p + len(one)
+                    for record in batch:
+                        spans[i].p = <bytes_in><const char*>record
+                        spans[i].e = spans[i].p + len(record)
                         i += 1
             work.records = spans
             with nogil:

@@ -207,7 +207,7 @@ cdef class ExprStep(Step):
     def __init__(self, tuple inputs, output, list leaves, list items, list places, list program, list dims):
         cdef int32_t i, k, room
         cdef ExprParams* e = &self.expression
-        cdef Instruction* one
+        cdef Instruction* instruction
         cdef qc_call_info* info
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
@@ -237,43 +237,43 @@ cdef class ExprStep(Step):
         e.item = output.dtype.itemsize
         e.made_bytes = made_bytes_of(output)
         for kind, *rest in program:
-            one = &e.instructions[e.instruction_count]
+            instruction = &e.instructions[e.instruction_count]
             e.instruction_count += 1
             if kind == "cast":
-                one.cast = qc_numpy_cast(rest[0], rest[1]) if rest[4] else cast_fn(rest[0], rest[1], False)
-                one.arguments = 1
-                one.registers[0], one.registers[1] = rest[2], rest[3]
+                instruction.cast = qc_numpy_cast(rest[0], rest[1]) if rest[4] else cast_fn(rest[0], rest[1], False)
+                instruction.arguments = 1
+                instruction.registers[0], instruction.registers[1] = rest[2], rest[3]
                 continue
-            one.arguments = <int32_t>len(rest[1]) - 1
-            if one.arguments >= MOST_ARGUMENTS:
-                raise ValueError(f"{one.arguments} arguments")
-            for k in range(one.arguments + 1):
-                one.registers[k] = rest[1][k]
+            instruction.arguments = <int32_t>len(rest[1]) - 1
+            if instruction.arguments >= MOST_ARGUMENTS:
+                raise ValueError(f"{instruction.arguments} arguments")
+            for k in range(instruction.arguments + 1):
+                instruction.registers[k] = rest[1][k]
             if kind == "choose":
                 continue
             info = <qc_call_info*>PyCapsule_GetPointer(rest[0], "numpy_1.24_ufunc_call_info")
             if info.requires_pyapi or info.loop == NULL:
                 raise ValueError("a loop that needs the GIL")
             self.kept.append(rest[0])  # NumPy frees what it points to with it
-            one.loop = info.loop
-            one.context = info.context
-            one.auxdata = info.auxdata
+            instruction.loop = info.loop
+            instruction.context = info.context
+            instruction.auxdata = info.auxdata
         self.params = e
         self.run = _run_expression
         if _lies_alike(e):
             self.run_rows = _rows_of_expression
 
-    cdef int _leaf(self, Operand* leaf, tuple given) except -1:
+    cdef int _leaf(self, Operand* leaf, tuple description) except -1:
         cdef int32_t i = 0
         cdef bytes data = None
         cdef int64_t nbytes, at = 0, part
-        leaf.cell = given[0]
-        leaf.item = given[1]
+        leaf.cell = description[0]
+        leaf.item = description[1]
         if leaf.cell < 0:
-            data = given[len(given) - 1]
+            data = description[len(description) - 1]
             nbytes = len(data)
-            if len(given) == 4:
-                leaf.period = given[2]
+            if len(description) == 4:
+                leaf.period = description[2]
                 nbytes = leaf.item if leaf.period == 1 else (leaf.period + self.expression.tile) * leaf.item
             leaf.data = <unsigned char*>malloc(nbytes + 64)
             if leaf.data == NULL:
@@ -284,11 +284,11 @@ cdef class ExprStep(Step):
                 at += part
             if leaf.period > 0:
                 return 0
-        for axis, step in zip(given[2], given[3], strict=True):
+        for axis, step in zip(description[2], description[3], strict=True):
             leaf.axes[i] = axis
             leaf.steps[i] = step
             i += 1
-        for start, side in zip(given[4], given[5], strict=True):
+        for start, side in zip(description[4], description[5], strict=True):
             leaf.starts[leaf.base_ndim] = start
             leaf.sides[leaf.base_ndim] = side
             leaf.base_ndim += 1
@@ -509,7 +509,7 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
                 Fault* fault) noexcept nogil:
     # n items of the output.
     cdef const Operand* leaf
-    cdef const Instruction* one
+    cdef const Instruction* instruction
     cdef const Reading* reading
     cdef char* data[REGISTERS]
     cdef intptr_t strides[REGISTERS]
@@ -550,24 +550,24 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
             else:
                 memcpy(target + at * e.item, data[0], m * e.item)
         for i in range(e.instruction_count):
-            one = &e.instructions[i]
-            for k in range(one.arguments + 1):
-                r = one.registers[k]
+            instruction = &e.instructions[i]
+            for k in range(instruction.arguments + 1):
+                r = instruction.registers[k]
                 if r < 0:
                     arguments[k] = <char*>target + at * e.item
                     steps[k] = e.item
                 else:
                     arguments[k] = data[r]
                     steps[k] = strides[r]
-            if one.cast == NULL and one.loop == NULL:
+            if instruction.cast == NULL and instruction.loop == NULL:
                 qc_choose(arguments, steps, m, <int>steps[3])
-            elif one.cast == NULL:
-                one.loop(one.context, arguments, &m, steps, one.auxdata)
+            elif instruction.cast == NULL:
+                instruction.loop(instruction.context, arguments, &m, steps, instruction.auxdata)
             elif steps[0] == 0:
-                one.cast(arguments[0], arguments[1], 1)
-                strides[one.registers[1]] = 0
+                instruction.cast(arguments[0], arguments[1], 1)
+                strides[instruction.registers[1]] = 0
             else:
-                one.cast(arguments[0], arguments[1], m)
+                instruction.cast(arguments[0], arguments[1], m)
         at += m
     if e.instruction_count > 0:
         qc_clear_float_flags()
@@ -614,14 +614,14 @@ cdef class GraphStep(Step):
     nodes : list of tuple
         ``(step, registers of its inputs, place of each output)``, in order. Registers are numbered: inputs, constants,
         what the first step makes, and so on. A place is the number of the graph's output that is made there, or -1.
-    made : list of int
+    results : list of int
         The registers that are the outputs.
     """
     cdef GraphParams graph
     cdef list steps
     cdef list kept
 
-    def __init__(self, tuple inputs, tuple outputs, list constants, list nodes, list made):
+    def __init__(self, tuple inputs, tuple outputs, list constants, list nodes, list results):
         cdef GraphParams* g = &self.graph
         cdef ExpressionNode* node
         cdef Cell* cell
@@ -638,13 +638,13 @@ cdef class GraphStep(Step):
         self.kept = []
         g.nodes = <ExpressionNode*>calloc(len(nodes) + 1, sizeof(ExpressionNode))
         g.constants = <Cell*>calloc(len(constants) + 1, sizeof(Cell))
-        g.outputs = <int32_t*>calloc(len(made) + 1, sizeof(int32_t))
+        g.outputs = <int32_t*>calloc(len(results) + 1, sizeof(int32_t))
         if g.nodes == NULL or g.constants == NULL or g.outputs == NULL:
             raise MemoryError
         g.given = <int32_t>len(inputs)
-        g.made = <int32_t>len(made)
+        g.made = <int32_t>len(results)
         for i in range(g.made):
-            g.outputs[i] = made[i]
+            g.outputs[i] = results[i]
         for data, shape in constants:
             cell = &g.constants[g.constant_count]
             g.constant_count += 1
@@ -721,11 +721,11 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
     # With 0 rows: one element, of any shape.
     cdef const GraphParams* g = <const GraphParams*>params
     cdef const ExpressionNode* node
-    cdef const Cell* given
+    cdef const Cell* node_inputs
     cdef int64_t nbytes = (g.registers + g.most) * <int64_t>sizeof(Cell)
     cdef Cell* cells = <Cell*>arena_take(arena, nbytes)
     cdef Cell* scratch
-    cdef Cell* made
+    cdef Cell* node_outputs
     cdef int32_t i, k
     cdef int64_t begun
     cdef int rc
@@ -736,25 +736,25 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
     memcpy(cells + g.given, g.constants, g.constant_count * sizeof(Cell))
     for i in range(g.count):
         node = &g.nodes[i]
-        given = cells + node.registers[0]
+        node_inputs = cells + node.registers[0]
         if not node.row:
             for k in range(node.given):
                 scratch[k] = cells[node.registers[k]]
-            given = scratch
-        made = cells + node.first
+            node_inputs = scratch
+        node_outputs = cells + node.first
         for k in range(node.made):
-            made[k].data = NULL
-            made[k].nbytes = 0
-            made[k].offsets = NULL
-            made[k].ndim = 0
+            node_outputs[k].data = NULL
+            node_outputs[k].nbytes = 0
+            node_outputs[k].offsets = NULL
+            node_outputs[k].ndim = 0
             if node.places[k] >= 0:
-                made[k].data = outputs[node.places[k]].data
-                made[k].nbytes = outputs[node.places[k]].nbytes
+                node_outputs[k].data = outputs[node.places[k]].data
+                node_outputs[k].nbytes = outputs[node.places[k]].nbytes
         begun = step_begun(arena)
         if rows > 0:
-            rc = node.run_rows(node.params, given, made, rows, arena, fault)
+            rc = node.run_rows(node.params, node_inputs, node_outputs, rows, arena, fault)
         else:
-            rc = node.run(node.params, given, made, arena, fault)
+            rc = node.run(node.params, node_inputs, node_outputs, arena, fault)
         step_ended(arena, node.params, begun)
         if rc != 0:
             fault.what = fault.what << WHOSE_BITS | i

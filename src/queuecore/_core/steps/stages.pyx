@@ -49,8 +49,8 @@ cdef class Step:
         return [(<uintptr_t>self.params, self.label or type(self).__name__)]
 
     def __call__(self, *values, int64_t epoch=0, int64_t element=0):
-        cdef Py_ssize_t count = len(self.inputs), made = len(self.outputs), i
-        cdef Cell* cells = <Cell*>calloc(count + made, sizeof(Cell))
+        cdef Py_ssize_t count = len(self.inputs), output_count = len(self.outputs), i
+        cdef Cell* cells = <Cell*>calloc(count + output_count, sizeof(Cell))
         cdef Arena arena
         cdef Fault fault
         cdef int rc
@@ -71,7 +71,7 @@ cdef class Step:
                         _strings_in(&cells[i], values[i], &arena)
                 else:
                     _array_in(&cells[i], values[i])
-            for i in range(made):
+            for i in range(output_count):
                 component = self.outputs[i]
                 array = None
                 if component.dtype.itemsize and component.shape is not None and None not in component.shape:
@@ -83,7 +83,7 @@ cdef class Step:
                 rc = self.run(self.params, cells, cells + count, &arena, &fault)
             if rc != 0:
                 raise self.explain(fault.what, fault.a, fault.b)
-            for i in range(made):
+            for i in range(output_count):
                 results[i] = _out(&cells[count + i], self.outputs[i].dtype, results[i])
             return results
         finally:
@@ -129,7 +129,7 @@ cdef int _strings_in(Cell* cell, object value, Arena* arena) except -1:
     cdef int64_t total = 0, n
     cdef int64_t* offsets
     cdef int j
-    cdef bytes one
+    cdef bytes string
     if isinstance(value, bytes):
         cell.data = <unsigned char*><char*>value
         cell.nbytes = len(value)
@@ -144,9 +144,9 @@ cdef int _strings_in(Cell* cell, object value, Arena* arena) except -1:
         raise MemoryError
     n = 0
     flat = value.ravel().tolist()
-    for one in flat:
+    for string in flat:
         offsets[n] = total
-        total += len(one)
+        total += len(string)
         n += 1
     offsets[n] = total
     cell.offsets = offsets
@@ -155,8 +155,8 @@ cdef int _strings_in(Cell* cell, object value, Arena* arena) except -1:
     if cell.data == NULL:
         raise MemoryError
     n = 0
-    for one in flat:
-        memcpy(cell.data + offsets[n], <const char*>one, len(one))
+    for string in flat:
+        memcpy(cell.data + offsets[n], <const char*>string, len(string))
         n += 1
     return 0
 
@@ -336,7 +336,7 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
     # With 0 rows: one element, of any shape.
     cdef const SequenceParams* sequence = <const SequenceParams*>params
     cdef Cell* room = NULL
-    cdef Cell* made
+    cdef Cell* results
     cdef int32_t i, k
     cdef int64_t begun
     cdef int rc
@@ -347,23 +347,23 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
             fault.a = 2 * sequence.most * <int64_t>sizeof(Cell)
             return -1
     for i in range(sequence.count):
-        made = outputs
+        results = outputs
         if i < sequence.count - 1:
-            made = room + (i & 1) * sequence.most
+            results = room + (i & 1) * sequence.most
             for k in range(sequence.made[i]):
-                made[k].data = NULL
-                made[k].offsets = NULL
-                made[k].ndim = 0
+                results[k].data = NULL
+                results[k].offsets = NULL
+                results[k].ndim = 0
         begun = step_begun(arena)
         if rows > 0:
-            rc = sequence.run_rows[i](sequence.params[i], inputs, made, rows, arena, fault)
+            rc = sequence.run_rows[i](sequence.params[i], inputs, results, rows, arena, fault)
         else:
-            rc = sequence.run[i](sequence.params[i], inputs, made, arena, fault)
+            rc = sequence.run[i](sequence.params[i], inputs, results, arena, fault)
         step_ended(arena, sequence.params[i], begun)
         if rc != 0:
             fault.what = fault.what << WHOSE_BITS | i
             return -1
-        inputs = made
+        inputs = results
     return 0
 
 

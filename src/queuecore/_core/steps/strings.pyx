@@ -477,15 +477,15 @@ cdef struct TableParams:
 
 
 cdef inline uint64_t _hash(bytes_in p, int64_t n) noexcept nogil:
-    cdef uint64_t made = <uint64_t>n * 0x9e3779b97f4a7c15u, word
+    cdef uint64_t digest = <uint64_t>n * 0x9e3779b97f4a7c15u, word
     while n > 0:
         word = 0
         memcpy(&word, p, n if n < 8 else 8)
-        made = (made ^ word) * 0xff51afd7ed558ccdu
-        made ^= made >> 32
+        digest = (digest ^ word) * 0xff51afd7ed558ccdu
+        digest ^= digest >> 32
         p += 8
         n -= 8
-    return made
+    return digest
 
 
 cdef inline int64_t _slot(const TableParams* t, bytes_in p, int64_t n) noexcept nogil:
@@ -576,11 +576,11 @@ cdef class TableStep(Step):
 
 cdef inline int64_t _value(const TableParams* t, const Cell* cell, int64_t i, Fault* fault) noexcept nogil:
     # Returns the number of the value of string i; -1: there is none.
-    cdef int64_t n = 0, found
+    cdef int64_t n = 0, index
     cdef bytes_in text = _text(cell, i, &n)
-    found = t.slots[_slot(t, text if text != NULL else no_text, n)]
-    if found >= 0:
-        return found
+    index = t.slots[_slot(t, text if text != NULL else no_text, n)]
+    if index >= 0:
+        return index
     if t.has_default:
         return t.count
     step_fault(fault, WHAT_UNKNOWN, n, t.count)
@@ -591,38 +591,38 @@ cdef int _run_table(const void* params, const Cell* inputs, Cell* outputs, Arena
     cdef const TableParams* t = <const TableParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
-    cdef int64_t n = _count(cell), i, found, total = 0
+    cdef int64_t n = _count(cell), i, index, total = 0
     cdef int64_t* offsets
     if t.value_ends == NULL:
         if step_place(out, n * t.item, t.made_bytes, arena, fault) != 0:
             return -1
         for i in range(n):
-            found = _value(t, cell, i, fault)
-            if found < 0:
+            index = _value(t, cell, i, fault)
+            if index < 0:
                 return -1
-            memcpy(out.data + i * t.item, t.values + found * t.item, t.item)
+            memcpy(out.data + i * t.item, t.values + index * t.item, t.item)
         _shape(out, cell)
         return 0
     if cell.ndim == 0:
-        found = _value(t, cell, 0, fault)
-        if found < 0:
+        index = _value(t, cell, 0, fault)
+        if index < 0:
             return -1
-        _lone(out, t.values + t.value_ends[found], t.value_ends[found + 1] - t.value_ends[found])
+        _lone(out, t.values + t.value_ends[index], t.value_ends[index + 1] - t.value_ends[index])
         return 0
     for i in range(n):
-        found = _value(t, cell, i, fault)
-        if found < 0:
+        index = _value(t, cell, i, fault)
+        if index < 0:
             return -1
-        total += t.value_ends[found + 1] - t.value_ends[found]
+        total += t.value_ends[index + 1] - t.value_ends[index]
         if total > MOST_TEXT:
             return step_fault(fault, WHAT_NO_MEMORY, total, 0)
     offsets = _room(out, n, total, arena, fault)
     if offsets == NULL:
         return -1
     for i in range(n):
-        found = _value(t, cell, i, fault)
-        total = t.value_ends[found + 1] - t.value_ends[found]
-        memcpy(out.data + offsets[i], t.values + t.value_ends[found], total)
+        index = _value(t, cell, i, fault)
+        total = t.value_ends[index + 1] - t.value_ends[index]
+        memcpy(out.data + offsets[i], t.values + t.value_ends[index], total)
         offsets[i + 1] = offsets[i] + total
     out.nbytes = offsets[n]
     _shape(out, cell)

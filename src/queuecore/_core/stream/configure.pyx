@@ -220,7 +220,7 @@ cdef int _set_means(Description d, Config* c) except -1:
 
 cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
     # Sets the step that makes components of a record, and where they lie in a slot.
-    cdef RowComponent one
+    cdef RowComponent component
     cdef int32_t i
     m.outputs = <Output*>calloc(2 * len(e.components) + 1, sizeof(Output))
     m.pads = <Pad*>calloc(len(e.components) + 1, sizeof(Pad))
@@ -229,15 +229,15 @@ cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
     m.made = len(e.components)
     views.components = []
     for i, (kind, dtype, dims) in enumerate(e.components):
-        one = component_of(kind, dtype, dims)
-        one.output = m.count
+        component = component_of(kind, dtype, dims)
+        component.output = m.count
         if i < len(e.pads) and e.pads[i] is not None:
-            one.pad = m.pad_count
-            _set_pad(&m.pads[one.pad], one, e.pads[i][0], e.pads[i][1])
-            m.pads[one.pad].output = m.count + (one.kind == KIND_STRINGS)
+            component.pad = m.pad_count
+            _set_pad(&m.pads[component.pad], component, e.pads[i][0], e.pads[i][1])
+            m.pads[component.pad].output = m.count + (component.kind == KIND_STRINGS)
             m.pad_count += 1
-        views.components.append(one)
-        m.count = describe_output(m.outputs, m.count, i, one, &m.vars)
+        views.components.append(component)
+        m.count = describe_output(m.outputs, m.count, i, component, &m.vars)
     for i in range(m.pad_count):
         m.pads[i].var = m.vars
         m.vars += 1
@@ -250,16 +250,17 @@ cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
     return 0
 
 
-cdef int _set_pad(Pad* pad, RowComponent one, tuple sides, bytes fill) except -1:
+cdef int _set_pad(Pad* pad, RowComponent component, tuple sides, bytes fill) except -1:
     # The keeper owns `fill`, to which the pad keeps a pointer.
     cdef int32_t i
-    dims = (-1,) if one.kind == KIND_STRINGS else (-1, *one.shape) if one.kind == KIND_RAGGED else one.shape
+    dims = ((-1,) if component.kind == KIND_STRINGS
+            else (-1, *component.shape) if component.kind == KIND_RAGGED else component.shape)
     pad.ndim = len(dims)
     if pad.ndim != len(sides) or pad.ndim > MAX_DIMS:
         raise_error(CODE_INVALID_ARGUMENT, f"{pad.ndim} dimensions can't be padded to {len(sides)}; at most "
                                            f"{MAX_DIMS} are possible")
-    pad.fixed = one.kind == KIND_FIXED
-    pad.item = sizeof(int64_t) if one.kind == KIND_STRINGS else one.dtype.base.itemsize
+    pad.fixed = component.kind == KIND_FIXED
+    pad.item = sizeof(int64_t) if component.kind == KIND_STRINGS else component.dtype.base.itemsize
     for i in range(pad.ndim):
         pad.dims[i] = -1 if dims[i] is None else dims[i]
         pad.sides[i] = sides[i]
@@ -407,7 +408,7 @@ cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
 cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bint keeps_leases) except -1:
     # Makes the parts smaller until all fit into the budget; begins with the parts that matter least for speed.
     cdef Config* c = &plan.config
-    cdef int64_t units, one, slot, rest, need, stride = (shape.record_bytes + 63) // 64 * 64, ids, piece
+    cdef int64_t units, unit, slot, rest, need, stride = (shape.record_bytes + 63) // 64 * 64, ids, piece
     cdef int32_t i = 0
     c.budget = budget
     if c.threads > budget // (2 << 20):
@@ -422,12 +423,12 @@ cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bin
         c.unit_bytes = budget // 32
     if c.load_rows > c.unit_rows:
         c.load_rows = max(c.unit_rows, 16)
-    one = unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments,
-                     c.stage_most * shape.hop_bytes + shape.record_bytes, shape.hop_bytes)
-    if c.asking * one > budget // 16:
+    unit = unit_bytes(max(c.unit_rows, c.load_rows), c.unit_segments,
+                      c.stage_most * shape.hop_bytes + shape.record_bytes, shape.hop_bytes)
+    if c.asking * unit > budget // 16:
         units -= c.asking
         c.asking = 0
-    units *= one
+    units *= unit
     if c.blocks:
         piece = budget // 32
         if frame.cycle > 8:  # each open file has one or two

@@ -117,17 +117,17 @@ cdef class Course(CallGate):
         cdef Pipe* p = self.pipe
         cdef int64_t pass_, ordinal
         cdef Fault f
-        cdef bint found
+        cdef bint interrupted
         if p == NULL:
             return None
         turn_take(p.turn)
-        found = (p.order.interrupted == PULL_FAULT and not (p.order.stored != NULL and store_failed(p.order))
-                 and not (p.blocks != NULL and blocks_lost(p.blocks)))
+        interrupted = (p.order.interrupted == PULL_FAULT and not (p.order.stored != NULL and store_failed(p.order))
+                       and not (p.blocks != NULL and blocks_lost(p.blocks)))
         pass_ = p.order.at.pass_
         ordinal = p.order.at.position
         f = p.order.fault
         turn_give(p.turn)
-        return [[pass_, ordinal]] if found and self.out.comes_again(&f, self._feed()) else None
+        return [[pass_, ordinal]] if interrupted and self.out.comes_again(&f, self._feed()) else None
 
     cdef Feed _feed(self):
         # Returns the feed of the run; None: it has none.
@@ -263,14 +263,14 @@ cdef class Course(CallGate):
         saved.begun = numbers(self.begun, self.shuffles)
         saved.missing = [missing[i:i + 2] for i in range(0, len(missing), 2)]
         saved.lengths = [lengths[i:i + 2] for i in range(0, len(lengths), 2)]
-        saved.handed = [list(one) for one in list(self.out.handed)]
-        saved.seams = [list(one) for one in self._seams()]
-        saved.told = sorted(list(one) for one in list(self.out.told))
+        saved.handed = [list(place) for place in list(self.out.handed)]
+        saved.seams = [list(seam) for seam in self._seams()]
+        saved.told = sorted(list(place) for place in list(self.out.told))
         # A break that isn't delivered yet is saved too: it may have cut a delivered batch short, or have left a
         # shuffle.
         saved.ended = (self._ends() or []) if self.at.cut >= CUT_LOST else []
         breaks = self.out.breaks  # a list of the keys is made at once; the consumer may be adding some
-        saved.breaks = sorted([*one, *(breaks[one] or ())] for one in list(breaks))
+        saved.breaks = sorted([*place, *(breaks[place] or ())] for place in list(breaks))
         return saved
 
     cdef list _seams(self):

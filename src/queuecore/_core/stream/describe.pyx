@@ -29,37 +29,37 @@ cdef class RowComponent:
 
 
 cdef RowComponent component_of(int kind, dtype, shape):
-    cdef RowComponent one = RowComponent.__new__(RowComponent)
-    one.kind = kind
-    one.dtype = dtype
-    one.shape = tuple(shape)
-    one.pad = -1
-    return one
+    cdef RowComponent component = RowComponent.__new__(RowComponent)
+    component.kind = kind
+    component.dtype = dtype
+    component.shape = tuple(shape)
+    component.pad = -1
+    return component
 
 
-cdef int describe_output(Output* outputs, int32_t at, int32_t cell, RowComponent one, int32_t* vars) except -1:
+cdef int describe_output(Output* outputs, int32_t at, int32_t cell, RowComponent component, int32_t* vars) except -1:
     cdef Output* out = &outputs[at]
     cdef size_t nbytes
     out.cell = cell
-    if one.kind == KIND_OBJECT:
+    if component.kind == KIND_OBJECT:
         out.row_bytes = sizeof(int64_t)
         return at + 1
-    if one.kind == KIND_FIXED:
-        nbytes = one.dtype.itemsize
-        for side in one.shape:
+    if component.kind == KIND_FIXED:
+        nbytes = component.dtype.itemsize
+        for side in component.shape:
             nbytes = size_product(nbytes, side)
         if nbytes > <size_t>kMostBytes:
             raise_error(CODE_EXHAUSTED,
-                f"an array of {one.dtype} of shape {list(one.shape)} is more than can be made: at most {kMostBytes} "
-                "bytes")
+                f"an array of {component.dtype} of shape {list(component.shape)} is more than can be made: at "
+                f"most {kMostBytes} bytes")
         out.row_bytes = nbytes
         return at + 1
     out.var = vars[0]
     vars[0] += 1
-    out.item = one.dtype.itemsize if one.dtype.itemsize and one.kind != KIND_STRINGS else 1
-    if one.kind == KIND_DENSE:
-        out.ndim = len(one.shape)
-    elif one.kind == KIND_STRINGS:
+    out.item = component.dtype.itemsize if component.dtype.itemsize and component.kind != KIND_STRINGS else 1
+    if component.kind == KIND_DENSE:
+        out.ndim = len(component.shape)
+    elif component.kind == KIND_STRINGS:
         out.take = TAKE_STRINGS
         out = &outputs[at + 1]
         out.cell = cell
@@ -73,18 +73,18 @@ cdef int describe_output(Output* outputs, int32_t at, int32_t cell, RowComponent
 
 cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1:
     cdef int32_t count = 0, vars = 0, i, j
-    cdef RowComponent one
+    cdef RowComponent component
     cdef Output* out
     for i, (kind, dtype, shape) in enumerate(components):
-        one = component_of(kind, dtype, shape)
-        count = describe_output(columns, count, i, one, &vars)
+        component = component_of(kind, dtype, shape)
+        count = describe_output(columns, count, i, component, &vars)
         out = &columns[count - 1]
-        if one.kind == KIND_RAGGED:  # steps need the shape of a row
-            out.ndim = 1 + len(one.shape)
-        elif one.kind == KIND_FIXED:
-            out.ndim = len(one.shape)
-        if one.kind == KIND_FIXED or one.kind == KIND_RAGGED:
-            for j, side in enumerate(one.shape, out.ndim - len(one.shape)):
+        if component.kind == KIND_RAGGED:  # steps need the shape of a row
+            out.ndim = 1 + len(component.shape)
+        elif component.kind == KIND_FIXED:
+            out.ndim = len(component.shape)
+        if component.kind == KIND_FIXED or component.kind == KIND_RAGGED:
+            for j, side in enumerate(component.shape, out.ndim - len(component.shape)):
                 shapes[(count - 1) * MAX_DIMS + j] = side
     return count
 
@@ -365,16 +365,16 @@ cdef class Keeper:
 cdef Keeper keeper_new(Description d):
     global _kept
     cdef Keeper keeper = Keeper.__new__(Keeper)
-    cdef Keeper one = _kept, after, used = None, unused = None
-    while one is not None:
-        after = one.after
-        if one.pipes.load(kAcquire) != 0:  # acquire: pairs with _pipe_free in pipe.pyx
-            one.after = used
-            used = one
+    cdef Keeper node = _kept, after, used = None, unused = None
+    while node is not None:
+        after = node.after
+        if node.pipes.load(kAcquire) != 0:  # acquire: pairs with _pipe_free in pipe.pyx
+            node.after = used
+            used = node
         else:
-            one.after = unused
-            unused = one
-        one = after
+            node.after = unused
+            unused = node
+        node = after
     _kept = used
     while unused is not None:  # what they kept may run code that comes here again
         after = unused.after

@@ -168,7 +168,7 @@ cdef class Fold:
 
     cdef int _run(self, int64_t* at, int64_t n, Fault* fault) noexcept nogil:
         cdef Cell* cells = self.cells
-        cdef Cell* made = cells + self.given
+        cdef Cell* results = cells + self.given
         cdef unsigned char** target
         cdef int64_t until = monotonic_ns() + SLICE_NS
         cdef int32_t i
@@ -180,16 +180,16 @@ cdef class Fold:
             target = self.data[1 - self.which]
             for i in range(self.count):
                 cells[i].data = self.data[self.which][i]
-                made[i].data = target[i]
-                made[i].nbytes = self.nbytes[i]
-                made[i].offsets = NULL
-                made[i].ndim = 0
+                results[i].data = target[i]
+                results[i].nbytes = self.nbytes[i]
+                results[i].offsets = NULL
+                results[i].ndim = 0
             # The arena's `element` stays 0, as for an operation that is called outside a stream.
-            if self.step.run(self.step.params, cells, made, &self.arena, fault) != 0:
+            if self.step.run(self.step.params, cells, results, &self.arena, fault) != 0:
                 return FOLD_FAULT
             for i in range(self.count):
-                if made[i].data != target[i]:
-                    memcpy(target[i], made[i].data, self.nbytes[i])
+                if results[i].data != target[i]:
+                    memcpy(target[i], results[i].data, self.nbytes[i])
             self.which = 1 - self.which
             self.rows += 1
             at[0] += 1

@@ -172,7 +172,7 @@ cdef class LeftOut:
             if pass_ == mark.pass_ and ordinal > mark.good and not shuffled:  # breaks before it are forgotten
                 ordinal = mark.good
             played.append((pass_, ordinal, LEVEL_HANDED))
-        known = [(*one, LEVEL_HANDED) for one in self.handed[len(handed):]]
+        known = [(*place, LEVEL_HANDED) for place in self.handed[len(handed):]]
         for pass_, ordinal, good in self.seams:
             if (pass_, ordinal) >= start:
                 known.append((pass_, ordinal, LEVEL_SEAM))
@@ -199,19 +199,19 @@ cdef class LeftOut:
         plan.known_count = len(known)
         if handed and shuffled:  # a shuffle lets all other bad records in
             plan.start.good = mark.ordinal - counts.get(start[0], 0)
-        made = sorted((level, pass_, ordinal) for pass_, ordinal, level in self.breaks)
-        plan.breaks = <Break*>calloc(len(made) + 1, sizeof(Break))
+        breaks = sorted((level, pass_, ordinal) for pass_, ordinal, level in self.breaks)
+        plan.breaks = <Break*>calloc(len(breaks) + 1, sizeof(Break))
         if plan.breaks == NULL:
             raise MemoryError
-        for i, (level, pass_, ordinal) in enumerate(made):
+        for i, (level, pass_, ordinal) in enumerate(breaks):
             if handed and (pass_, ordinal) < start:
                 ordinal -= bisect_left(handed, (pass_, ordinal)) - bisect_left(handed, (pass_, -1))
             plan.breaks[i].level = level
             plan.breaks[i].pass_ = pass_
             plan.breaks[i].ordinal = ordinal
-        plan.break_count = len(made)
+        plan.break_count = len(breaks)
         if plan.config.blocks:  # records before the mark are never owed again
-            self.told = [one for one in self.told if one >= start]
+            self.told = [place for place in self.told if place >= start]
         told = sorted(self.told)
         plan.told = <Missing*>calloc(len(told) + 1, sizeof(Missing))
         if plan.told == NULL:

@@ -199,14 +199,14 @@ cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blo
         goal.at.has_lanes = len(mark.lanes) > 0
         for i, number in enumerate(mark.lanes):
             goal.at.lanes[i] = number
-    for pass_, number in [(0, whole)] * (whole >= 0) + [tuple(one) for one in saved.lengths]:
+    for pass_, number in [(0, whole)] * (whole >= 0) + [tuple(pair) for pair in saved.lengths]:
         if not lengths_add(&goal.lengths, pass_, number):
             raise MemoryError
     goal.handed = sorted((pass_, ordinal) for pass_, ordinal in saved.handed)
     goal.handed_pass, goal.handed_count = last_pass(goal.handed)
-    goal.seams = sorted(tuple(one) for one in saved.seams)
-    goal.told = sorted(tuple(one) for one in saved.told)
-    goal.breaks = {tuple(one[:3]): tuple(one[3:]) or None for one in saved.breaks}
+    goal.seams = sorted(tuple(seam) for seam in saved.seams)
+    goal.told = sorted(tuple(place) for place in saved.told)
+    goal.breaks = {tuple(entry[:3]): tuple(entry[3:]) or None for entry in saved.breaks}
     for i in range(shuffles):
         goal.pairs[2 * i], goal.pairs[2 * i + 1] = seeds[i]
         goal.base[i] = saved.iterations[i]

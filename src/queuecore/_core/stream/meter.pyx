@@ -117,15 +117,15 @@ cdef class Times:
         """
         cdef int64_t n = <int64_t>self.meters * METER_NUMBERS
         cdef int64_t i, records = self.records, nbytes = self.nbytes
-        cdef int64_t* made = <int64_t*>malloc(size_product(n + DEPTHS, sizeof(int64_t)))
-        if made == NULL:
+        cdef int64_t* counts = <int64_t*>malloc(size_product(n + DEPTHS, sizeof(int64_t)))
+        if counts == NULL:
             raise MemoryError
         # Making objects may let other calls in, which change the numbers.
-        memcpy(made, self.ended, n * sizeof(int64_t))
-        memcpy(made + n, self.ready, sizeof(self.ready))
-        self._add_live(made, &nbytes)
+        memcpy(counts, self.ended, n * sizeof(int64_t))
+        memcpy(counts + n, self.ready, sizeof(self.ready))
+        self._add_live(counts, &nbytes)
         try:
-            meters = [numbers(made + i, METER_NUMBERS) for i in range(0, n, METER_NUMBERS)]
-            return meters, numbers(made + n, DEPTHS), records, nbytes
+            meters = [numbers(counts + i, METER_NUMBERS) for i in range(0, n, METER_NUMBERS)]
+            return meters, numbers(counts + n, DEPTHS), records, nbytes
         finally:
-            free(made)
+            free(counts)

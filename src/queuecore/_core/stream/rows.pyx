@@ -87,7 +87,7 @@ cdef inline bint _add(const Output* out, Growing* vars, bytes_in data, int64_t n
 cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_out slot, int64_t row,
                     Fault* fault) noexcept nogil:
     cdef Growing* g = &vars[out.var]
-    cdef int64_t n = 1, i, one
+    cdef int64_t n = 1, i, length
     cdef int64_t* dims
     cdef int32_t j
     if out.ndim > 0:
@@ -110,15 +110,15 @@ cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_ou
     if not grow(g, n * sizeof(int64_t)):
         return _no_memory(fault, n * sizeof(int64_t))
     for i in range(n):
-        one = cell.offsets[i + 1] - cell.offsets[i]
-        memcpy(g.data + g.nbytes, &one, sizeof(int64_t))
+        length = cell.offsets[i + 1] - cell.offsets[i]
+        memcpy(g.data + g.nbytes, &length, sizeof(int64_t))
         g.nbytes += sizeof(int64_t)
     (<int64_t*>(slot + out.slot_offset))[row + 1] = g.nbytes
     return True
 
 
-cdef bint _run(const Maker* m, Scratch* s, const Cell* given, Cell* made, bytes_out slot, int64_t row, Growing* vars,
-               Fault* fault) noexcept nogil:
+cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, bytes_out slot, int64_t row,
+               Growing* vars, Fault* fault) noexcept nogil:
     # Runs the step on an element, and writes its outputs to their row.
     cdef int64_t begun
     cdef int rc
@@ -126,17 +126,17 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* given, Cell* made, bytes_
     cdef Cell* cell
     cdef int32_t i
     for i in range(m.made):
-        made[i].data = NULL
-        made[i].offsets = NULL
-        made[i].ndim = 0
+        outputs[i].data = NULL
+        outputs[i].offsets = NULL
+        outputs[i].ndim = 0
     for i in range(m.count):
         out = &m.outputs[i]
         if out.item == 0:
-            made[out.cell].data = slot + out.slot_offset + row * out.row_bytes
-            made[out.cell].nbytes = out.row_bytes
+            outputs[out.cell].data = slot + out.slot_offset + row * out.row_bytes
+            outputs[out.cell].nbytes = out.row_bytes
     memset(fault, 0, sizeof(Fault))
     begun = step_begun(&s.arena)
-    rc = m.run(m.params, given, made, &s.arena, fault)
+    rc = m.run(m.params, inputs, outputs, &s.arena, fault)
     step_ended(&s.arena, m.params, begun)
     if rc != 0:
         fault.code = CODE_STEP
@@ -144,7 +144,7 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* given, Cell* made, bytes_
         return False
     for i in range(m.count):
         out = &m.outputs[i]
-        cell = &made[out.cell]
+        cell = &outputs[out.cell]
         if out.item != 0:
             if not _add_cell(out, vars, cell, slot, row, fault):
                 return False
@@ -402,7 +402,7 @@ cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const 
     # has a fault.
     cdef const Output* o
     cdef Cell* cell
-    cdef Cell* made = s.cells + m.given
+    cdef Cell* outputs = s.cells + m.given
     cdef bytes_out place
     cdef bytes_in source
     cdef int64_t i, begun
@@ -422,21 +422,21 @@ cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const 
                 return 0
             for i in range(n):
                 memcpy(cell.data + i * o.row_bytes, source + which[i] * o.row_bytes, o.row_bytes)
-    memset(made, 0, m.made * sizeof(Cell))
+    memset(outputs, 0, m.made * sizeof(Cell))
     for j in range(m.count):
         o = &m.outputs[j]
-        made[o.cell].data = slot + o.slot_offset + row * o.row_bytes
-        made[o.cell].nbytes = n * o.row_bytes
+        outputs[o.cell].data = slot + o.slot_offset + row * o.row_bytes
+        outputs[o.cell].nbytes = n * o.row_bytes
     begun = step_begun(&s.arena)
-    rc = m.run_rows(m.params, s.cells, made, n, &s.arena, fault)
+    rc = m.run_rows(m.params, s.cells, outputs, n, &s.arena, fault)
     step_ended(&s.arena, m.params, begun)
     if rc != 0:
         return 0
     for j in range(m.count):
         o = &m.outputs[j]
         place = slot + o.slot_offset + row * o.row_bytes
-        if made[o.cell].data != place:
-            memcpy(place, made[o.cell].data, n * o.row_bytes)
+        if outputs[o.cell].data != place:
+            memcpy(place, outputs[o.cell].data, n * o.row_bytes)
     return n
 
 
@@ -498,7 +498,7 @@ cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
     cdef int64_t starts[2]
     cdef uint32_t end
     cdef CsvCursor at
-    cdef RecordBlock one
+    cdef RecordBlock block
     cdef const Moved* record
     while high - low > 1:
         middle = (low + high) // 2
@@ -507,27 +507,27 @@ cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
         else:
             high = middle
     record = &b.records[low]
-    memset(&one, 0, sizeof(RecordBlock))
-    one.text = b.text + record.at
-    one.nbytes = record[1].at - record.at
-    one.place = b.place
-    one.place.offset += record.was
-    one.place.number += b.skip + first
-    one.pass_ = b.pass_
-    one.last = True
+    memset(&block, 0, sizeof(RecordBlock))
+    block.text = b.text + record.at
+    block.nbytes = record[1].at - record.at
+    block.place = b.place
+    block.place.offset += record.was
+    block.place.number += b.skip + first
+    block.pass_ = b.pass_
+    block.last = True
     if m.framing == FRAME_LINES:
-        end = <uint32_t>one.nbytes + (one.text[one.nbytes - 1] != 10)
-        one.index = &end
+        end = <uint32_t>block.nbytes + (block.text[block.nbytes - 1] != 10)
+        block.index = &end
     elif m.framing == FRAME_TFRECORD:
         starts[0] = 0
-        starts[1] = one.nbytes
-        one.index = starts
+        starts[1] = block.nbytes
+        block.index = starts
     elif m.framing == FRAME_CSV:
-        at.offset = one.place.offset
+        at.offset = block.place.offset
         at.row = first + (b.place.number if b.place.number > 0 else 0)  # rows of the header have negative numbers
         at.line = record.line
-        one.index = &at
-    return rows_of_block(m, s, &one, 0, 1, element, slot, row, vars, fault) == 1
+        block.index = &at
+    return rows_of_block(m, s, &block, 0, 1, element, slot, row, vars, fault) == 1
 
 
 cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,

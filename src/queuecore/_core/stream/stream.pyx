@@ -889,11 +889,11 @@ cdef class Gets:
         1
         >>> folder.cleanup()
         """
-        made = self._optional()
-        cdef list parts = made._parts
+        optional = self._optional()
+        cdef list parts = optional._parts
         parts.append(None)
         try:
             parts[0] = next(self)
         except StopIteration:
             parts.clear()
-        return made
+        return optional

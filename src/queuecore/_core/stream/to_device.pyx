@@ -181,19 +181,19 @@ cdef class ToDevice:
     cdef list arrays_of(self, Pipe* p, DeviceLease lease, memory, int64_t rows, int64_t subs, Views views):
         cdef int64_t dims[MAX_DIMS]
         cdef int lead = views.lead_dims(rows, subs, dims)
-        cdef list made = []
+        cdef list arrays = []
         cdef int i, j
         if memory is not None:
             lease.copy_to(self.device, self.arrays.address(memory), memory)
         memory = self.arrays.memory(lease)
         if self.widen is not None:
-            return [self.arrays.array(memory, offset, (rows, *one.shape), one.dtype)
-                    for offset, one in zip(self.kernel.offsets(rows), self.kernel.outputs)]
+            return [self.arrays.array(memory, offset, (rows, *output.shape), output.dtype)
+                    for offset, output in zip(self.kernel.offsets(rows), self.kernel.outputs)]
         for i in range(views.count()):
             dtype, shape = views.dtype_and_shape(i)
             sides = (*[dims[j] for j in range(lead)], *shape)
-            made.append(self.arrays.array(memory, views.slot_offset(p, i), sides, dtype))
-        return made
+            arrays.append(self.arrays.array(memory, views.slot_offset(p, i), sides, dtype))
+        return arrays
 
     cdef int taken(self, DeviceLease lease, bint copied) except -1:
         cdef DeviceLease last = self.last

@@ -45,29 +45,29 @@ cdef inline unsigned char* _slot(BatchLease lease) noexcept:
 
 
 cdef list copies(list parts):
-    cdef list made = []
-    for one in parts:
-        if one is None:
-            made.append(None)
-        elif type(one) is list:
-            made.append(copies(one))
-        elif type(one) is tuple:
-            made.append(tuple(copies(list(one))))
+    cdef list results = []
+    for part in parts:
+        if part is None:
+            results.append(None)
+        elif type(part) is list:
+            results.append(copies(part))
+        elif type(part) is tuple:
+            results.append(tuple(copies(list(part))))
         else:
-            made.append(one._copy() if isinstance(one, _ragged.Ragged) else one.copy())
-    return made
+            results.append(part._copy() if isinstance(part, _ragged.Ragged) else part.copy())
+    return results
 
 
 cdef object assembled(object template, list parts):
-    cdef list made
+    cdef list items
     cdef dict named
     if type(template) is int:
         return parts[template]
     if type(template) is tuple:
-        made = []
+        items = []
         for part in <tuple>template:
-            made.append(assembled(part, parts))
-        return tuple(made)
+            items.append(assembled(part, parts))
+        return tuple(items)
     named = {}
     for name, part in (<dict>template).items():
         named[name] = assembled(part, parts)
@@ -221,45 +221,45 @@ cdef class Views:
             shape[lead + i] = self.sides[leaf * MAX_DIMS + i]
         return qc_view(self.dtypes[leaf], lead + n, shape, slot + lease.pipe.leaves[leaf].slot_offset, lease)
 
-    cdef object _component(self, RowComponent one, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
+    cdef object _component(self, RowComponent component, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
                            Feed feed, int64_t number):
         # Returns an array, a Ragged, or a list.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
-        cdef const Output* out = &lease.pipe.maker.outputs[one.output]
+        cdef const Output* out = &lease.pipe.maker.outputs[component.output]
         cdef int i, n
-        cdef object made
-        if one.kind == KIND_OBJECT:
+        cdef object ragged
+        if component.kind == KIND_OBJECT:
             return feed.objects(<int64_t*>(slot + out.slot_offset), lease.rows)
-        if one.pad >= 0:
-            return self._padded(one, slot, dims, lead, lease)
-        if one.kind == KIND_FIXED:
-            n = len(one.shape)
+        if component.pad >= 0:
+            return self._padded(component, slot, dims, lead, lease)
+        if component.kind == KIND_FIXED:
+            n = len(component.shape)
             for i in range(lead):
                 shape[i] = dims[i]
             for i in range(n):
-                shape[lead + i] = one.shape[i]
-            return qc_view(one.dtype, lead + n, shape, slot + out.slot_offset, lease)
-        if one.kind == KIND_DENSE:
-            return self._dense(one, slot, dims, lead, lease, number)
-        values, splits = _varying(out, slot, _CHAR if one.dtype.itemsize == 0
-                                  or one.kind == KIND_STRINGS else one.dtype, lease)
-        if one.kind == KIND_STRINGS:
+                shape[lead + i] = component.shape[i]
+            return qc_view(component.dtype, lead + n, shape, slot + out.slot_offset, lease)
+        if component.kind == KIND_DENSE:
+            return self._dense(component, slot, dims, lead, lease, number)
+        values, splits = _varying(out, slot, _CHAR if component.dtype.itemsize == 0
+                                  or component.kind == KIND_STRINGS else component.dtype, lease)
+        if component.kind == KIND_STRINGS:
             lengths, splits = _varying(out + 1, slot, _INT64, lease)
             inner = np.zeros(lengths.size + 1, np.int64)
             np.cumsum(lengths, out=inner[1:])
             values = _ragged.Ragged._of(values, inner)
-        made = _ragged.Ragged._of(values, splits)
+        ragged = _ragged.Ragged._of(values, splits)
         for i in range(lead - 1, 0, -1):  # batches of batches
-            n = len(made) // dims[i] if dims[i] else 0
-            made = _ragged.Ragged._of(made, np.arange(n + 1, dtype=np.int64) * dims[i])
-        return made
+            n = len(ragged) // dims[i] if dims[i] else 0
+            ragged = _ragged.Ragged._of(ragged, np.arange(n + 1, dtype=np.int64) * dims[i])
+        return ragged
 
-    cdef object _dense(self, RowComponent one, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
+    cdef object _dense(self, RowComponent component, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
                        int64_t number):
         # Returns rows that may differ in shape: a list of arrays; of a batch one array, for which their shapes must be
         # equal.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
-        cdef const Output* out = &lease.pipe.maker.outputs[one.output]
+        cdef const Output* out = &lease.pipe.maker.outputs[component.output]
         cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
         cdef int64_t* noted = <int64_t*>(slot + out.dims_offset)
         cdef int64_t row
@@ -268,7 +268,7 @@ cdef class Views:
         if not self.levels:
             many = []
             for row in range(lease.rows):
-                many.append(_varied(out, slot, row, one.dtype, lease))
+                many.append(_varied(out, slot, row, component.dtype, lease))
             return many
         for row in range(1, lease.rows):
             for i in range(out.ndim):
@@ -281,26 +281,26 @@ cdef class Views:
             shape[i] = dims[i]
         for i in range(out.ndim):
             shape[lead + i] = noted[i]
-        return qc_view(one.dtype, lead + out.ndim, shape, g.data if g.data != NULL else slot, lease)
+        return qc_view(component.dtype, lead + out.ndim, shape, g.data if g.data != NULL else slot, lease)
 
-    cdef object _padded(self, RowComponent one, unsigned char* slot, int64_t* dims, int lead, BatchLease lease):
+    cdef object _padded(self, RowComponent component, unsigned char* slot, int64_t* dims, int lead, BatchLease lease):
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
-        cdef const Pad* pad = &lease.pipe.maker.pads[one.pad]
+        cdef const Pad* pad = &lease.pipe.maker.pads[component.pad]
         cdef const int64_t* sides = <int64_t*>(slot + pad.slot_offset)
         cdef Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + pad.var]
-        cdef bint strings = one.kind == KIND_STRINGS
+        cdef bint strings = component.kind == KIND_STRINGS
         cdef int i
         for i in range(lead):
             shape[i] = dims[i]
         for i in range(pad.ndim):
             shape[lead + i] = sides[i]
-        made = qc_view(_INT64 if strings else one.dtype.base, lead + pad.ndim, shape,
-                       g.data if g.data != NULL else slot, lease)
+        array = qc_view(_INT64 if strings else component.dtype.base, lead + pad.ndim, shape,
+                        g.data if g.data != NULL else slot, lease)
         if not strings:
-            return made
-        inner = np.zeros(made.size + 1, np.int64)  # padding is empty strings
-        np.cumsum(made.ravel(), out=inner[1:])
-        values, _ = _varying(&lease.pipe.maker.outputs[one.output], slot, _CHAR, lease)
+            return array
+        inner = np.zeros(array.size + 1, np.int64)  # padding is empty strings
+        np.cumsum(array.ravel(), out=inner[1:])
+        values, _ = _varying(&lease.pipe.maker.outputs[component.output], slot, _CHAR, lease)
         return _ragged.Ragged._of(_ragged.Ragged._of(values, inner),
                                   np.arange(lease.rows + 1, dtype=np.int64) * sides[0])
 

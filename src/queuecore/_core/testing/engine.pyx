@@ -20,15 +20,15 @@ def depths(rate_at, int64_t most, int64_t measurements):
     measurements : int
     """
     cdef Engine* e = <Engine*>alloc_lines(sizeof(Engine))
-    cdef list made = []
+    cdef list results = []
     cdef int64_t _i
     if e == NULL:
         raise MemoryError
     try:
         engine_begin(e, 0, most)
         for _i in range(measurements):
-            made.append(e.depth)
+            results.append(e.depth)
             engine_judge(e, rate_at(e.depth))
-        return made
+        return results
     finally:
         free(e)

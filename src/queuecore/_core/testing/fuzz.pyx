@@ -126,7 +126,7 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
     # The walk over a stream that comes in blocks, and the search for the next record after damage.
     cdef int64_t how = choice(&g), step = 1 + choice(&g), most = 1 + choice(&g) % 8, limit = TFRECORD_MOST_BYTES
     cdef bint known = how & 1, check = (how & 2) == 0
-    cdef int64_t at = 0, found = 0, need = 1, n, i, whole = 0, records = 0
+    cdef int64_t at = 0, count = 0, need = 1, n, i, whole = 0, records = 0
     cdef int64_t starts[9]
     cdef unsigned char* data = copy_of(g.p, g.n)
     cdef unsigned char* block = NULL
@@ -146,8 +146,8 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
         n = least(step if step > need else need, g.n - at)
         free(block)
         block = copy_of(data + at, n)
-        rc = tfrecord_walk(&walk, block, n, not known and at + n == g.n, starts, most, &found, &fault)
-        for i in range(found):
+        rc = tfrecord_walk(&walk, block, n, not known and at + n == g.n, starts, most, &count, &fault)
+        for i in range(count):
             if _code_at(data + at + starts[i], g.n - at - starts[i], limit, check, &whole) != 0 or (
                     starts[i + 1] - starts[i] != whole):
                 wrong = "tfrecord: a record that isn't there"
@@ -155,8 +155,8 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
             if tfrecord_check(block + starts[i] + TFRECORD_HEADER, whole - TFRECORD_FRAME) != (
                     _sound(data + at + starts[i] + TFRECORD_HEADER, whole - TFRECORD_FRAME)):
                 wrong = "tfrecord: a checksum"
-        at += starts[found]
-        records += found
+        at += starts[count]
+        records += count
         if wrong == NULL and (walk.offset != at or walk.record != records):
             wrong = "tfrecord: the walk stands elsewhere"
         if wrong != NULL:
@@ -166,12 +166,12 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
                 wrong = "tfrecord: an end in the middle"
             break
         if rc == WALK_FULL:
-            if found != most:
+            if count != most:
                 wrong = "tfrecord: full too early"
             need = 1
         elif rc == WALK_MORE:
             need = walk.need
-            if need <= n - starts[found] or at + n - starts[found] == g.n:
+            if need <= n - starts[count] or at + n - starts[count] == g.n:
                 wrong = "tfrecord: more is asked for than there is, or what is there"
         else:
             code = _code_at(data + at, g.n - at, limit, check, &whole)
@@ -297,17 +297,17 @@ cdef void _inflate_pieces(int encoding, const unsigned char* p, int64_t n, int64
     cdef int64_t into_bytes = _pieces[room]
     cdef unsigned char* piece = NULL
     cdef const unsigned char* source = NULL
-    cdef int64_t left = 0, made = 0
+    cdef int64_t left = 0, written = 0
     memset(out, 0, sizeof(Inflated))
     memset(_inflater_room, 0xa5, INFLATER_BYTES)
     out.what = inflater_begin(&f, encoding, _inflater_room)
     while out.what == 0:
-        out.what = inflater_run(&f, &source, &left, into, into_bytes, &made)
-        append(&out.bytes, into, made)
+        out.what = inflater_run(&f, &source, &left, into, into_bytes, &written)
+        append(&out.bytes, into, written)
         out.much = out.bytes.n > MOST_BYTES
         if out.much or out.what != 0:
             break
-        if made < into_bytes:
+        if written < into_bytes:
             if n == 0:
                 out.what = -1 if f.inside else 0
                 break

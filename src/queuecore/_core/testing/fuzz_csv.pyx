@@ -194,7 +194,7 @@ cdef Verdict fuzz_csv_record(Given g) noexcept nogil:
 
 def _format(int index, list kinds, fields=None, delim=b",", bint quotes=True, na=b"", int64_t limit=1 << 20,
             bint required=False):
-    cdef CsvFormat made
+    cdef CsvFormat csv_format
     cdef Step step
     cdef Steps* steps = &_records[index]
     cdef int32_t i, item
@@ -203,12 +203,12 @@ def _format(int index, list kinds, fields=None, delim=b",", bint quotes=True, na
                for kind, field in zip(kinds, fields or range(len(kinds)), strict=True)]
     for level in range(2):
         try:
-            made = CsvFormat(columns, fields is not None, delim[0], quotes, na, limit, level)
+            csv_format = CsvFormat(columns, fields is not None, delim[0], quotes, na, limit, level)
         except ValueError:  # not on this processor
-            made = CsvFormat(columns, fields is not None, delim[0], quotes, na, limit, 0)
-        _kept.append(made)
-        _formats[index][level] = &made.plan
-    step = CsvStep((None,), (None,) * len(kinds), made)
+            csv_format = CsvFormat(columns, fields is not None, delim[0], quotes, na, limit, 0)
+        _kept.append(csv_format)
+        _formats[index][level] = &csv_format.plan
+    step = CsvStep((None,), (None,) * len(kinds), csv_format)
     _kept.append(step)
     for batch in range(2):
         steps.run[batch] = step.run
@@ -358,14 +358,14 @@ cdef Verdict fuzz_number(Given g) noexcept nogil:
 
 
 cdef int _column(int kind) except -1:
-    cdef CsvFormat made
+    cdef CsvFormat csv_format
     for level in range(2):
         try:
-            made = CsvFormat([(kind, 1, None)], True, b","[0], True, b"", 1 << 20, level)
+            csv_format = CsvFormat([(kind, 1, None)], True, b","[0], True, b"", 1 << 20, level)
         except ValueError:
-            made = CsvFormat([(kind, 1, None)], True, b","[0], True, b"", 1 << 20, 0)
-        _kept.append(made)
-        _columns[kind][level] = &made.plan
+            csv_format = CsvFormat([(kind, 1, None)], True, b","[0], True, b"", 1 << 20, 0)
+        _kept.append(csv_format)
+        _columns[kind][level] = &csv_format.plan
     return 0
 
 

@@ -51,7 +51,8 @@ cdef Verdict _cell_wrong(const Cell* cell, const Output* output) noexcept nogil:
     return NULL
 
 
-cdef Verdict _run_step(const Steps* steps, int batch, Cell* given, bint places, int64_t n, Run* run) noexcept nogil:
+cdef Verdict _run_step(const Steps* steps, int batch, Cell* input_cell, bint places, int64_t n,
+                       Run* run) noexcept nogil:
     cdef int32_t i
     cdef const Output* output
     cdef Verdict wrong = NULL
@@ -61,7 +62,7 @@ cdef Verdict _run_step(const Steps* steps, int batch, Cell* given, bint places, 
         if places and output.place > 0:
             run.cells[i].nbytes = n * output.place
             run.cells[i].data = run.places[i] = <unsigned char*>malloc(n * output.place)
-    run.rc = steps.run[batch](steps.params[batch], given, run.cells, &run.arena, &run.fault)
+    run.rc = steps.run[batch](steps.params[batch], input_cell, run.cells, &run.arena, &run.fault)
     if run.rc == 0:
         for i in range(steps.count[batch]):
             wrong = _cell_wrong(&run.cells[i], &steps.outputs[batch][i])
@@ -83,7 +84,7 @@ cdef Verdict both_ways(const Steps* steps, const unsigned char* p, int64_t n, in
     cdef unsigned char* halves[3]
     cdef int64_t offsets[3]
     cdef int64_t at
-    cdef Cell given
+    cdef Cell input_cell
     cdef Run* runs = <Run*>calloc(3, sizeof(Run))
     cdef const Cell* cell
     cdef Verdict wrong = NULL
@@ -95,15 +96,15 @@ cdef Verdict both_ways(const Steps* steps, const unsigned char* p, int64_t n, in
     halves[1] = copy_of(p + cut, n - cut)
     halves[2] = copy_of(p, n)
     for i in range(3):
-        memset(&given, 0, sizeof(Cell))
-        given.data = halves[i]
-        given.nbytes = offsets[i + 1] - offsets[i] if i < 2 else n
+        memset(&input_cell, 0, sizeof(Cell))
+        input_cell.data = halves[i]
+        input_cell.nbytes = offsets[i + 1] - offsets[i] if i < 2 else n
         if i == 2:
-            given.offsets = offsets
-            given.ndim = 1
-            given.dims[0] = 2
+            input_cell.offsets = offsets
+            input_cell.ndim = 1
+            input_cell.dims[0] = 2
         if wrong == NULL:
-            wrong = _run_step(steps, i == 2, &given, places, 1 + (i == 2), &runs[i])
+            wrong = _run_step(steps, i == 2, &input_cell, places, 1 + (i == 2), &runs[i])
     if wrong == NULL and (runs[2].rc == 0) != (runs[0].rc == 0 and runs[1].rc == 0):
         wrong = "step: a batch fails, or its elements do"
     if wrong == NULL and runs[2].rc != 0:

@@ -179,15 +179,15 @@ def stress_hand(str kind, int putters, int getters, int64_t rounds, int64_t capa
         runner_start(runner.runner, putters + getters, "qc-test", no_reference, &started)
         runner_join(runner.runner, -1)
         job_free(runner)
-    found = {"lost": putters * rounds - job.taken.load(kRelaxed),
-             "disorder": job.disorder.load(kRelaxed) if kind == "fifo" else 0}
+    counts = {"lost": putters * rounds - job.taken.load(kRelaxed),
+              "disorder": job.disorder.load(kRelaxed) if kind == "fifo" else 0}
     hand_free(job.hand)
     pool_free(job.pool)
     free(job.hand)
     free(job.pool)
     free(job.random)
     free(job)
-    return found
+    return counts
 
 
 # Histories of the hand-off. Each thread runs a whole program of calls without the GIL, as queues.pyx would make them of
@@ -356,14 +356,14 @@ cdef class _Calls:
     cdef list made(self):
         cdef HandCall* c
         cdef int64_t i, k, over
-        found = []
+        calls = []
         for i in range(self.n):
             c = &self.calls[i]
             over = c.over.load(kAcquire)
             if c.begun.load(kAcquire) != 0:
                 values = [c.values[k] for k in range(c.n if c.what <= CALL_PUT_MANY else c.done if over else 0)]
-                found.append((_CALLS[c.what], c.begun.load(kAcquire), over, c.result, tuple(values), c.n))
-        return found
+                calls.append((_CALLS[c.what], c.begun.load(kAcquire), over, c.result, tuple(values), c.n))
+        return calls
 
     def __dealloc__(self):
         cdef int64_t i

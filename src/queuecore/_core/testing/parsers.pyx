@@ -156,9 +156,9 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
         -1; its place.
     """
     cdef Inflater f
-    cdef const unsigned char* given = data
-    cdef const unsigned char* source = given
-    cdef int64_t n = len(data), at = 0, left = 0, made = 0, total = 0
+    cdef const unsigned char* start = data
+    cdef const unsigned char* source = start
+    cdef int64_t n = len(data), at = 0, left = 0, written = 0, total = 0
     cdef int64_t nbytes = ((source_bytes if source_bytes > into_bytes else into_bytes) + 4095) & ~<int64_t>4095
     cdef unsigned char* sources = <unsigned char*>guarded_pages(nbytes)
     cdef unsigned char* results = <unsigned char*>guarded_pages(nbytes)
@@ -172,10 +172,10 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     what = inflater_begin(&f, encoding, room)
     while what == 0 and total <= most:
         with nogil:
-            what = inflater_run(&f, &source, &left, into, into_bytes, &made)
-        parts.append(into[:made])
-        total += made
-        if what == 0 and made < into_bytes:
+            what = inflater_run(&f, &source, &left, into, into_bytes, &written)
+        parts.append(into[:written])
+        total += written
+        if what == 0 and written < into_bytes:
             if left != 0:
                 raise AssertionError("stopped before the end of its source")
             if at == n:
@@ -183,7 +183,7 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
                 break
             left = source_bytes if n - at > source_bytes else n - at
             source = sources + nbytes - left
-            memcpy(sources + nbytes - left, given + at, left)
+            memcpy(sources + nbytes - left, start + at, left)
             at += left
     place = f.place
     inflater_end(&f)
@@ -253,7 +253,7 @@ def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True,
     cdef TFRecordWalk walk
     cdef Fault fault, damage
     cdef int64_t* starts = <int64_t*>calloc(most + 1, sizeof(int64_t))
-    cdef int64_t size = len(data), at = 0, found = 0, i, n, wanted = 0, need = 1, start, whole
+    cdef int64_t size = len(data), at = 0, count = 0, i, n, wanted = 0, need = 1, start, whole
     cdef const unsigned char* p
     cdef int rc
     cdef Guarded guarded = Guarded(size)
@@ -270,19 +270,19 @@ def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True,
             wanted = max(n, wanted)
             n = min(n, size - at)
             p = guarded.put(<const unsigned char*><const char*>data + at, n)
-            rc = tfrecord_walk(&walk, p, n, not known and at + n == size, starts, most, &found, &fault)
-            for i in range(found):
+            rc = tfrecord_walk(&walk, p, n, not known and at + n == size, starts, most, &count, &fault)
+            for i in range(count):
                 start = at + starts[i]
                 whole = starts[i + 1] - starts[i]
                 if check and not tfrecord_check(p + starts[i] + TFRECORD_HEADER, whole - TFRECORD_FRAME):
-                    tfrecord_damaged(start, walk.record - found + i, &damage)
+                    tfrecord_damaged(start, walk.record - count + i, &damage)
                     faults.append(fault_error(&damage, b"stream"))
                     if not resync:
                         return records, faults, wanted
                 else:
-                    records.append((start, walk.record - found + i,
+                    records.append((start, walk.record - count + i,
                                     data[start + TFRECORD_HEADER:start + whole - TFRECORD_FRAME + TFRECORD_HEADER]))
-            at += starts[found]
+            at += starts[count]
             need = walk.need if rc == WALK_MORE else 1
             if rc == WALK_END:
                 return records, faults, wanted
@@ -322,7 +322,7 @@ def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=Tru
     cdef TFRecordWalk walk
     cdef Fault fault
     cdef int64_t starts[257]
-    cdef int64_t found = 0, i, begun, size = data.shape[0], records = 0, damaged = 0
+    cdef int64_t count = 0, i, begun, size = data.shape[0], records = 0, damaged = 0
     cdef const unsigned char* first = &data[0]
     cdef const unsigned char* p
     cdef int rc = WALK_END
@@ -336,12 +336,12 @@ def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=Tru
             rc = WALK_FULL
             while rc == WALK_FULL:
                 p = first + walk.offset
-                rc = tfrecord_walk(&walk, p, size - walk.offset, False, starts, 256, &found, &fault)
-                for i in range(found):
+                rc = tfrecord_walk(&walk, p, size - walk.offset, False, starts, 256, &count, &fault)
+                for i in range(count):
                     if check and not tfrecord_check(p + starts[i] + TFRECORD_HEADER,
                                                     starts[i + 1] - starts[i] - TFRECORD_FRAME):
                         damaged += 1
-                records += found
+                records += count
         begun = monotonic_ns() - begun
     if rc != WALK_END or damaged:
         raise ValueError("the records are damaged")

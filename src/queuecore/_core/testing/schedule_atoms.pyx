@@ -779,7 +779,7 @@ def history(uint64_t seed, unordered=()):
     mutate(0, kRelaxed)
     if verdict != 0:
         raise AssertionError(VERDICTS[verdict])
-    made = []
+    calls = []
     for i in range(9):
         call = t.calls_made[i]
         name = "push" if call.what < 4 else "pop" if call.what < 7 else ("seal", "more", "less")[call.what - 7]
@@ -788,8 +788,8 @@ def history(uint64_t seed, unordered=()):
             tokens = [call.tokens[k] for k in range(max(0, call.answer))]
         answer = bool(call.answer) if name == "seal" else None if name in ("more",
                                                                            "less") else ANSWERS[min(call.answer, 1)]
-        made.append((call.begin, call.end, name, tuple(tokens), answer))
-    return 1 + seed % 2, 0 if t.kind else 3, made
+        calls.append((call.begin, call.end, name, tuple(tokens), answer))
+    return 1 + seed % 2, 0 if t.kind else 3, calls
 
 
 CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "push_turn_take", "push_turn_give", "outside")

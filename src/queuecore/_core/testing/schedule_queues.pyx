@@ -308,7 +308,7 @@ cdef int _hand_left(HandTrial* t) noexcept nogil:
     # Checks the conditions that hold when all threads have ended. Returns the number of the check that fails, or 0.
     cdef Hand* h = t.hand
     cdef FrontRun* run = h.front
-    cdef int64_t left, found = 0, i
+    cdef int64_t left, rows = 0, i
     cdef uint32_t token = 0
     for i in range(2):
         if h.side[i].first != NULL or h.side[i].last != NULL or h.side[i].waiting.load(kRelaxed) != 0:
@@ -331,18 +331,18 @@ cdef int _hand_left(HandTrial* t) noexcept nogil:
         for i in range(run.at, run.n):
             t.taken[run.tokens[i]] += 1
             left -= 1
-            found += 1
+            rows += 1
         run = run.next
     h.least = 0
     while store_pop(h, t.random, &token, True) == RING_OK:
         t.taken[token] += 1
         left -= 1
-        found += 1
+        rows += 1
     if left != 0:
         return 45
     if t.store != STORE_FIFO and malloc_usable_size(h.bag) < h.room * sizeof(BagRow):
         return 49
-    if t.drained and found and t.ordered:
+    if t.drained and rows and t.ordered:
         return 47
     for i in range(MOST_ROWS):
         if t.taken[i] != t.inside[i]:
@@ -606,14 +606,14 @@ def stopped_history(places, uint64_t puts, uint64_t seed, int32_t filled, int64_
         _hand_tear_down(&t)
     if verdict != 0:
         raise AssertionError(VERDICTS[verdict])
-    made = [(2 * i - 100, 2 * i - 99, "push", (60 + i,), "ok") for i in range(filled)]
+    calls = [(2 * i - 100, 2 * i - 99, "push", (60 + i,), "ok") for i in range(filled)]
     for i in range(t.victims + 6):
         call = &t.calls[i]
         good = call.answer == HAND_DONE
         tokens = (call.token,) if call.what else (call.tokens[0],) if good else ()
-        made.append((call.begin, call.end, "push" if call.what else "pop", tokens,
-                     "ok" if good else "full" if call.what else "empty"))
-    return t.stopped, made
+        calls.append((call.begin, call.end, "push" if call.what else "pop", tokens,
+                      "ok" if good else "full" if call.what else "empty"))
+    return t.stopped, calls
 
 
 def suspend_in_pool(places, uint64_t seed, int64_t want):

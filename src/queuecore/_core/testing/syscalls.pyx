@@ -236,7 +236,7 @@ cdef int _test_is_memory(int fd) noexcept nogil:
 
 
 cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
-    cdef iovec one
+    cdef iovec piece
     cdef int64_t n, delay, most, every
     cdef int how = _met(READ, _caller(0))
     if how == FAIL:
@@ -261,10 +261,10 @@ cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, i
     if how == SHORT:  # one byte, or a part that its number chooses
         most = 1 if n % 3 == 0 else 1 + (n * 40503 >> 3) % max(<int64_t>iov[0].iov_len, 1)
     if most > 0:
-        one = iov[0]
-        if <int64_t>one.iov_len > most:
-            one.iov_len = most
-        return kRealSyscalls.preadv(fd, &one, 1, offset, flags)
+        piece = iov[0]
+        if <int64_t>piece.iov_len > most:
+            piece.iov_len = most
+        return kRealSyscalls.preadv(fd, &piece, 1, offset, flags)
     return kRealSyscalls.preadv(fd, iov, count, offset, flags)
 
 
@@ -519,14 +519,14 @@ def remembered():
 
     Memory that is kept for the next taker is given back first.
     """
-    cdef Taken one
+    cdef Taken piece
     cdef size_t whole = <size_t>64 << 20
     remember_no_more()
     give_idle()
     buffer_give(buffer_take(whole), whole)  # it takes the place of all that was kept
     found = []
-    while taken_at(<size_t>len(found), &one):
-        found.append((one.nbytes, _place(one.where)))
+    while taken_at(<size_t>len(found), &piece):
+        found.append((piece.nbytes, _place(piece.where)))
     return sorted(found)
 
 
