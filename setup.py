@@ -130,15 +130,15 @@ def cimports_numpy(pyx: Path) -> bool:
 
 def native_modules() -> dict[str, Path]:
     """Return the .pyx file of each module that is wanted, by the module's name below PACKAGE."""
-    found = {".".join(pyx.relative_to(CORE).with_suffix("").parts): pyx for pyx in sorted(CORE.rglob("*.pyx"))}
+    modules = {".".join(pyx.relative_to(CORE).with_suffix("").parts): pyx for pyx in sorted(CORE.rglob("*.pyx"))}
     only = words("ONLY")
-    wanted = {name: [word for word in only if f"{name}.".startswith(f"{word}.")] for name in found}
+    wanted = {name: [word for word in only if f"{name}.".startswith(f"{word}.")] for name in modules}
     unknown = sorted(set(only) - {word for some in wanted.values() for word in some})
     if unknown:
         raise SystemExit(f"QUEUECORE_ONLY: no module or folder of {PACKAGE} is called {', '.join(unknown)}")
     if not switch("TESTING"):
-        found = {name: pyx for name, pyx in found.items() if not name.startswith(TEST_ONLY)}
-    return {name: pyx for name, pyx in found.items() if wanted[name] or not only}
+        modules = {name: pyx for name, pyx in modules.items() if not name.startswith(TEST_ONLY)}
+    return {name: pyx for name, pyx in modules.items() if wanted[name] or not only}
 
 
 def extensions() -> list[Extension]:

@@ -63,16 +63,16 @@ def in_cpp(text: str, begin: int, own_allocator: bool) -> list[int]:
 
 def in_cython(text: str) -> list[int]:
     """Return where Cython declares or cimports what calls the system."""
-    found = [one.start() + at.start() for one in CIMPORT.finditer(text) for at in NAMES.finditer(one[0])]
+    places = [cimport.start() + at.start() for cimport in CIMPORT.finditer(text) for at in NAMES.finditer(cimport[0])]
     for block in EXTERN.finditer(text):
         begin, declared = block.start(2), block[2]
         if '"queuecore/' in block[0].split("\n")[0]:
             continue  # of a header of ours, which is searched itself
         for part in VERBATIM.finditer(declared):
-            found += in_cpp(part[1], begin + part.start(1), False)
+            places += in_cpp(part[1], begin + part.start(1), False)
         declared = VERBATIM.sub(lambda part: blank(part[0]), declared)
-        found += [begin + one.start() for one in re.finditer(rf"(?<![\w.])(?:{NAMES.pattern})\s*\(", declared)]
-    return found
+        places += [begin + call.start() for call in re.finditer(rf"(?<![\w.])(?:{NAMES.pattern})\s*\(", declared)]
+    return places
 
 
 def check(text: str, suffix: str) -> list[tuple[int, str]]:
@@ -91,13 +91,13 @@ def check(text: str, suffix: str) -> list[tuple[int, str]]:
 
 def main() -> int:
     """Print what goes round the table, and return 1 if anything does."""
-    given = [Path(one) for one in sys.argv[1:]]
-    files = given or [one for one in sorted((ROOT / "src").rglob("*")) if one.suffix in COMMENT]
+    named = [Path(name) for name in sys.argv[1:]]
+    files = named or [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in COMMENT]
     wrong = [
-        f"{one}:{number}: a call that tests can't let fail; use the table of queuecore/syscalls.hpp: {line}"
-        for one in files
-        if one.parent.name != EXEMPT_FOLDER and one.name not in EXEMPT
-        for number, line in check(one.read_text(encoding="utf-8"), one.suffix)
+        f"{path}:{number}: a call that tests can't let fail; use the table of queuecore/syscalls.hpp: {line}"
+        for path in files
+        if path.parent.name != EXEMPT_FOLDER and path.name not in EXEMPT
+        for number, line in check(path.read_text(encoding="utf-8"), path.suffix)
     ]
     print(*wrong, sep="\n") if wrong else print("native code: every call of the system goes through the table")
     return 1 if wrong else 0

@@ -43,16 +43,18 @@ def check_wheel(path: Path) -> list[str]:
     """Return what is wrong with the wheel."""
     names = set(zipfile.ZipFile(path).namelist())
     core = ROOT / "src/queuecore/_core"
-    modules = {f"queuecore/_core/{one.relative_to(core).with_suffix('')}" for one in core.rglob("*.pyx")}
-    modules = {one for one in modules if not one.startswith(TEST_ONLY)}
+    modules = {f"queuecore/_core/{path.relative_to(core).with_suffix('')}" for path in core.rglob("*.pyx")}
+    modules = {module for module in modules if not module.startswith(TEST_ONLY)}
     package = {name for name in names if name.startswith("queuecore/")}
     wrong = []
 
     needed = {"queuecore/py.typed", "queuecore/_core/device.hpp"}
     needed |= {
-        one.relative_to(ROOT).as_posix() for one in (ROOT / "queuecore").rglob("*.py*") if one.suffix in {".py", ".pyi"}
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "queuecore").rglob("*.py*")
+        if path.suffix in {".py", ".pyi"}
     }
-    needed = {one for one in needed if not one.startswith(TEST_ONLY)}
+    needed = {name for name in needed if not name.startswith(TEST_ONLY)}
     wrong += [f"wheel lacks {name}" for name in sorted(needed - package)]
 
     compiled = {name.partition(".")[0]: name for name in package if name.endswith(".so")}

@@ -26,34 +26,34 @@ QUOTES = re.compile(r'[rb]?("""|\'\'\')')
 
 def is_code(lines: list[str]) -> list[bool]:
     """Return of each line whether it is code."""
-    found, inside = [], ""
+    code, inside = [], ""
     for line in lines:
         text = line.strip()
         if inside:
-            found.append(False)
+            code.append(False)
             inside = "" if inside in text else inside
             continue
         opened = QUOTES.match(text)
         if opened is not None and text.count(opened[1]) == 1:
             inside = opened[1]
-        found.append(bool(text) and not text.startswith(("#", '"""', 'r"""', "'''")))
-    return found
+        code.append(bool(text) and not text.startswith(("#", '"""', 'r"""', "'''")))
+    return code
 
 
 def blocks(lines: list[str], code: list[bool]) -> Iterator[tuple[str, int, int, str]]:
     """Yield each class and function: what it is, its first line, the line behind it, and its head."""
     for first, line in enumerate(lines):
-        found = DEFINITION.match(line) if code[first] else None
-        if found is None or (found[2] in ("cdef", "cpdef") and "(" not in found[3].split("=")[0]):
+        definition = DEFINITION.match(line) if code[first] else None
+        if definition is None or (definition[2] in ("cdef", "cpdef") and "(" not in definition[3].split("=")[0]):
             continue
         behind = first + 1
         while behind < len(lines) and not lines[behind - 1].split("#")[0].rstrip().endswith(":"):
             behind += 1
         head = " ".join(lines[first:behind])
-        depth = len(found[1])
+        depth = len(definition[1])
         while behind < len(lines) and (not lines[behind].strip() or _depth(lines[behind]) > depth):
             behind += 1
-        yield ("class" if "class" in found[2] else "function"), first, behind, head
+        yield ("class" if "class" in definition[2] else "function"), first, behind, head
 
 
 def _depth(line: str) -> int:
@@ -73,40 +73,40 @@ def check(path: Path) -> list[str]:
     """Return what is too long in a file."""
     lines = path.read_text(encoding="utf-8").split("\n")
     name = path.relative_to(ROOT) if path.is_relative_to(ROOT) else path
-    found, owner = [], ""
+    findings, owner = [], ""
     for number, line in enumerate(lines if path.suffix != ".py" else [], 1):
         if len(line) > MOST_COLUMNS:
-            found.append(f"{name}:{number}: a line of {len(line)} columns, at most {MOST_COLUMNS}")
+            findings.append(f"{name}:{number}: a line of {len(line)} columns, at most {MOST_COLUMNS}")
     if any(EXCUSE in line for line in lines[:HEAD]):
-        return found
+        return findings
     code = is_code(lines)
     inner = path.suffix != ".py" or any(part.startswith("_") for part in name.parts)
     if sum(code) > MOST["file"]:
-        found.append(f"{name}: {sum(code)} lines of code, at most {MOST['file']}")
+        findings.append(f"{name}: {sum(code)} lines of code, at most {MOST['file']}")
     for kind, first, behind, head in blocks(lines, code):
         length = sum(code[first:behind])
         if kind == "class":
             owner = re.search(r"class (\w+)", head)[1]
         if length > MOST[kind]:
-            found.append(f"{name}:{first + 1}: a {kind} of {length} lines of code, at most {MOST[kind]}")
+            findings.append(f"{name}:{first + 1}: a {kind} of {length} lines of code, at most {MOST[kind]}")
         ours = inner and owner not in PUBLIC and re.search(r"\bdef __c?init__\(", head)
         if ours and parameters(head) > MOST_PARAMETERS:
-            found.append(f"{name}:{first + 1}: a constructor of {parameters(head)}, at most {MOST_PARAMETERS}")
-    return found
+            findings.append(f"{name}:{first + 1}: a constructor of {parameters(head)}, at most {MOST_PARAMETERS}")
+    return findings
 
 
 def main() -> int:
     """Print what is too long, and return 1 if anything is."""
-    given = [Path(one).resolve() for one in sys.argv[1:]]
-    files = given or [
+    named = [Path(name).resolve() for name in sys.argv[1:]]
+    files = named or [
         *sorted((ROOT / "queuecore").rglob("*.py")),
         *sorted((ROOT / "src").rglob("*.p[yx][xd]")),
         *sorted((ROOT / "benchmarks/native").rglob("*.p[yx][xd]")),
     ]
     wrong = {str(path.relative_to(ROOT)): check(path) for path in files}
-    found = [one for some in wrong.values() for one in some]
-    print(*found, sep="\n") if found else print("no file, class, function or constructor is too long")
-    return 1 if found else 0
+    findings = [finding for some in wrong.values() for finding in some]
+    print(*findings, sep="\n") if findings else print("no file, class, function or constructor is too long")
+    return 1 if findings else 0
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ HINT = re.compile(r"^(?:performance hint|warning): .*", re.MULTILINE)
 
 def gil_calls(text: str) -> list[tuple[str, str, str]]:
     """Return (function, place in the .pyx, line) for each call that takes the GIL in a cdef function of ours."""
-    found = []
+    calls = []
     function = place = ""
     for line in text.splitlines():
         if not function:
@@ -40,8 +40,8 @@ def gil_calls(text: str) -> list[tuple[str, str, str]]:
         elif match := PLACE.match(line):
             place = f"{match[1]}:{match[2]}"
         elif TAKES_GIL.search(line):
-            found.append((function, place, line.strip()))
-    return found
+            calls.append((function, place, line.strip()))
+    return calls
 
 
 def translate(into: str) -> str:

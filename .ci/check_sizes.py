@@ -29,18 +29,18 @@ COMMENT = {".pyx": "#", ".pxd": "#", ".hpp": "//", ".cpp": "//"}
 
 def arguments(text: str, start: int) -> list[str]:
     """Return the arguments of a call, whose first one begins at `start`."""
-    found, depth, begin = [], 1, start
+    parts, depth, begin = [], 1, start
     for at in range(start, len(text)):
         if text[at] in "([{":
             depth += 1
         elif text[at] in ")]}":
             depth -= 1
         if depth == 0 or (depth == 1 and text[at] == ","):
-            found.append(text[begin:at])
+            parts.append(text[begin:at])
             begin = at + 1
             if depth == 0:
-                return found
-    return found
+                return parts
+    return parts
 
 
 def may_wrap(argument: str, checked: bool = False) -> bool:
@@ -67,13 +67,13 @@ def check(text: str, comment: str) -> list[tuple[int, str]]:
 
 def main() -> int:
     """Print what may wrap, and return 1 if anything does."""
-    given = [Path(one) for one in sys.argv[1:]]
-    files = given or [one for one in sorted((ROOT / "src").rglob("*")) if one.suffix in COMMENT]
+    named = [Path(name) for name in sys.argv[1:]]
+    files = named or [path for path in sorted((ROOT / "src").rglob("*")) if path.suffix in COMMENT]
     wrong = [
-        f"{one}:{number}: a size that may wrap; use size_product and size_sum: {line}"
-        for one in files
-        if one.parent.name != EXEMPT
-        for number, line in check(one.read_text(encoding="utf-8"), COMMENT[one.suffix])
+        f"{path}:{number}: a size that may wrap; use size_product and size_sum: {line}"
+        for path in files
+        if path.parent.name != EXEMPT
+        for number, line in check(path.read_text(encoding="utf-8"), COMMENT[path.suffix])
     ]
     print(*wrong, sep="\n") if wrong else print("native code: no size of an allocation may wrap")
     return 1 if wrong else 0

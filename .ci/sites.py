@@ -74,8 +74,8 @@ def functions(lines: list[str]) -> Iterator[tuple[str, str, int, int]]:
     """Yield the kind, the mangled name, the first line and the line behind the last of each function of a .pyx."""
     at = 0
     while at < len(lines):
-        found = FUNCTION.match(lines[at]) if lines[at][:1] not in " \n#/}" else None
-        if found is None:
+        function = FUNCTION.match(lines[at]) if lines[at][:1] not in " \n#/}" else None
+        if function is None:
             at += 1
             continue
         first = at
@@ -86,7 +86,7 @@ def functions(lines: list[str]) -> Iterator[tuple[str, str, int, int]]:
             continue
         while not lines[at].startswith("}"):
             at += 1
-        yield found[1], found[2], first, at
+        yield function[1], function[2], first, at
 
 
 def closing(line: str, at: int) -> int:
@@ -142,14 +142,14 @@ class Module:
         ours, unpacked = True, {}
         for at in range(first, behind):
             line = self.lines[at]
-            if found := PLACE.match(line):
-                ours = found[1].startswith("queuecore/")
+            if match := PLACE.match(line):
+                ours = match[1].startswith("queuecore/")
             elif re.match(r"\s*(?:\*|/\*|#)", line) or not ours:
                 continue
             elif kind == "pw":
                 self._returned(name, at)
-            elif "PyIter_Next : " in line and (found := re.search(r"(__pyx_t_\d+) = \(CYTHON_COMP", line)):
-                unpacked[found[1]] = "next"
+            elif "PyIter_Next : " in line and (match := re.search(r"(__pyx_t_\d+) = \(CYTHON_COMP", line)):
+                unpacked[match[1]] = "next"
             elif ASSIGNED.search(line):
                 self._assigned(name, at, unpacked)
             elif TESTED.match(line):
@@ -168,22 +168,22 @@ class Module:
 
     def _assigned(self, function: str, at: int, unpacked: dict[str, str]) -> None:
         line = self.lines[at]
-        for found in reversed(list(ASSIGNED.finditer(line))):
-            call = CALL.search(line, found.start(2))
+        for assignment in reversed(list(ASSIGNED.finditer(line))):
+            call = CALL.search(line, assignment.start(2))
             name = unpacked.get(call[1], call[1])
             if name.startswith("__pyx_tp_new_"):
                 name = "new"
             end = line.find(";", closing(line, call.end() - 1))
-            value = failed(self.lines, at, end, found[1])
+            value = failed(self.lines, at, end, assignment[1])
             if reason(name) or not value or end < 0:
                 continue
-            if is_raised(self.lines, at, found[1]):
+            if is_raised(self.lines, at, assignment[1]):
                 name = f"{name} raised"
-            expression = line[found.start(2) : end]
+            expression = line[assignment.start(2) : end]
             if RUNS_PYTHON.search(name):
                 expression = f"qc_after({self._hook(function, f'{name} after')}, {expression})"
             hook = f"qc_before({self._hook(function, name)}) ? {value} : {expression}"
-            line = f"{line[: found.start(2)]}{hook}{line[end:]}"
+            line = f"{line[: assignment.start(2)]}{hook}{line[end:]}"
         self.lines[at] = line
 
     def _tested(self, function: str, at: int) -> None:
@@ -202,14 +202,14 @@ class Module:
 
 def rewrite(source: Path, into: Path, module: str) -> Path:
     """Write a module's C++ with its hooks into a folder, unless it is there, and return its path."""
-    made = into / f"{module}.cpp"
+    rewritten = into / f"{module}.cpp"
     lines = Module(module, source.read_text(encoding="utf-8")).lines
     # Behind Python.h, which Cython includes before it looks at the version.
     at = next(number for number, line in enumerate(lines) if line.startswith('#include "Python.h"')) + 1
     text = "\n".join([*lines[:at], f'#include "{HEADER}"', *lines[at:], ""])
-    if not made.exists() or made.read_text(encoding="utf-8") != text:
-        made.parent.mkdir(parents=True, exist_ok=True)
+    if not rewritten.exists() or rewritten.read_text(encoding="utf-8") != text:
+        rewritten.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=into, delete=False, encoding="utf-8") as file:
             file.write(text)
-        Path(file.name).replace(made)
-    return made
+        Path(file.name).replace(rewritten)
+    return rewritten

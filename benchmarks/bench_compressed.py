@@ -114,7 +114,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             path.write_bytes(data)
             own = f"{library}: itself, one call"
             alone = whole(library, data, len(content))
-            contenders.append((own, lambda work=alone, one=library: timed(work, one)))
+            contenders.append((own, lambda work=alone, library=library: timed(work, library)))
             for piece in (4 << 10, 64 << 10, 1 << 20):
 
                 def stream(path: Path = path, encoding: int = encoding, piece: int = piece) -> None:
@@ -124,13 +124,13 @@ def run(options: harness.Options) -> dict[str, Any]:
                     opened.close()
 
                 name = f"{library}: stream, {piece >> 10} KiB a read"
-                contenders.append((name, lambda work=stream, one=library: timed(work, one)))
+                contenders.append((name, lambda work=stream, library=library: timed(work, library)))
                 pairs.append((name, own, 0.9 if library != "libzstd" else None))
         raw = harness.rotate(contenders, rounds)
         parsers.prefer_library("")
     findings = [harness.finding(name, "MB/s", values) for name, values in raw.items()]
     for name, own, target in pairs:
-        ratios = [one / other for one, other in zip(raw[name], raw[own], strict=True)]
+        ratios = [rate / other for rate, other in zip(raw[name], raw[own], strict=True)]
         findings.append(harness.finding(name, "of the library", ratios, at_least=target))
     return harness.report(
         "compressed",

@@ -31,7 +31,7 @@ def files(side: int, count: int) -> list[bytes]:
     import numpy as np
     from PIL import Image
 
-    made = []
+    contents = []
     y, x = np.mgrid[0:side, 0:side] / side
     for seed in range(8):
         noise = np.random.default_rng(seed).normal(0, 6, (side, side, 3))
@@ -39,8 +39,8 @@ def files(side: int, count: int) -> list[bytes]:
         file = io.BytesIO()
         picture = np.clip(128 + 90 * waves + noise, 0, 255).astype(np.uint8)
         Image.fromarray(picture).save(file, "JPEG", quality=85)
-        made.append(file.getvalue())
-    return [made[index % 8] for index in range(count)]
+        contents.append(file.getvalue())
+    return [contents[index % 8] for index in range(count)]
 
 
 def sources(folder: Path, count: int) -> dict[str, Callable[[], float]]:
@@ -84,9 +84,9 @@ def run(options: harness.Options) -> dict[str, Any]:
     for side, count in SIDES.items():
         inputs = files(side, max(8, count // 20) if options.quick else count)
         sizes[side] = len(inputs[0])
-        for one in inputs[:8]:
-            ours, alone = (steps.decode_pictures([one], which)[1] for which in (step, None))
-            if ours != alone or ours != ops.decode_jpeg(one).tobytes():
+        for content in inputs[:8]:
+            ours, alone = (steps.decode_pictures([content], which)[1] for which in (step, None))
+            if ours != alone or ours != ops.decode_jpeg(content).tobytes():
                 raise AssertionError("the pictures differ")
 
         def rate(which: Any, inputs: list[bytes] = inputs) -> float:
@@ -100,9 +100,9 @@ def run(options: harness.Options) -> dict[str, Any]:
     findings = [harness.finding(name, "pictures/s", values) for name, values in raw.items()]
     for side in SIDES:
         alone, ours = (raw[f"{side} x {side}: {which}"] for which in ("libjpeg alone", "decode_jpeg"))
-        ratios = [one / other for one, other in zip(alone, ours, strict=True)]
+        ratios = [speed / other for speed, other in zip(alone, ours, strict=True)]
         findings.append(harness.finding(f"{side} x {side}: time", "of libjpeg's own", ratios, at_most=1.05))
-    ratios = [one / other for one, other in zip(*(raw[name] for name in ways), strict=True)]
+    ratios = [speed / other for speed, other in zip(*(raw[name] for name in ways), strict=True)]
     findings.append(harness.finding("pictures of a generator: CPU time", "of files'", ratios, at_most=1.1))
     return harness.report(
         "images",

@@ -133,13 +133,13 @@ def run(options: harness.Options) -> dict[str, Any]:
         if name.endswith("threads")
     ]
     for capacity in CAPACITIES:
-        one, four = (raw[f"FIFOQueue({capacity:,}), {side} and {side} threads"] for side in (1, 4))
+        single, four = (raw[f"FIFOQueue({capacity:,}), {side} and {side} threads"] for side in (1, 4))
         if rival in raw:
             findings.append(
                 harness.finding(
                     f"FIFOQueue({capacity:,}), 1 and 1 threads, of TensorFlow's",
                     "times",
-                    [ours / theirs for ours, theirs in zip(one, raw[rival], strict=True)],
+                    [ours / theirs for ours, theirs in zip(single, raw[rival], strict=True)],
                     at_least=20,
                 )
             )
@@ -147,7 +147,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             harness.finding(
                 f"FIFOQueue({capacity:,}): 4 and 4 threads, of 1 and 1",
                 "",
-                [many / few for many, few in zip(four, one, strict=True)],
+                [many / few for many, few in zip(four, single, strict=True)],
                 at_least=0.5,
             )
         )

@@ -126,23 +126,24 @@ def main() -> int:
         return [name for name in names if not args.only or any(text in name for text in args.only)]
 
     commits = [harness.commit(tree) for tree in trees]
-    options = [one for one in sys.argv[1:] if one.startswith("-")]  # paths of this machine are of no use to others
+    # Paths of this machine are of no use to others.
+    options = [option for option in sys.argv[1:] if option.startswith("-")]
     result: dict[str, Any] = {"command": ["compare.py", *options], "commits": commits, "rates": [], "instructions": []}
     if not args.instructions:
         result["rates"] = list(rates(trees, chosen(BENCHMARKS), args.rounds, ["--quick"] if args.quick else []))
-        for one in result["rates"]:
-            spread = f"{one['change']:6.3f} [{one['low']:.3f} .. {one['high']:.3f}]"
-            print(f"{one['benchmark']:<16} {one['name']:<70} {spread} {'WORSE' if one['worse'] else ''}")
+        for rate in result["rates"]:
+            spread = f"{rate['change']:6.3f} [{rate['low']:.3f} .. {rate['high']:.3f}]"
+            print(f"{rate['benchmark']:<16} {rate['name']:<70} {spread} {'WORSE' if rate['worse'] else ''}")
     if not args.rates:
-        for one in counts(trees, chosen(list(PATHS))):
-            result["instructions"].append(one)
-            shown = f"{statistics.median(one['before']):12,.0f} {statistics.median(one['after']):12,.0f}"
-            verdict = "" if one["within"] else "MORE"
-            print(f"{one['path']:<50} {shown} {one['change']:+7.2%} {verdict}", flush=True)
+        for count in counts(trees, chosen(list(PATHS))):
+            result["instructions"].append(count)
+            shown = f"{statistics.median(count['before']):12,.0f} {statistics.median(count['after']):12,.0f}"
+            verdict = "" if count["within"] else "MORE"
+            print(f"{count['path']:<50} {shown} {count['change']:+7.2%} {verdict}", flush=True)
     if args.json:
         harness.write_result(args.json, result)
-    worse = any(one["worse"] for one in result["rates"])
-    return 1 if worse or not all(one["within"] for one in result["instructions"]) else 0
+    worse = any(rate["worse"] for rate in result["rates"])
+    return 1 if worse or not all(count["within"] for count in result["instructions"]) else 0
 
 
 if __name__ == "__main__":

@@ -76,7 +76,7 @@ def child(folder: Path, *die_after: int) -> int:
 
 def main() -> None:
     """Train with kills and without, and compare."""
-    made = []
+    weights = []
     for kills in (KILLED_AFTER, ()):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -84,8 +84,8 @@ def main() -> None:
             for die_after in kills:
                 assert child(folder, die_after) == -signal.SIGKILL
             assert child(folder) == 0
-            made.append(json.loads((folder / "checkpoint.json").read_text())["weights"])
-    killed, whole = made
+            weights.append(json.loads((folder / "checkpoint.json").read_text())["weights"])
+    killed, whole = weights
     assert killed == whole
     assert np.allclose(whole, TRUE_WEIGHTS, atol=0.05)
     print(f"killed {len(KILLED_AFTER)} times, and the same model: {np.round(killed, 3).tolist()}")

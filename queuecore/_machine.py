@@ -66,17 +66,17 @@ def limits_of(root: str | os.PathLike[str] = "/") -> Limits:
 
 
 def _mounts(path: Path) -> list[_Mount]:
-    found = []
+    mounts = []
     for line in _lines(path):
         before, _, after = line.partition(" - ")
         fields, kinds = before.split(), after.split()
         if len(fields) < 5 or len(kinds) < 3:
             continue
         if kinds[0] == "cgroup2":
-            found.append(_Mount(frozenset(), _plain(fields[3]), _plain(fields[4])))
+            mounts.append(_Mount(frozenset(), _plain(fields[3]), _plain(fields[4])))
         elif kinds[0] == "cgroup":
-            found.append(_Mount(frozenset(kinds[2].split(",")), _plain(fields[3]), _plain(fields[4])))
-    return found
+            mounts.append(_Mount(frozenset(kinds[2].split(",")), _plain(fields[3]), _plain(fields[4])))
+    return mounts
 
 
 def _plain(field: str) -> str:

@@ -177,13 +177,13 @@ class DeviceIterator:
                 if not self._taken:
                     self._error = StopIteration()
                     break
-                made = arrays(self._taken[0], self._sharding), self._iterator.state_dict()
+                entry = arrays(self._taken[0], self._sharding), self._iterator.state_dict()
             except Exception as error:
                 self._error = error
                 self._taken = []
             else:
                 self._taken = []
-                self._ahead.append(made)
+                self._ahead.append(entry)
         if not self._ahead:
             ended, self._error = self._error, None
             assert ended is not None

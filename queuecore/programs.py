@@ -247,23 +247,23 @@ class StageProgram:
             order = [labels.index(label) for label in queue.names]
         placed = [-1] * len(components)
         for index, component in enumerate(components):
-            made = self._outputs[order[index]]
-            self._check_component(component, made)
-            if component.shape is not None and made.shape == component.shape and None not in component.shape:
+            output = self._outputs[order[index]]
+            self._check_component(component, output)
+            if component.shape is not None and output.shape == component.shape and None not in component.shape:
                 placed[order[index]] = index
         return order, placed
 
-    def _check_component(self, component: Converter, made: Component) -> None:
-        if component.dtype != made.dtype:
-            raise DtypeError(f"{component.label}: expected {_word(component)}, got {made.dtype} from {self!r}")
-        if component.shape is None or made.shape is None:
+    def _check_component(self, component: Converter, output: Component) -> None:
+        if component.dtype != output.dtype:
+            raise DtypeError(f"{component.label}: expected {_word(component)}, got {output.dtype} from {self!r}")
+        if component.shape is None or output.shape is None:
             return
-        if len(component.shape) != len(made.shape) or any(
+        if len(component.shape) != len(output.shape) or any(
             None not in (side, there) and side != there
-            for side, there in zip(component.shape, made.shape, strict=False)
+            for side, there in zip(component.shape, output.shape, strict=False)
         ):
             raise InvalidArgumentError(
-                f"{component.label}: expected shape {shape_text(component.shape)}, got {shape_text(made.shape)} from "
+                f"{component.label}: expected shape {shape_text(component.shape)}, got {shape_text(output.shape)} from "
                 f"{self!r}"
             )
 

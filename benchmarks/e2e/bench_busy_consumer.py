@@ -115,9 +115,9 @@ def run(options: harness.Options) -> dict[str, Any]:
             count = files * 10_000 // batch
             calibration, runs = measure(dataset, count, rounds)
             raw[f"batch {batch}"] = {"calibration": calibration, **runs}
-            alone = [one["seconds"] for one in runs["alone"]]
-            busy, control = ([one["seconds"] for one in runs[name]] for name in ("busy", "control"))
-            shares = [one["busy_share"] for one in runs["busy"]]
+            alone = [run["seconds"] for run in runs["alone"]]
+            busy, control = ([run["seconds"] for run in runs[name]] for name in ("busy", "control"))
+            shares = [run["busy_share"] for run in runs["busy"]]
             label = f"batch {batch:,}"
             if statistics.median(shares) > 0.75:
                 notes.append(f"{label}: the loop took too much of the time; run again on a quiet machine")
@@ -126,7 +126,9 @@ def run(options: harness.Options) -> dict[str, Any]:
                 loss(f"{label}: loss to the GIL (against control)", control, busy, 0.05),
                 loss(f"{label}: loss to the machine (control against alone)", alone, control, None),
                 harness.finding(f"{label}: busy share of the consumer", "of the time", shares),
-                harness.finding(f"{label}: worker's time for a batch", "us", [one / count * 1e6 for one in alone]),
+                harness.finding(
+                    f"{label}: worker's time for a batch", "us", [seconds / count * 1e6 for seconds in alone]
+                ),
             ]
     return harness.report(
         "busy_consumer",

@@ -239,9 +239,9 @@ def records(folder: Path, files: int) -> list[Pipeline]:
     features = {"image": qc.ops.FixedLenFeature((), bytes), "label": qc.ops.FixedLenFeature((), np.int64)}
 
     def parse(record: Any) -> Any:
-        one = qc.ops.parse_single_example(record, features)
-        image = qc.ops.decode_raw(one["image"], np.uint8, fixed_length=3072)
-        return qc.ops.reshape(image, (32, 32, 3)), one["label"]
+        example = qc.ops.parse_single_example(record, features)
+        image = qc.ops.decode_raw(example["image"], np.uint8, fixed_length=3072)
+        return qc.ops.reshape(image, (32, 32, 3)), example["label"]
 
     ours = (
         Dataset.list_files(pattern, shuffle=False)
@@ -268,12 +268,14 @@ def records(folder: Path, files: int) -> list[Pipeline]:
             .prefetch(2)
         )
 
-    made: list[Pipeline] = [("TFRecord, interleave, shuffle, parse, batch, prefetch", ours, theirs, 2_000 * files, 8)]
+    pipelines: list[Pipeline] = [
+        ("TFRecord, interleave, shuffle, parse, batch, prefetch", ours, theirs, 2_000 * files, 8)
+    ]
 
     text = folder / "numbers.csv"
     rows = 20_000 * files
     np.savetxt(text, np.random.default_rng(3).normal(size=(rows, 4)), fmt="%.4f", delimiter=",")
-    made.append(
+    pipelines.append(
         (
             "lines, map(decode_csv), batch",
             qc.data.TextLineDataset(str(text))
@@ -289,7 +291,7 @@ def records(folder: Path, files: int) -> list[Pipeline]:
         )
     )
     fixed = harness.write_files(folder, files, 2_000, 3073)
-    made.append(
+    pipelines.append(
         (
             "fixed-length records, shuffle, map(decode_raw), batch",
             qc.data.FixedLengthRecordDataset(fixed, 3073)
@@ -312,7 +314,7 @@ def records(folder: Path, files: int) -> list[Pipeline]:
             3,
         )
     )
-    return made
+    return pipelines
 
 
 def pictures(folder: Path, count: int) -> list[Pipeline]:

@@ -176,18 +176,18 @@ class Table:
 
     def findings(self) -> list[dict[str, Any]]:
         """Return all lines."""
-        found = []
+        lines = []
         for cell in self.cells:
             key = cell.name, cell.unit
             if key not in self._values:
                 why = self._reasons.get(key, self.why)
-                found.append(harness.unmeasured(*key, why, at_least=cell.at_least, at_most=cell.at_most))
+                lines.append(harness.unmeasured(*key, why, at_least=cell.at_least, at_most=cell.at_most))
             elif key in self._beyond:
-                found.append(harness.finding(*key, self._values[key]) | {"no_target": self._beyond[key]})
+                lines.append(harness.finding(*key, self._values[key]) | {"no_target": self._beyond[key]})
             else:
                 values = self._values[key]
-                found.append(harness.finding(*key, values, at_least=cell.at_least, at_most=cell.at_most))
-        return found
+                lines.append(harness.finding(*key, values, at_least=cell.at_least, at_most=cell.at_most))
+        return lines
 
 
 # ---- where batches come from -----------------------------------------------------------------------------------------
@@ -630,10 +630,10 @@ def conclude(work: Work, nbytes: int, ms: float, busy: bool, runs: dict[str, lis
     table, title = work.table, title_of(ms, nbytes, busy)
 
     def times(name: str) -> list[float]:
-        return [one["ms"] for one in runs[run_of(name, busy)]]
+        return [run["ms"] for run in runs[run_of(name, busy)]]
 
     def over_resident(name: str) -> list[float]:
-        return [one / base for one, base in zip(times(name), resident, strict=True)]
+        return [taken / base for taken, base in zip(times(name), resident, strict=True)]
 
     resident, fed = times(RESIDENT), times(OURS)
     both = work.raw.get(f"ceiling, {text_of(nbytes)}", {})
@@ -650,10 +650,10 @@ def conclude(work: Work, nbytes: int, ms: float, busy: bool, runs: dict[str, lis
     table.put(f"{title}: {RESIDENT}", "ms", resident)
     table.put(f"{title}: {OURS}", "of resident", over_resident(OURS), beyond)
     if link:
-        bound = [max(base, link) / one for base, one in zip(resident, fed, strict=True)]
+        bound = [max(base, link) / ours for base, ours in zip(resident, fed, strict=True)]
         table.put(f"{title}: {OURS}", "of the bound", bound)
     for which in ("p50", "p99"):
-        waits = [one[f"next_{which}_us"] for one in runs[run_of(OURS, busy)]]
+        waits = [run[f"next_{which}_us"] for run in runs[run_of(OURS, busy)]]
         table.put(f"{title}: {OURS}, {which} of next()", "us", waits)
     absent = work.raw[f"DataLoader, {text_of(nbytes)}"].get("absent")
     for name in peers_of(busy):
@@ -679,12 +679,12 @@ def measured(gpu: Any, plan: Plan, peers: bool) -> Work:
     def over() -> bool:
         return clock() - begun > plan.limit
 
-    def tried(begins: tuple[str, ...], part: Callable[..., Any], *given: Any) -> Any:
+    def tried(begins: tuple[str, ...], part: Callable[..., Any], *arguments: Any) -> Any:
         """Measure a part; where that can't be done, say so, and leave it at that: the others can be."""
-        found = None
+        result = None
         try:
             if not over():
-                found = part(work, *given)
+                result = part(work, *arguments)
             why = f"no time: {plan.limit:g} s were over"
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
@@ -692,7 +692,7 @@ def measured(gpu: Any, plan: Plan, peers: bool) -> Work:
         finally:
             gpu.free()
         work.table.say(begins, why)
-        return found
+        return result
 
     arena = tried(tuple(f"{what} of the arena" for what in LOCKING), locking)
     if arena is None:

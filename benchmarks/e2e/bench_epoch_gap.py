@@ -41,14 +41,14 @@ def gaps(times: list[int], records_per_epoch: int) -> tuple[float, list[float]]:
     # Of stretches, not of single intervals: batches arrive in bursts, and the median interval is that within a burst.
     stretch = 2 * WIDTH
     usual = statistics.median(b - a for a, b in zip(times, times[stretch:], strict=False)) / stretch
-    found = []
+    gaps_us = []
     boundary = records_per_epoch
     while True:
         place = boundary // BATCH  # the batch in which the next epoch begins
         boundary += records_per_epoch
         if place + WIDTH >= len(times):
-            return usual / 1e3, found
-        found.append((times[place + WIDTH] - times[place - WIDTH] - 2 * WIDTH * usual) / 1e3)
+            return usual / 1e3, gaps_us
+        gaps_us.append((times[place + WIDTH] - times[place - WIDTH] - 2 * WIDTH * usual) / 1e3)
 
 
 def run(options: harness.Options) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         raw = harness.rotate(contenders, rounds)
     findings = []
     for name, runs in raw.items():
-        relative = [gap / usual for usual, found in runs for gap in found]
+        relative = [gap / usual for usual, gaps_us in runs for gap in gaps_us]
         # A shuffle's window drains and fills again between epochs: TensorFlow's order prescribes it.
         findings.append(harness.finding(f"gap, {name}", "batch times", relative, at_most=1))
         findings.append(harness.finding(f"usual batch, {name}", "us", [usual for usual, _ in runs]))
@@ -85,7 +85,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         "epoch_gap",
         "extra time around the end of an epoch",
         findings,
-        {name: [{"usual_us": usual, "gaps_us": found} for usual, found in runs] for name, runs in raw.items()},
+        {name: [{"usual_us": usual, "gaps_us": gaps_us} for usual, gaps_us in runs] for name, runs in raw.items()},
         parameters={"records_per_epoch": records, "epochs": epochs, "batch": BATCH, "width": WIDTH, "rounds": rounds},
     )
 

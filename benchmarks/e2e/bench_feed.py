@@ -49,20 +49,20 @@ def trained_in(options: harness.Options, folder: Path) -> dict[str, Any]:
 
     raw = harness.rotate([(arm, lambda arm=arm: trained(arm)) for arm in example.ARMS], rounds)
     # The same batches, so the same loss; but a GPU's library may choose another kernel for another place in memory.
-    losses = {one["loss"] for arm in ("feed", "queue", "files") for one in raw[arm]}
+    losses = {run["loss"] for arm in ("feed", "queue", "files") for run in raw[arm]}
     if len(losses) > 1 and not plane.on_gpu:
         raise SystemExit(f"the losses differ: {sorted(losses)}")
 
     kind = "GPU" if plane.on_gpu else "NumPy, no GPU"
     findings = []
     for arm, runs in raw.items():
-        findings.append(harness.finding(f"{arm} ({kind})", "ms a step", [one["step_ms"] for one in runs]))
+        findings.append(harness.finding(f"{arm} ({kind})", "ms a step", [run["step_ms"] for run in runs]))
         findings.append(
-            harness.finding(f"{arm} ({kind}): device busy", "of the time", [one["busy_share"] for one in runs])
+            harness.finding(f"{arm} ({kind}): device busy", "of the time", [run["busy_share"] for run in runs])
         )
     for arm in raw:
         if arm != "feed":
-            ratios = [fed["seconds"] / one["seconds"] for fed, one in zip(raw["feed"], raw[arm], strict=True)]
+            ratios = [fed["seconds"] / run["seconds"] for fed, run in zip(raw["feed"], raw[arm], strict=True)]
             findings.append(harness.finding(f"{arm} ({kind}): speed, of feed's", "x", ratios))
     parameters = {
         **vars(settings),

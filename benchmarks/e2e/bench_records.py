@@ -127,23 +127,23 @@ def csv_rates(name: str, rows: int, peers: bool, absent: dict[str, str]) -> Rate
 
     import queuecore as qc
 
-    made: Rates = {}
+    rates: Rates = {}
     for threads, label in ((1, "queuecore 1 thread"), (None, "queuecore default")):
         ds = qc.data.CsvDataset(name, [np.float32] * 10).batch(4096)
-        made[label] = rate(ds.with_options(qc.data.Options(num_threads=threads)), rows, 1e6)
+        rates[label] = rate(ds.with_options(qc.data.Options(num_threads=threads)), rows, 1e6)
     first = next(iter(qc.data.CsvDataset(name, [np.float32] * 10).batch(1000)))
     with open(name, "rb") as file:
-        want = np.array([[float(one) for one in line.split(b",")] for line in file.readlines(80_000)[:1000]])
+        want = np.array([[float(number) for number in line.split(b",")] for line in file.readlines(80_000)[:1000]])
     if not np.array_equal(np.stack(first, 1)[: len(want)], want.astype(np.float32)):
         raise AssertionError("the values differ from Python's")
     if not peers:
-        return made
+        return rates
     try:
         import pyarrow
         from pyarrow import csv
     except ImportError as error:
         absent["pyarrow"] = str(error)
-        return made
+        return rates
     names = [str(index) for index in range(10)]
 
     def arrow() -> float:
@@ -158,18 +158,18 @@ def csv_rates(name: str, rows: int, peers: bool, absent: dict[str, str]) -> Rate
             raise AssertionError("pyarrow read another number of rows")
         return rows / seconds / 1e6
 
-    made["pyarrow 1 thread"] = arrow
-    return made
+    rates["pyarrow 1 thread"] = arrow
+    return rates
 
 
 def line_rates(names: list[str], rows: int) -> Rates:
     """Return the ways to read the lines."""
     import queuecore as qc
 
-    made: Rates = {}
+    rates: Rates = {}
     for threads, label in ((1, "queuecore 1 thread"), (None, "queuecore default")):
         ds = qc.data.TextLineDataset(names).batch(4096).with_options(qc.data.Options(num_threads=threads))
-        made[label] = rate(ds, rows, 1e6)
+        rates[label] = rate(ds, rows, 1e6)
     with open(names[0], "rb") as file:
         want = [line.removesuffix(b"\n") for line in file.readlines(80_000)[:1000]]
     if next(iter(qc.data.TextLineDataset(names).batch(len(want)))).to_list() != want:
@@ -184,8 +184,8 @@ def line_rates(names: list[str], rows: int) -> Rates:
                     count += 1
         return count / (time.perf_counter() - begun) / 1e6
 
-    made["Python's iteration"] = python
-    return made
+    rates["Python's iteration"] = python
+    return rates
 
 
 def gzip_rates(names: list[str], rows: int, nbytes: int, absent: dict[str, str]) -> Rates:
@@ -196,10 +196,10 @@ def gzip_rates(names: list[str], rows: int, nbytes: int, absent: dict[str, str])
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from bench_compressed import whole
 
-    made: Rates = {}
+    rates: Rates = {}
     for threads, label in ((1, "queuecore 1 thread"), (None, "queuecore default")):
         ds = qc.data.TextLineDataset(names, "GZIP").batch(4096).with_options(qc.data.Options(num_threads=threads))
-        made[label] = rate(ds, rows, rows * 1e6 / nbytes)
+        rates[label] = rate(ds, rows, rows * 1e6 / nbytes)
     kind = library(1)
     packed = [Path(name).read_bytes() for name in names]
     calls = [whole("libisal" if "isal" in str(kind) else "libz", data, len(gzip.decompress(data))) for data in packed]
@@ -210,9 +210,9 @@ def gzip_rates(names: list[str], rows: int, nbytes: int, absent: dict[str, str])
             call()
         return nbytes / (time.perf_counter() - begun) / 1e6
 
-    made["the library alone"] = alone
+    rates["the library alone"] = alone
     absent["the inflate library"] = f"compared with {kind}"
-    return made
+    return rates
 
 
 def run(options: harness.Options) -> dict[str, Any]:

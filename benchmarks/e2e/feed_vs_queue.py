@@ -514,7 +514,7 @@ def draw_timelines(
     draw = draw_module.Draw(image)
     left, right, top, bottom = 6 * em, width - 2 * em, 5 * em, height - 4 * em
 
-    windows = [middle(one, steps) for one in results]
+    windows = [middle(result, steps) for result in results]
     longest = 1e3 * max(end - begin for begin, end in windows)
     scale = (right - left) / longest
 
@@ -536,18 +536,20 @@ def draw_timelines(
     draw.text(((left + right) / 2, height - em // 2), "milliseconds", INK, font, "md")
 
     panel = (bottom - top) / len(results)
-    for index, (one, (begin, end)) in enumerate(zip(results, windows, strict=True)):
+    for index, (result, (begin, end)) in enumerate(zip(results, windows, strict=True)):
         y = top + index * panel
-        heading = f"{one.arm}: {one.step_ms:.2f} ms a step, device busy for {100 * one.busy_share:.0f}% of the time"
+        heading = (
+            f"{result.arm}: {result.step_ms:.2f} ms a step, device busy for {100 * result.busy_share:.0f}% of the time"
+        )
         draw.text((left, y + em // 2), heading, INK, font, "la")
         lane = (panel - 2.5 * em) / 2
         for number, side in enumerate(("producer", "consumer")):
             low = y + 2 * em + number * lane
             box = (low, low + lane - max(2, em // 4))
             draw.text((left - em // 2, sum(box) / 2), side, INK, font, "rm")
-            if not one.spans[side]:
+            if not result.spans[side]:
                 draw.text((left + em // 2, sum(box) / 2), "native threads", INK, font, "lm")
-            for what, since, until in one.spans[side]:
+            for what, since, until in result.spans[side]:
                 if until <= begin or since >= end:
                     continue
                 x0 = left + round(1e3 * (max(since, begin) - begin) * scale)

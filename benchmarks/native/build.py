@@ -111,18 +111,18 @@ def why_unusable(peer: Peer) -> str:
 
 def absent_peers() -> dict[str, str]:
     """Return the peers that can't be compiled here, and why. Remembered until another set of headers is there."""
-    found = headers_found()
+    headers = headers_found()
     if STAMP.exists():
         remembered = json.loads(STAMP.read_text(encoding="utf-8"))
-        if remembered["found"] == found:
+        if remembered["found"] == headers:
             return dict(remembered["absent"])
     absent = {}
     for name, peer in peers().items():
-        why = why_unusable(peer) if found[name] else f"no <{peer.header}>; Debian has it in {peer.package}"
+        why = why_unusable(peer) if headers[name] else f"no <{peer.header}>; Debian has it in {peer.package}"
         if why:
             absent[name] = why
     WORK.mkdir(parents=True, exist_ok=True)
-    STAMP.write_text(json.dumps({"found": found, "absent": absent}, indent=1) + "\n", encoding="utf-8")
+    STAMP.write_text(json.dumps({"found": headers, "absent": absent}, indent=1) + "\n", encoding="utf-8")
     return absent
 
 

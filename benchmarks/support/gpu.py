@@ -161,13 +161,13 @@ class Gpu:
 
     def total(self) -> int:
         """Return the sum of the checksums of all steps since the last call, and wait for them."""
-        found = np.zeros(1, np.uint64)
+        checksum = np.zeros(1, np.uint64)
         self._runtime.memcpyAsync(
-            found.ctypes.data, self._total.ptr, 8, self._runtime.memcpyDeviceToHost, self.stream.ptr
+            checksum.ctypes.data, self._total.ptr, 8, self._runtime.memcpyDeviceToHost, self.stream.ptr
         )
         self.synchronize()
         self._runtime.memsetAsync(self._total.ptr, 0, 8, self.stream.ptr)
-        return int(found[0])
+        return int(checksum[0])
 
     @staticmethod
     def address(array: Any) -> int:

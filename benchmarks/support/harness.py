@@ -227,15 +227,15 @@ def report(
 def print_report(result: dict[str, Any]) -> None:
     """Print the findings as a table."""
     print(f"{result['name']}: {result['what']}")
-    for one in result["findings"]:
-        if "not_measured" in one:
-            print(f"  {one['name']:<70} {'not measured':>14} {one['unit']:<14} ({one['not_measured']})")
+    for line in result["findings"]:
+        if "not_measured" in line:
+            print(f"  {line['name']:<70} {'not measured':>14} {line['unit']:<14} ({line['not_measured']})")
             continue
-        verdict = "" if "target" not in one else f"   {one['target']:>8} {'reached' if one['reached'] else 'MISSED'}"
-        if "no_target" in one:
-            verdict = f"   no target: {one['no_target']}"
-        figure = f"{one['median']:>14,.3f} {one['unit']:<14} [{one['min']:,.3f} .. {one['max']:,.3f}]"
-        print(f"  {one['name']:<70} {figure}{verdict}")
+        verdict = "" if "target" not in line else f"   {line['target']:>8} {'reached' if line['reached'] else 'MISSED'}"
+        if "no_target" in line:
+            verdict = f"   no target: {line['no_target']}"
+        figure = f"{line['median']:>14,.3f} {line['unit']:<14} [{line['min']:,.3f} .. {line['max']:,.3f}]"
+        print(f"  {line['name']:<70} {figure}{verdict}")
     for peer, why in result["absent"].items():
         print(f"  {peer}: absent ({why})")
     for note in result["notes"]:

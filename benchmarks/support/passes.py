@@ -88,15 +88,15 @@ class Group:
 
         raw = harness.rotate([(name, lambda run=run: between_floors(run)) for name, run, _ in self.contenders], rounds)
         findings = []
-        passes = [one for runs in raw.values() for one in runs]
-        floors = [one[f"floor_{when}_records_per_s"] / 1e6 for one in passes for when in ("before", "after")]
+        passes = [pass_ for runs in raw.values() for pass_ in runs]
+        floors = [pass_[f"floor_{when}_records_per_s"] / 1e6 for pass_ in passes for when in ("before", "after")]
         findings.append(harness.finding(f"{self.title}: preadv floor", "M records/s", floors))
         for name, _, target in self.contenders:
             full = f"{self.title}: {name}"
             findings.append(
-                harness.finding(full, "of the floor", [one["of_the_floor"] for one in raw[name]], at_least=target)
+                harness.finding(full, "of the floor", [pass_["of_the_floor"] for pass_ in raw[name]], at_least=target)
             )
-            findings.append(harness.finding(full, "M records/s", [one["records_per_s"] / 1e6 for one in raw[name]]))
+            findings.append(harness.finding(full, "M records/s", [pass_["records_per_s"] / 1e6 for pass_ in raw[name]]))
         return findings, raw
 
 

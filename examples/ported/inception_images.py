@@ -112,22 +112,22 @@ def batches(pattern, batch_size, training, threads=4, readers=2):
 def write(folder):
     """Write two files of ten Examples; a picture's light says its class, and every second one has a box."""
     with tf.Graph().as_default(), tf.Session() as sess:
-        given = tf.placeholder(tf.uint8, [None, None, 3])
-        encode = tf.image.encode_jpeg(given)
+        pixels = tf.placeholder(tf.uint8, [None, None, 3])
+        encode = tf.image.encode_jpeg(pixels)
         for shard in range(2):
             with tf.python_io.TFRecordWriter(str(pathlib.Path(folder) / f"train-{shard:05d}-of-00002")) as writer:
                 for number in range(10):
                     label = number % CLASSES
                     picture = np.full([30 + number, 40, 3], 25 + 50 * label, np.uint8)
-                    made = tf.train.Example()
-                    feature = made.features.feature
-                    feature["image/encoded"].bytes_list.value.append(sess.run(encode, {given: picture}))
+                    example = tf.train.Example()
+                    feature = example.features.feature
+                    feature["image/encoded"].bytes_list.value.append(sess.run(encode, {pixels: picture}))
                     feature["image/class/label"].int64_list.value.append(label)
                     feature["image/class/text"].bytes_list.value.append(b"class %d" % label)
                     for side, place in (("ymin", 0.2), ("xmin", 0.1), ("ymax", 0.7), ("xmax", 0.9)):
                         places = [place] * (number % 2)
                         feature["image/object/bbox/" + side].float_list.value.extend(places)
-                    writer.write(made.SerializeToString())
+                    writer.write(example.SerializeToString())
 
 
 def main():

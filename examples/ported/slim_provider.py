@@ -68,8 +68,8 @@ def load_batch(dataset, batch_size, training):
 def write(folder):
     """Write shards of examples: a picture's light says its class."""
     with tf.Graph().as_default(), tf.Session() as sess:
-        given = tf.placeholder(tf.uint8, [SIDE, SIDE, 3])
-        encode = tf.image.encode_png(given)
+        pixels = tf.placeholder(tf.uint8, [SIDE, SIDE, 3])
+        encode = tf.image.encode_png(pixels)
         for split in ("train", "validation"):
             for shard in range(SHARDS):
                 path = pathlib.Path(folder) / f"pictures_{split}_{shard:05d}.tfrecord"
@@ -79,7 +79,7 @@ def write(folder):
                         picture = np.full([SIDE, SIDE, 3], 100 * label, np.uint8)
                         feature = {
                             "image/encoded": tf.train.Feature(
-                                bytes_list=tf.train.BytesList(value=[sess.run(encode, {given: picture})])
+                                bytes_list=tf.train.BytesList(value=[sess.run(encode, {pixels: picture})])
                             ),
                             "image/format": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"png"])),
                             "image/class/label": tf.train.Feature(int64_list=tf.train.Int64List(value=[label])),

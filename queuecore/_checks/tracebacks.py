@@ -15,11 +15,11 @@ def without_generators(error: BaseException) -> None:
     generator among them, and a stream that waits in one would end without a word.
     """
     seen: set[int] = set()
-    one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        seen.add(id(one))
+    chained: BaseException | None = error
+    while chained is not None and id(chained) not in seen:
+        seen.add(id(chained))
         entries = []
-        entry = one.__traceback__
+        entry = chained.__traceback__
         while entry is not None:
             entries.append(entry)
             entry = entry.tb_next
@@ -28,8 +28,8 @@ def without_generators(error: BaseException) -> None:
             for entry in reversed(entries):
                 if not _is_own_generator(entry):
                     kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
-            one.__traceback__ = kept
-        one = one.__cause__ or one.__context__
+            chained.__traceback__ = kept
+        chained = chained.__cause__ or chained.__context__
 
 
 def _is_own_generator(entry: TracebackType) -> bool:

@@ -169,13 +169,13 @@ def compile_for(kernel: Kernel, device: int) -> Compiled:
 
 
 def kernel_of(
-    given: Sequence[KernelColumn], stages: Sequence[Stage], *, batched: bool = True, entry: str = "queuecore_widen"
+    columns: Sequence[KernelColumn], stages: Sequence[Stage], *, batched: bool = True, entry: str = "queuecore_widen"
 ) -> Kernel:
     """Return the kernel that does what stages do to a batch.
 
     Parameters
     ----------
-    given : sequence of KernelColumn
+    columns : sequence of KernelColumn
         The raw batch.
     stages : sequence of Stage
         Each stage gets the output of the one before it. Without stages, the components are only split off.
@@ -193,7 +193,7 @@ def kernel_of(
         If a stage can't work on its input.
     """
     try:
-        tensors = [_column(column, batched) for column in given]
+        tensors = [_column(column, batched) for column in columns]
     except UnimplementedError as error:
         raise _refusal("a batch", error) from error
     for stage in stages:
@@ -311,56 +311,56 @@ class KernelTensor:
         """Return this tensor in another dtype."""
         if dtype == self.dtype:
             return self
-        made = _type(dtype)
+        ctype = _type(dtype)
 
         def item(body: _Body, k: str) -> str:
-            return body.let(made, f"converted<{made}>({self._own(body, k)})")
+            return body.let(ctype, f"converted<{ctype}>({self._own(body, k)})")
 
         return KernelTensor(dtype, self.shape, item, self)
 
     def call(
-        self, name: str, loop: Sequence[np.dtype[Any]], given: Sequence[KernelTensor | np.ndarray[Any, Any]]
+        self, name: str, loop: Sequence[np.dtype[Any]], values: Sequence[KernelTensor | np.ndarray[Any, Any]]
     ) -> KernelTensor:
         """Return what a function of NumPy's makes of these, of which this is one; the last dtype is the result's."""
         if name == "positive":
             return self.cast(loop[0])
         if name not in _CALLS.split() or (name != "where" and len(set(loop[:-1])) > 1):
             raise UnimplementedError(f"numpy.{name} of {', '.join(map(str, loop[:-1]))}")
-        operands = [one if isinstance(one, KernelTensor) else self.constant(one) for one in given]
-        operands = [one.cast(dtype) for one, dtype in zip(operands, loop, strict=False)]
-        like = next((one for one in operands if one.rows), self)
-        rank = max(len(one.shape) + one.rows for one in operands)
+        operands = [operand if isinstance(operand, KernelTensor) else self.constant(operand) for operand in values]
+        operands = [operand.cast(dtype) for operand, dtype in zip(operands, loop, strict=False)]
+        like = next((operand for operand in operands if operand.rows), self)
+        rank = max(len(operand.shape) + operand.rows for operand in operands)
         shapes = []
-        for one in operands:
-            shape = one.shape
-            if like.rows and len(shape) + one.rows == rank and not one.rows:
+        for operand in operands:
+            shape = operand.shape
+            if like.rows and len(shape) + operand.rows == rank and not operand.rows:
                 if shape[0] != 1:
                     raise UnimplementedError("a constant with another number for each row of a batch")
                 shape = shape[1:]
-            elif one.rows and len(shape) + 1 < rank:
+            elif operand.rows and len(shape) + 1 < rank:
                 raise UnimplementedError("the rows of a batch are combined with another dimension")
             shapes.append(shape)
         dims = np.broadcast_shapes(*shapes)
         places = [_Reached.broadcast(shape, dims) for shape in shapes]
-        made = _type(loop[-1])
+        ctype = _type(loop[-1])
 
         def item(body: _Body, k: str) -> str:
-            items = [one._own(body, place.at(body, k)) for one, place in zip(operands, places, strict=True)]
-            return body.let(made, f"loops::{name}({', '.join(items)})")
+            items = [operand._own(body, place.at(body, k)) for operand, place in zip(operands, places, strict=True)]
+            return body.let(ctype, f"loops::{name}({', '.join(items)})")
 
         tensor = KernelTensor(loop[-1], dims, item, like)
-        tensor.largest = max(tensor.largest, *(one.largest for one in operands))
+        tensor.largest = max(tensor.largest, *(operand.largest for operand in operands))
         return tensor
 
     def one_hot(self, depth: int, on: bytes, off: bytes, dtype: np.dtype[Any]) -> KernelTensor:
         """Return a row for each item, with one value at its place and another one everywhere else."""
-        made = _type(dtype)
-        values = [_literal(np.frombuffer(one, dtype)[0]) for one in (on, off)]
+        ctype = _type(dtype)
+        values = [_literal(np.frombuffer(value, dtype)[0]) for value in (on, off)]
         index = self.cast(np.dtype(np.int64))
 
         def item(body: _Body, k: str) -> str:
             hot = index._own(body, body.index(f"{k} / {depth}") if _items(self.shape) > 1 else "0")
-            return body.let(made, f"{hot} == int64_t({k} % {depth}) ? {values[0]} : {values[1]}")
+            return body.let(ctype, f"{hot} == int64_t({k} % {depth}) ? {values[0]} : {values[1]}")
 
         return KernelTensor(dtype, (*self.shape, depth), item, self)
 
@@ -427,11 +427,11 @@ class KernelTensor:
         return [self._field(leaf) for leaf in leaves]
 
     def _field(self, leaf: RecordLeaf) -> KernelTensor:
-        made, size = _type(leaf.dtype), leaf.dtype.itemsize
+        ctype, size = _type(leaf.dtype), leaf.dtype.itemsize
         many, piece = _items(leaf.shape), leaf.piece_bytes // size
         unit = size // 2 if leaf.dtype.kind == "c" else size
         aligned = not any(offset % unit for offset in (self.alignment, *leaf.offsets))
-        load = f"Load<{made}, {_word(leaf.swap > 1)}, {_word(aligned)}>::at"
+        load = f"Load<{ctype}, {_word(leaf.swap > 1)}, {_word(aligned)}>::at"
 
         def item(body: _Body, k: str) -> str:
             several = _items(self.shape) > 1
@@ -445,7 +445,7 @@ class KernelTensor:
                 j = body.index(f"{j} % {piece}")
             if piece > 1:
                 at += f" + uint64_t({j}) * {size}"
-            return body.let(made, f"{load}({string} + {at})")
+            return body.let(ctype, f"{load}({string} + {at})")
 
         return KernelTensor(leaf.dtype, (*self.shape, *leaf.shape), item, self)
 
@@ -625,7 +625,7 @@ QC_KERNEL {entry}(const unsigned char* in, unsigned char* out, long long rows) {
 
 def _function(number: int, tensor: KernelTensor, count: int, kind: str, tables: dict[Any, Any]) -> str:
     body = _Body(tables)
-    made = tensor._own(body, "k" if count > 1 else "0")
+    item = tensor._own(body, "k" if count > 1 else "0")
     place = "uint32_t" if tensor.largest < 1 << 31 else "uint64_t"
     lines = "".join(f"    {line}\n" for line in body.lines)
     split = f"i / {count}" if count > 1 else "i"
@@ -636,7 +636,7 @@ QC_DEVICE void make{number}(const uint8_t* __restrict__ in, {kind}* __restrict__
   for (Index i = QC_FIRST; i < count; i += QC_STEP) {{
     [[maybe_unused]] const Index row = {split};
     [[maybe_unused]] const Place k = Place(i - row * {count});
-{lines}    out[i] = {made};
+{lines}    out[i] = {item};
   }}
 }}
 

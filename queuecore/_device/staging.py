@@ -228,13 +228,13 @@ class Staging:
 
     def stats(self) -> dict[str, int]:
         """Return counters; see `Iterator.stats`."""
-        made = self._elements.stats()
+        stats = self._elements.stats()
         counts = {"device_bytes": 0, "pageable_copies": 0, "device_leases": 0}
         if self._feed is not None:
             counts = self._feed.staged.stats()
-        made |= {name: count + self._counts.get(name, 0) for name, count in counts.items()}
-        made["copied_batches"] += self._copied
-        return made
+        stats |= {name: count + self._counts.get(name, 0) for name, count in counts.items()}
+        stats["copied_batches"] += self._copied
+        return stats
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place after the last element; see `Iterator.state_dict`."""
@@ -339,14 +339,14 @@ def _stage(
         del elements, staged, sent, element_errors  # as in _fill
 
 
-def _laid(staged: Staged, given: DequeuedQueue) -> _Sent:
+def _laid(staged: Staged, queue: DequeuedQueue) -> _Sent:
     # What the native feed put in.
     offsets: list[int] = []
     parts: list[_StagedPart] = []
-    for (offset, shape), dtype in zip(staged.layout(), given.dtypes, strict=True):
+    for (offset, shape), dtype in zip(staged.layout(), queue.dtypes, strict=True):
         parts.append(_StagedPart(len(parts), shape, dtype))
         offsets.append(offset)
-    return _Sent(_as_tuple(given._native.shaped(parts)), offsets, {})
+    return _Sent(_as_tuple(queue._native.shaped(parts)), offsets, {})
 
 
 def _as_tuple(element: Any) -> Any:

@@ -169,7 +169,7 @@ def _as_shapes(shapes: Any, count: int) -> list[Shape | None]:
         shapes = [shapes]  # a plain list of integers is one shape
     if len(shapes) != count:
         raise InvalidArgumentError(f"there are {count} dtypes and {len(shapes)} shapes")
-    found: list[Shape | None] = []
+    result: list[Shape | None] = []
     for index, shape in enumerate(shapes):
         sides = [shape] if hasattr(shape, "__index__") else shape
         if not isinstance(sides, (list, tuple)):
@@ -179,5 +179,5 @@ def _as_shapes(shapes: Any, count: int) -> list[Shape | None]:
             own.append(None if side is None else check_index(side, f"component {index}: a dimension"))
             if own[-1] is not None and own[-1] < 0:
                 raise InvalidArgumentError(f"component {index}: a dimension must not be negative: {shape!r}")
-        found.append(tuple(own))
-    return found
+        result.append(tuple(own))
+    return result

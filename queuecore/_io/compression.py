@@ -105,13 +105,13 @@ def codec_of(compression: str, level: int | None) -> Codec | None:
 
 
 def _zstd(level: int | None) -> Codec:
-    given = {} if level is None else {"level": level}
+    options = {} if level is None else {"level": level}
     with contextlib.suppress(ImportError):
         module = importlib.import_module("compression.zstd")
-        own = module.ZstdCompressor(**given)
+        own = module.ZstdCompressor(**options)
         return Codec(own.compress, lambda: bytes(own.flush(own.FLUSH_BLOCK)), own.flush)
     with contextlib.suppress(ImportError):
         module = importlib.import_module("zstandard")
-        stream = module.ZstdCompressor(**given).compressobj()
+        stream = module.ZstdCompressor(**options).compressobj()
         return Codec(stream.compress, lambda: bytes(stream.flush(module.COMPRESSOBJ_FLUSH_BLOCK)), stream.flush)
     raise UnimplementedError("ZSTD needs Python 3.14 or the package zstandard (pip install zstandard)")

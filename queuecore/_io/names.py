@@ -36,19 +36,19 @@ def local_name(name: bytes) -> bytes:
     """
     if name.startswith(b"~"):
         return os.path.expanduser(name)
-    found = _SCHEME.match(name)
-    if found is None or os.path.lexists(found[1] + b":"):
+    scheme = _SCHEME.match(name)
+    if scheme is None or os.path.lexists(scheme[1] + b":"):
         return name
     shown = repr(os.fsdecode(name))
-    if found[1].lower() != b"file":
+    if scheme[1].lower() != b"file":
         raise UnimplementedError(
-            f"{shown}: only local files are read and written, and '{os.fsdecode(found[1])}:' is none. Copy it to a "
+            f"{shown}: only local files are read and written, and '{os.fsdecode(scheme[1])}:' is none. Copy it to a "
             "disk of this machine, or mount where it lies; or read it in Python, and hand the records to "
             "Dataset.from_generator: see docs/data-sources.md",
             path=name,
             stage=_STAGE,
         )
-    path = name[found.end() - 1 :]
+    path = name[scheme.end() - 1 :]
     if path.startswith(b"//"):
         host, slash, rest = path[2:].partition(b"/")
         if host.lower() not in (b"", b"localhost"):

@@ -332,14 +332,14 @@ class Trace:
             self._file.flush()
 
     def _end_those(self, some: list[_Followed]) -> None:
-        for one in some:
-            stream = one.stream()
+        for followed in some:
+            stream = followed.stream()
             if stream is not None:
                 stream.trace(False)
-            self._file.write(one.events())
-            self._dropped += one.timeline.dropped
-            one.rows.give(one.first, one.timeline.threads)
-        self._followed = [one for one in self._followed if one not in some]
+            self._file.write(followed.events())
+            self._dropped += followed.timeline.dropped
+            followed.rows.give(followed.first, followed.timeline.threads)
+        self._followed = [followed for followed in self._followed if followed not in some]
 
     def _finish(self) -> None:
         try:

@@ -172,19 +172,19 @@ class Reshape(NamedTuple):
         return f"reshape({list(self.shape)})"
 
     def join(self, chain: _Pass) -> bool:
-        made: tuple[int | None, ...] = tuple(None if side < 0 else side for side in self.shape)
+        shape: tuple[int | None, ...] = tuple(None if side < 0 else side for side in self.shape)
         if chain.shape is not None and None not in chain.shape:
             count = math.prod(chain.shape)  # type: ignore[arg-type]
             known = math.prod(side for side in self.shape if side >= 0)
-            if count % known if None in made and known else count != known or None in made:
+            if count % known if None in shape and known else count != known or None in shape:
                 raise InvalidArgumentError(
                     f"reshape: expected values for shape {list(self.shape)}, got {count} values "
                     f"{shape_text(chain.shape)}"
                 )
-            made = tuple(count // known if side < 0 else side for side in self.shape)
-        if chain.channels and chain.channels != {made[-1] if made else None}:
+            shape = tuple(count // known if side < 0 else side for side in self.shape)
+        if chain.channels and chain.channels != {shape[-1] if shape else None}:
             chain.channels = None
-        chain.shape = made
+        chain.shape = shape
         chain.links.append(("reshape", self.shape))
         return True
 
@@ -274,14 +274,14 @@ class Composed(Stage):
 
 def merged(stages: Sequence[Stage]) -> list[Stage]:
     """Return the same operations, with neighbours merged where they can share a pass."""
-    made: list[Stage] = []
+    result: list[Stage] = []
     for stage in stages:
-        for one in merged(stage.stages) if isinstance(stage, Composed) else [stage]:
-            if isinstance(one, Links) and made and isinstance(made[-1], Links):
-                made[-1] = Links(*made[-1].links, *one.links)
+        for part in merged(stage.stages) if isinstance(stage, Composed) else [stage]:
+            if isinstance(part, Links) and result and isinstance(result[-1], Links):
+                result[-1] = Links(*result[-1].links, *part.links)
             else:
-                made.append(one)
-    return made
+                result.append(part)
+    return result
 
 
 def check_array_size(label: str, shape: tuple[int | None, ...], dtype: np.dtype[Any]) -> None:

@@ -234,7 +234,7 @@ def csv_format(
     na = na_value.encode() if isinstance(na_value, str) else bytes(na_value)
     fields = list(range(len(columns)))
     if select_cols is not None:
-        fields = [operator.index(one) for one in select_cols]
+        fields = [operator.index(column) for column in select_cols]
         if len(fields) != len(columns):
             raise InvalidArgumentError(
                 f"{operation}: select_cols has {len(fields)} columns and record_defaults {len(columns)}"
@@ -243,7 +243,7 @@ def csv_format(
             raise InvalidArgumentError(f"{operation}: select_cols must be rising numbers from 0 on, not {fields}")
         if fields[-1] >= 2**31:
             raise InvalidArgumentError(f"{operation}: there is no field {fields[-1]}")
-    native = [(_CSV_KINDS[dtype], field, one) for (dtype, one), field in zip(columns, fields, strict=True)]
+    native = [(_CSV_KINDS[dtype], field, default) for (dtype, default), field in zip(columns, fields, strict=True)]
     return CsvFormat(native, select_cols is not None, delim[0], bool(use_quote_delim), na, max_record_bytes, most=most)
 
 

@@ -139,14 +139,14 @@ class _Decoder:
             sides = self._native((), given).measure(flat[0], 0)
             batch: np.ndarray = self._native((Component(self.dtype, (*shape, *sides)),), given)(strings)[0]
             return batch
-        made = [self.one(one) for one in flat]
-        for index, one in enumerate(made):
-            if one.shape != made[0].shape:
+        pictures = [self.one(data) for data in flat]
+        for index, picture in enumerate(pictures):
+            if picture.shape != pictures[0].shape:
                 raise InvalidArgumentError(
-                    f"{self.label}: picture {index} of the batch has the shape {one.shape}, the first {made[0].shape}: "
-                    "pictures of a batch must be equal in shape"
+                    f"{self.label}: picture {index} of the batch has the shape {picture.shape}, the first "
+                    f"{pictures[0].shape}: pictures of a batch must be equal in shape"
                 )
-        return np.stack(made).reshape(*shape, *made[0].shape)
+        return np.stack(pictures).reshape(*shape, *pictures[0].shape)
 
     def _native(self, outputs: tuple[Component, ...], given: Component) -> PictureStep:
         kinds = sum(1 << kind for kind in self.kinds)
@@ -185,26 +185,26 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
         )
     try:
         if kind == _GIF:
-            made = _gif(decoder, data)
+            pixels = _gif(decoder, data)
         else:
             # The plugins are called, not Image.open, whose limit on pixels belongs to the whole process, and warns.
             plugin: Any = JpegImagePlugin.JpegImageFile if kind == _JPEG else PngImagePlugin.PngImageFile
             with plugin(io.BytesIO(data)) as picture:
                 _check_pixels(decoder, *picture.size)
-                made = (_jpeg if kind == _JPEG else _png)(decoder, picture, data)
+                pixels = (_jpeg if kind == _JPEG else _png)(decoder, picture, data)
     except (QueueCoreError, MemoryError):
         raise
     except Exception as error:  # whatever damage made of it
         raise DecodeError(f"{decoder.label}: the {_SHOWN[kind]} picture is damaged: {error}") from error
     # As native code widens.
-    if decoder.dtype == np.uint16 and made.dtype == np.uint8:
-        return made * np.uint16(257 if kind == _PNG else 256)
+    if decoder.dtype == np.uint16 and pixels.dtype == np.uint8:
+        return pixels * np.uint16(257 if kind == _PNG else 256)
     if decoder.dtype == np.float32:
-        if made.dtype == np.uint8 and kind != _PNG:
-            return made * np.float32(1 / 255)
-        scale = 257 if made.dtype == np.uint8 else 1
-        return made.astype(np.float32) * np.float32(scale) * np.float32(1 / 65535)
-    return made
+        if pixels.dtype == np.uint8 and kind != _PNG:
+            return pixels * np.float32(1 / 255)
+        scale = 257 if pixels.dtype == np.uint8 else 1
+        return pixels.astype(np.float32) * np.float32(scale) * np.float32(1 / 65535)
+    return pixels
 
 
 def _jpeg(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:

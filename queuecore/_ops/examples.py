@@ -322,12 +322,12 @@ def _messages(label: str, value: Any) -> bytes | Sequence[bytes] | Ragged:
     raise DtypeError(f"{label}: expected a string of bytes or a list of them, got {type(value).__name__}")
 
 
-def _example_step(label: str, plan: ExamplePlan, given: Component) -> ExampleStep:
-    shape = given.shape or ()
+def _example_step(label: str, plan: ExamplePlan, component: Component) -> ExampleStep:
+    shape = component.shape or ()
     columns, outputs = plan.bound(len(shape) == 1)
     count = shape[0] if shape else None
     sides = {"n": count, "m": None if count is None else count + 1}
-    made = [
+    components = [
         Component(
             dtype,
             tuple(sides[side] if isinstance(side, str) else side for side in dims),
@@ -336,7 +336,7 @@ def _example_step(label: str, plan: ExamplePlan, given: Component) -> ExampleSte
         )
         for name, dtype, dims in outputs
     ]
-    return ExampleStep(label, (given,), tuple(made), columns)
+    return ExampleStep(label, (component,), tuple(components), columns)
 
 
 def _example_stage(label: str, plan: ExamplePlan, batch: bool | None) -> Stage:

@@ -41,13 +41,13 @@ Array = np.ndarray[Any, Any]
 def _kind(label: str, dtype: Any) -> int:
     """Return the number of a dtype: int64, float32 or bytes."""
     try:
-        found = np.dtype(dtype)
+        value_dtype = np.dtype(dtype)
     except (TypeError, ValueError) as error:
         raise DtypeError(f"{label}: {dtype!r} is no dtype: {error}") from error
-    for kind, one in _DTYPES.items():
-        if found == one and dtype is not None:
+    for kind, known in _DTYPES.items():
+        if value_dtype == known and dtype is not None:
             return kind
-    raise DtypeError(f"{label}: the dtype must be int64, float32 or bytes, not {found}")
+    raise DtypeError(f"{label}: the dtype must be int64, float32 or bytes, not {value_dtype}")
 
 
 def _dims(label: str, shape: Any) -> tuple[int, ...]:
@@ -57,17 +57,17 @@ def _dims(label: str, shape: Any) -> tuple[int, ...]:
         hint = ". FixedLenSequenceFeature takes any number of rows" if sides[0] is None else ""
         raise InvalidArgumentError(f"{label}: all dimensions of the shape must be known, not {shape}{hint}")
     try:
-        made = tuple(int(side) for side in sides)
+        dims = tuple(int(side) for side in sides)
     except (TypeError, ValueError):
-        made = (-1,)
+        dims = (-1,)
     total = 1
-    for side in made:
+    for side in dims:
         total *= max(side, 1)
-    if any(side < 0 for side in made) or any(one != side for one, side in zip(made, sides, strict=False)):
+    if any(side < 0 for side in dims) or any(dim != side for dim, side in zip(dims, sides, strict=False)):
         raise InvalidArgumentError(f"{label}: a shape is a tuple of whole numbers from 0 on, not {shape!r}")
-    if len(made) > _MAX_DIMS or total > _MAX_VALUES:
+    if len(dims) > _MAX_DIMS or total > _MAX_VALUES:
         raise InvalidArgumentError(f"{label}: the shape {shape} is too large")
-    return made
+    return dims
 
 
 def _default(label: str, kind: int, count: int, default: Any) -> Any:
@@ -89,14 +89,14 @@ def _default(label: str, kind: int, count: int, default: Any) -> Any:
 
 
 def _splits_dtype(label: str, dtype: Any) -> np.dtype[Any]:
-    found: np.dtype[Any]
+    splits_dtype: np.dtype[Any]
     try:
-        found = np.dtype(dtype)
+        splits_dtype = np.dtype(dtype)
     except (TypeError, ValueError):
-        found = np.dtype(object)
-    if found not in (np.int32, np.int64):
+        splits_dtype = np.dtype(object)
+    if splits_dtype not in (np.int32, np.int64):
         raise DtypeError(f"{label}: row_splits_dtype must be int32 or int64, not {dtype!r}")
-    return found
+    return splits_dtype
 
 
 @dataclass(frozen=True)
@@ -427,23 +427,23 @@ class ExamplePlan:
                 columns.append(part)
             else:
                 columns.append(_Rows(part[0], part[1] if column.section else None, part[-1] if batch else None))
-        made: list[dict[Any, Any]] = [{}, {}]
+        components: list[dict[Any, Any]] = [{}, {}]
         lengths: dict[Any, Any] = {}
         for number, section in enumerate(self.sections):
             for key, feature in section.items():
                 needs = [columns[index] for index in self._needs[number][key]]
                 where = f"{self.label}: feature {key!r}"
                 if isinstance(feature, VarLenFeature):
-                    made[number][key] = _sparse(needs[0])
+                    components[number][key] = _sparse(needs[0])
                 elif isinstance(feature, SparseFeature):
-                    made[number][key] = _placed(where, feature, self._sizes(where, feature), needs)
+                    components[number][key] = _placed(where, feature, self._sizes(where, feature), needs)
                 elif isinstance(feature, RaggedFeature):
-                    made[number][key] = _nested(where, feature, needs)
+                    components[number][key] = _nested(where, feature, needs)
                 else:
-                    made[number][key] = needs[0][0]
+                    components[number][key] = needs[0][0]
                     if number == 1:
                         lengths[key] = needs[0][1] if batch else np.array(len(needs[0][0]), np.int64)
-        return made, lengths
+        return components, lengths
 
     def assembled(self, arrays: list[Any], batch: bool) -> dict[Any, Any]:
         """Return the components by key, of Examples parsed one by one: flat columns of a batch are `Ragged`.
@@ -464,7 +464,7 @@ class ExamplePlan:
 
     def spec(self, fill: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> dict[Any, Any]:
         """Return, by key, the result of `fill` for each component's dtype and shape; `None`: a side may differ."""
-        made = {}
+        specs = {}
         for key, feature in self.sections[0].items():
             column = self.columns[self._needs[0][key][0]]
             shape: tuple[int | None, ...] = column.dims
@@ -474,8 +474,8 @@ class ExamplePlan:
                 shape = (None,) * (1 + len(feature.partitions))
             elif column.form != _FIXED:
                 shape = (None, *shape)
-            made[key] = fill(_DTYPES[column.kind], shape)
-        return made
+            specs[key] = fill(_DTYPES[column.kind], shape)
+        return specs
 
 
 def _padded(rows: Ragged, column: FeatureColumn) -> Any:
@@ -529,15 +529,15 @@ def _placed(where: str, feature: SparseFeature, sizes: list[int], needs: list[_R
     """Return the `Sparse` of a `SparseFeature`: its values, then the indices of each dimension."""
     first, *rest = needs
     splits = _splits(first)
-    for key, one in zip(_listed(feature.index_key), rest, strict=True):
-        others = _splits(one)
+    for key, rows in zip(_listed(feature.index_key), rest, strict=True):
+        others = _splits(rows)
         if not np.array_equal(splits, others):
             record = int(np.argmax(np.diff(splits) != np.diff(others)))
             raise InvalidArgumentError(
                 f"{where}: record {record} of the batch has {np.diff(splits)[record]} values in {feature.value_key!r}, "
                 f"but {np.diff(others)[record]} indices in {key!r}"
             )
-    columns = [one.values for one in rest]
+    columns = [rows.values for rows in rest]
     shape = list(sizes)
     if first.row_splits is not None:
         columns.insert(0, _places(splits)[0])
@@ -571,19 +571,19 @@ def _nested(where: str, feature: RaggedFeature, needs: list[_Rows]) -> Any:
             if not np.array_equal(one.row_splits, first.row_splits):  # type: ignore[arg-type]
                 raise InvalidArgumentError(f"{where}: values and partitions do not have the same steps")
     _check_size(where, dtype, len(first.values))
-    made = Ragged(first.values, rows[0].astype(dtype))
+    ragged = Ragged(first.values, rows[0].astype(dtype))
     left = len(needs)
     for part in reversed(feature.partitions):
         if isinstance(part, RaggedFeature.UniformRowLength):
-            made = _uniform(where, made, int(part.length))
+            ragged = _uniform(where, ragged, int(part.length))
         else:
             left -= 1
-            made = _divided(where, made, part, needs[left].values, rows[left], dtype)
+            ragged = _divided(where, ragged, part, needs[left].values, rows[left], dtype)
     if first.step_splits is None and first.row_splits is None:
-        return made.values
+        return ragged.values
     if first.step_splits is not None and first.row_splits is not None:
-        return Ragged(made, first.row_splits.astype(dtype))
-    return made
+        return Ragged(ragged, first.row_splits.astype(dtype))
+    return ragged
 
 
 def _check_size(where: str, dtype: np.dtype[Any], count: int) -> None:
@@ -591,26 +591,26 @@ def _check_size(where: str, dtype: np.dtype[Any], count: int) -> None:
         raise InvalidArgumentError(f"{where}: {count} values are too many for splits of {dtype}: set row_splits_dtype")
 
 
-def _uniform(where: str, made: Ragged, length: int) -> Ragged:
-    wrong = made.row_splits % length != 0
+def _uniform(where: str, ragged: Ragged, length: int) -> Ragged:
+    wrong = ragged.row_splits % length != 0
     if wrong.any():
         row = int(np.argmax(wrong)) - 1
         raise InvalidArgumentError(
-            f"{where}: row {row} has {made.row_lengths()[row]} values, not a multiple of {length}, the row's length"
+            f"{where}: row {row} has {ragged.row_lengths()[row]} values, not a multiple of {length}, the row's length"
         )
-    splits = made.row_splits // length
-    values = made.values
+    splits = ragged.row_splits // length
+    values = ragged.values
     if isinstance(values, Ragged) or values.dtype == "S1":
         inner = np.arange(len(values) // length + 1, dtype=splits.dtype) * splits.dtype.type(length)
         return Ragged(Ragged(values, inner), splits)
     return Ragged(values.reshape(-1, length, *values.shape[1:]), splits)
 
 
-def _divided(where: str, made: Ragged, part: Any, told: Array, splits: Array, dtype: np.dtype[Any]) -> Ragged:
-    """Return `made` with its rows divided as the values `told` say, of which row i has those from splits[i] on."""
+def _divided(where: str, ragged: Ragged, part: Any, told: Array, splits: Array, dtype: np.dtype[Any]) -> Ragged:
+    """Return `ragged` with its rows divided as the values `told` say, of which row i has those from splits[i] on."""
     # Both counted in values of the whole batch: where the new rows end, and where among these ends the old rows do.
     lengths = np.diff(splits)
-    starts = np.repeat(made.row_splits[:-1].astype(np.int64), lengths)
+    starts = np.repeat(ragged.row_splits[:-1].astype(np.int64), lengths)
     firsts = splits[:-1][lengths > 0]
     outer, fits = splits, True
     if isinstance(part, RaggedFeature.RowLengths):
@@ -618,7 +618,7 @@ def _divided(where: str, made: Ragged, part: Any, told: Array, splits: Array, dt
     elif isinstance(part, RaggedFeature.RowLimits):
         inner = np.concatenate([np.zeros(1, np.int64), told + starts])
     elif isinstance(part, RaggedFeature.RowStarts):
-        inner = np.concatenate([told + starts, [len(made.values)]])
+        inner = np.concatenate([told + starts, [len(ragged.values)]])
         fits = not told[firsts].any()
     elif isinstance(part, RaggedFeature.RowSplits):
         ends = np.ones(len(told), bool)
@@ -627,19 +627,19 @@ def _divided(where: str, made: Ragged, part: Any, told: Array, splits: Array, dt
         outer = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.maximum(lengths - 1, 0))])
         fits = not told[firsts].any()
     else:
-        inner, outer, fits = _by_ids(where, made, told, splits)
-    fits = fits and not (inner[1:] < inner[:-1]).any() and inner[0] == 0 and inner[-1] == len(made.values)
-    if not fits or not np.array_equal(inner[outer], made.row_splits):
+        inner, outer, fits = _by_ids(where, ragged, told, splits)
+    fits = fits and not (inner[1:] < inner[:-1]).any() and inner[0] == 0 and inner[-1] == len(ragged.values)
+    if not fits or not np.array_equal(inner[outer], ragged.row_splits):
         raise InvalidArgumentError(f"{where}: {type(part).__name__} of {part.key!r} do not fit the values")
     _check_size(where, dtype, len(inner) - 1)
-    return Ragged(Ragged(made.values, inner.astype(dtype)), outer.astype(dtype))
+    return Ragged(Ragged(ragged.values, inner.astype(dtype)), outer.astype(dtype))
 
 
-def _by_ids(where: str, made: Ragged, ids: Array, splits: Array) -> tuple[Array, Array, bool]:
+def _by_ids(where: str, ragged: Ragged, ids: Array, splits: Array) -> tuple[Array, Array, bool]:
     """Return inner and outer splits as of `_divided`, and whether ids fit."""
     lengths = np.diff(splits)
     nothing = np.zeros(1, np.int64), np.zeros(1, np.int64), False
-    if not np.array_equal(splits, made.row_splits) or (ids < 0).any():
+    if not np.array_equal(splits, ragged.row_splits) or (ids < 0).any():
         return nothing
     same = np.repeat(np.arange(len(lengths)), lengths)
     if ((ids[1:] < ids[:-1]) & (same[1:] == same[:-1])).any():

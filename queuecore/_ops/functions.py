@@ -72,21 +72,21 @@ def cfunc(function: Any, outputs: Any) -> Stage:
     name = str(getattr(function, "__name__", "function"))
     label = f"cfunc({name})"
     pointer, arguments, result = _signature(label, function)
-    made = _outputs(label, outputs, True)
+    declared = _outputs(label, outputs, True)
     address = ctypes.cast(pointer, ctypes.c_void_p).value
     if not address:
         raise InvalidArgumentError(f"{label}: a null pointer")
 
     def bind(components: Components) -> Step:
-        pointers = len(components) + len(made)
+        pointers = len(components) + len(declared)
         if len(arguments) not in (pointers, pointers + len(components)):
             raise InvalidArgumentError(
-                f"{label}: expected {pointers} arguments, for {len(components)} inputs and {len(made)} outputs, or "
+                f"{label}: expected {pointers} arguments, for {len(components)} inputs and {len(declared)} outputs, or "
                 f"{pointers + len(components)} with the numbers of items, got {len(arguments)}"
             )
         if len(arguments) > MOST_ARGUMENTS:
             raise InvalidArgumentError(f"{label}: {len(arguments)} arguments; at most {MOST_ARGUMENTS} are possible")
-        for index, (argument, component) in enumerate(zip(arguments, (*components, *made), strict=False)):
+        for index, (argument, component) in enumerate(zip(arguments, (*components, *declared), strict=False)):
             dtype = component.dtype
             if dtype == BYTES and component.shape != ():
                 raise InvalidArgumentError(f"{label}: component {index} is more than one string")
@@ -99,7 +99,7 @@ def cfunc(function: Any, outputs: Any) -> Stage:
                     f"{label}: argument {index}: expected a 64-bit integer, for the number of items, "
                     f"got {_word(arguments[index])}"
                 )
-        return CallStep(label, components, made, address, result, len(arguments) > pointers, (function, pointer))
+        return CallStep(label, components, declared, address, result, len(arguments) > pointers, (function, pointer))
 
     return Stage(label, bind)
 

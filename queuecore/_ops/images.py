@@ -48,15 +48,15 @@ def _seed(label: str, seed: Any) -> int:
 
 
 def _picture(label: str, components: tuple[Component, ...], colours: bool = False) -> Component:
-    given = lone_array(label, components)
-    if given.shape is not None and len(given.shape) < 3:
+    component = lone_array(label, components)
+    if component.shape is not None and len(component.shape) < 3:
         raise InvalidArgumentError(
-            f"{label}: expected pictures [..., height, width, channels], got shape {shape_text(given.shape)}"
+            f"{label}: expected pictures [..., height, width, channels], got shape {shape_text(component.shape)}"
         )
-    if colours and given.shape is not None and given.shape[-1] not in (None, 3):
-        shown = shape_text(given.shape)
+    if colours and component.shape is not None and component.shape[-1] not in (None, 3):
+        shown = shape_text(component.shape)
         raise InvalidArgumentError(f"{label}: expected 3 channels (red, green, blue), got shape {shown}")
-    return given
+    return component
 
 
 @overload
@@ -110,16 +110,16 @@ def resize(x: Any = None, size: Any = None, method: str = "bilinear") -> Any:
     nearest = method == "nearest"
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = _picture("resize", components)
-        number = 0 if nearest else number_of("resize", given.dtype)
-        shape = given.shape
+        component = _picture("resize", components)
+        number = 0 if nearest else number_of("resize", component.dtype)
+        shape = component.shape
         if shape is not None:
             if 0 in shape[-3:-1] and 0 not in (*shape[:-3], shape[-1]):
                 raise InvalidArgumentError(f"resize: expected pictures with pixels, got shape {shape_text(shape)}")
             shape = (*shape[:-3], *sides, shape[-1])
-            check_array_size("resize", shape, given.dtype)
-        made = Component(given.dtype if nearest else FLOAT, shape, name=given.name)
-        return ResizeStep((given,), (made,), number, *sides, nearest)
+            check_array_size("resize", shape, component.dtype)
+        output = Component(component.dtype if nearest else FLOAT, shape, name=component.name)
+        return ResizeStep((component,), (output,), number, *sides, nearest)
 
     stage = Stage(f"resize({list(sides)}, {method})", bind)
     return stage if x is None else run_eagerly("resize", stage, x)
@@ -180,8 +180,8 @@ def random_crop(
     number = _seed("random_crop", seed)
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = lone_array("random_crop", components)
-        shape = given.shape
+        component = lone_array("random_crop", components)
+        shape = component.shape
         if shape is not None:
             if len(shape) - len(sides) not in (0, 1):
                 n = len(sides)
@@ -193,7 +193,7 @@ def random_crop(
                 if there is not None and there < side:
                     raise InvalidArgumentError(f"random_crop: expected at least {side} on axis {axis}, got {there}")
             shape = (*batch, *sides)
-        return CropStep((given,), (Component(given.dtype, shape, name=given.name),), sides, number)
+        return CropStep((component,), (Component(component.dtype, shape, name=component.name),), sides, number)
 
     stage = Stage(f"random_crop({list(sides)}, seed={seed})", bind)
     return stage if x is None else run_eagerly("random_crop", stage, x, element, epoch)
@@ -257,16 +257,16 @@ _ADJUSTED = ("i1", "u1", "i2", "u2", "f2", "f4", "f8")
 
 def _adjust(label: str, kind: int, low: float, high: float, seed: int | None, text: str) -> Stage:
     def bind(components: tuple[Component, ...]) -> Step:
-        given = _picture(label, components, colours=kind in (_SATURATION, _HUE))
-        if given.dtype.str[1:] not in _ADJUSTED:
-            raise DtypeError(f"{label}: expected floats, or integers of at most 16 bits, got {given.dtype}")
+        component = _picture(label, components, colours=kind in (_SATURATION, _HUE))
+        if component.dtype.str[1:] not in _ADJUSTED:
+            raise DtypeError(f"{label}: expected floats, or integers of at most 16 bits, got {component.dtype}")
         bounds = None
-        if given.dtype.kind != "f":
-            limits = np.iinfo(given.dtype)
+        if component.dtype.kind != "f":
+            limits = np.iinfo(component.dtype)
             bounds = (limits.min, limits.max)
-        made = Component(given.dtype, given.shape, name=given.name)
+        output = Component(component.dtype, component.shape, name=component.name)
         amount = Amount(low, high, seed)
-        return AdjustStep((given,), (made,), label, kind, number_of(label, given.dtype), bounds, amount)
+        return AdjustStep((component,), (output,), label, kind, number_of(label, component.dtype), bounds, amount)
 
     return Stage(text, bind)
 

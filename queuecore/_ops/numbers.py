@@ -156,9 +156,9 @@ def on(component: str | int, *stages: Stage) -> Stage:
 
         return PythonStep(components, outputs, call, step.why)
 
-    def tensors(given: list[Any]) -> list[Any]:
-        index = place(given)
-        return [*given[:index], *stage.on_device(given[index : index + 1]), *given[index + 1 :]]
+    def tensors(inputs: list[Any]) -> list[Any]:
+        index = place(inputs)
+        return [*inputs[:index], *stage.on_device(inputs[index : index + 1]), *inputs[index + 1 :]]
 
     text = f"on({component!r}, {', '.join(map(repr, stages))})"
     return Stage(text, bind, rowwise=stage.rowwise, device=tensors)
@@ -252,27 +252,27 @@ def scale(x: Any = None, a: Any = 1.0, b: Any = 0.0, dtype: Any = np.float32) ->
     array([[ 1,  0],
            [ 3, 20]])
     """
-    made = _dtype("scale", dtype)
+    result_dtype = _dtype("scale", dtype)
     factors = [_factors(name, value) for name, value in (("a", a), ("b", b))]
-    shape = max((one.shape for one in factors), key=len)
-    if any(one.ndim and one.shape != shape for one in factors):
+    shape = max((factor.shape for factor in factors), key=len)
+    if any(factor.ndim and factor.shape != shape for factor in factors):
         raise InvalidArgumentError(
             f"scale: expected as many values in b as in a, got {factors[0].size} in a and {factors[1].size} in b"
         )
-    first, second = (np.broadcast_to(one, shape) for one in factors)
-    stage = Links(Scale(first, second, made))
+    first, second = (np.broadcast_to(factor, shape) for factor in factors)
+    stage = Links(Scale(first, second, result_dtype))
     return stage if x is None else run_eagerly("scale", stage, x)
 
 
 def _factors(name: str, value: Any) -> np.ndarray:
     try:
-        found = np.array(value, np.float64)
+        factors = np.array(value, np.float64)
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"scale: {name} must be a number or a vector, not {value!r}") from None
-    if found.ndim > 1 or not found.size:
-        shown = shape_text(found.shape)
+    if factors.ndim > 1 or not factors.size:
+        shown = shape_text(factors.shape)
         raise InvalidArgumentError(f"scale: expected a number or a vector as {name}, got shape {shown}")
-    return found
+    return factors
 
 
 @overload
@@ -442,14 +442,15 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0, mode: str = "con
     before, after = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = lone_array("pad", components)
-        fill = _constant("pad", "constant", constant, given.dtype)
-        shape: tuple[int | None, ...] = (None,) * len(pairs) if given.shape is None else given.shape
+        component = lone_array("pad", components)
+        fill = _constant("pad", "constant", constant, component.dtype)
+        shape: tuple[int | None, ...] = (None,) * len(pairs) if component.shape is None else component.shape
         if len(shape) != len(pairs):
             raise InvalidArgumentError(f"pad: expected {len(pairs)} dimensions, got shape {shape_text(shape)}")
-        made = tuple(None if side is None else side + sum(pair) for side, pair in zip(shape, pairs, strict=True))
-        check_array_size("pad", made, given.dtype)
-        return PadStep((given,), (Component(given.dtype, made, name=given.name),), before, after, fill, mode)
+        padded = tuple(None if side is None else side + sum(pair) for side, pair in zip(shape, pairs, strict=True))
+        check_array_size("pad", padded, component.dtype)
+        output = Component(component.dtype, padded, name=component.name)
+        return PadStep((component,), (output,), before, after, fill, mode)
 
     # The constant's text is older than the other modes: plans and saved positions contain it.
     text = f"{[list(pair) for pair in pairs]}" + ("" if mode == "constant" else f", mode={mode!r}")
@@ -503,19 +504,20 @@ def slice(x: Any = None, begin: Any = None, size: Any = None) -> Any:
         raise InvalidArgumentError(f"slice: expected as many sizes as begins, got {len(sides)} and {len(first)}")
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = lone_array("slice", components)
-        shape: tuple[int | None, ...] = (None,) * len(first) if given.shape is None else given.shape
+        component = lone_array("slice", components)
+        shape: tuple[int | None, ...] = (None,) * len(first) if component.shape is None else component.shape
         if len(shape) != len(first):
             raise InvalidArgumentError(f"slice: expected {len(first)} dimensions, got shape {shape_text(shape)}")
-        made: list[int | None] = []
+        result_shape: list[int | None] = []
         for axis, (there, at, side) in enumerate(zip(shape, first, sides, strict=True)):
             if there is not None and at + max(side, 0) > there:
                 part = f"[{at}, {at + side})" if side >= 0 else f"from {at} on"
                 raise InvalidArgumentError(f"slice: axis {axis} is {there} long, and has no part {part}")
-            made.append(side if side >= 0 else None if there is None else there - at)
-        return SliceStep((given,), (Component(given.dtype, tuple(made), name=given.name),), first, sides)
+            result_shape.append(side if side >= 0 else None if there is None else there - at)
+        output = Component(component.dtype, tuple(result_shape), name=component.name)
+        return SliceStep((component,), (output,), first, sides)
 
-    stage = Stage(f"slice({list(first)}, {list(sides)})", bind, device=lambda given: [given[0].slice(first, sides)])
+    stage = Stage(f"slice({list(first)}, {list(sides)})", bind, device=lambda inputs: [inputs[0].slice(first, sides)])
     return stage if x is None else run_eagerly("slice", stage, x)
 
 
@@ -561,26 +563,29 @@ def one_hot(x: Any = None, depth: Any = None, on_value: Any = 1, off_value: Any 
     array([[0., 0., 1.],
            [1., 0., 0.]], dtype=float32)
     """
-    made = _dtype("one_hot", dtype)
+    result_dtype = _dtype("one_hot", dtype)
     if depth is None:
         raise InvalidArgumentError("one_hot: depth is missing")
     length = whole("one_hot", "depth", depth)
     if length < 0:
         raise InvalidArgumentError(f"one_hot: depth must not be negative, and is {length}")
-    on = _constant("one_hot", "on_value", on_value, made)
-    off = _constant("one_hot", "off_value", off_value, made)
+    on = _constant("one_hot", "on_value", on_value, result_dtype)
+    off = _constant("one_hot", "off_value", off_value, result_dtype)
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = lone_array("one_hot", components)
-        if given.dtype.kind not in "iu":
-            raise DtypeError(f"one_hot: expected integers, got {given.dtype}")
-        shape = None if given.shape is None else (*given.shape, length)
+        component = lone_array("one_hot", components)
+        if component.dtype.kind not in "iu":
+            raise DtypeError(f"one_hot: expected integers, got {component.dtype}")
+        shape = None if component.shape is None else (*component.shape, length)
         if shape is not None:
-            check_array_size("one_hot", shape, made)
-        component = Component(made, shape, name=given.name)
-        return OneHotStep((given,), (component,), number_of("one_hot", given.dtype), length, on, off)
+            check_array_size("one_hot", shape, result_dtype)
+        output = Component(result_dtype, shape, name=component.name)
+        return OneHotStep((component,), (output,), number_of("one_hot", component.dtype), length, on, off)
 
     stage = Stage(
-        f"one_hot({length}, {made})", bind, rowwise=True, device=lambda given: [given[0].one_hot(length, on, off, made)]
+        f"one_hot({length}, {result_dtype})",
+        bind,
+        rowwise=True,
+        device=lambda inputs: [inputs[0].one_hot(length, on, off, result_dtype)],
     )
     return stage if x is None else run_eagerly("one_hot", stage, x)

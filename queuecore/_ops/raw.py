@@ -204,21 +204,21 @@ def _decode_numbers(dtype: np.dtype[Any], fixed_length: int | None) -> Stage:
         swap = dtype.itemsize // (2 if dtype.kind == "c" else 1)
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = lone_strings("decode_raw", components)
-        length = given.nbytes if fixed_length is None else fixed_length
+        component = lone_strings("decode_raw", components)
+        length = component.nbytes if fixed_length is None else fixed_length
         shape = None
-        if given.shape is not None:
-            shape = (*given.shape, None if length is None else length // dtype.itemsize)
+        if component.shape is not None:
+            shape = (*component.shape, None if length is None else length // dtype.itemsize)
             _check_dims(shape)
-        made = Component(dtype.newbyteorder("="), shape)
-        return RawStep((given,), (made,), dtype.itemsize, swap, fixed_length or 0, [])
+        output = Component(dtype.newbyteorder("="), shape)
+        return RawStep((component,), (output,), dtype.itemsize, swap, fixed_length or 0, [])
 
-    def tensors(given: list[Any]) -> list[Any]:
-        count, left = divmod(_known_length(given[0].nbytes, fixed_length), dtype.itemsize)
+    def tensors(inputs: list[Any]) -> list[Any]:
+        count, left = divmod(_known_length(inputs[0].nbytes, fixed_length), dtype.itemsize)
         if dtype.kind == "b" or left:
             raise UnimplementedError("it refuses some bytes, and a kernel can't")
         leaf = RecordLeaf(dtype.newbyteorder("="), (count,), swap, (0,), count * dtype.itemsize)
-        return list(given[0].fields([leaf]))
+        return list(inputs[0].fields([leaf]))
 
     return Stage(f"decode_raw({dtype})", bind, rowwise=True, device=tensors)
 
@@ -243,25 +243,25 @@ def record_stage(record: RecordPlan, fixed_length: int | None = None, text: str 
     names = dict(_leaf_names(record.template))
 
     def bind(components: tuple[Component, ...]) -> Step:
-        given = lone_strings("decode_raw", components)
-        if fixed_length is None and given.nbytes not in (None, record.record_bytes):
+        component = lone_strings("decode_raw", components)
+        if fixed_length is None and component.nbytes not in (None, record.record_bytes):
             raise InvalidArgumentError(
-                f"decode_raw: expected records of {record.record_bytes} bytes, got {given.nbytes} bytes"
+                f"decode_raw: expected records of {record.record_bytes} bytes, got {component.nbytes} bytes"
             )
-        made = []
+        outputs = []
         for index, leaf in enumerate(record.leaves):
-            shape = None if given.shape is None else (*given.shape, *leaf.shape)
+            shape = None if component.shape is None else (*component.shape, *leaf.shape)
             _check_dims(shape)
-            made.append(Component(leaf.dtype, shape, name=names[index]))
+            outputs.append(Component(leaf.dtype, shape, name=names[index]))
         leaves = [leaf.native() for leaf in record.leaves]
-        return RawStep((given,), tuple(made), record.record_bytes, 0, fixed_length or 0, leaves)
+        return RawStep((component,), tuple(outputs), record.record_bytes, 0, fixed_length or 0, leaves)
 
     def leaves_of(fill: Callable[[np.dtype[Any], tuple[Any, ...]], Any]) -> Any:
         return structure_of(record.template, [fill(leaf.dtype, leaf.shape) for leaf in record.leaves])
 
-    def tensors(given: list[Any]) -> list[Any]:
-        _known_length(given[0].nbytes, record.record_bytes)
-        return [tensor.named(names[index]) for index, tensor in enumerate(given[0].fields(record.leaves))]
+    def tensors(inputs: list[Any]) -> list[Any]:
+        _known_length(inputs[0].nbytes, record.record_bytes)
+        return [tensor.named(names[index]) for index, tensor in enumerate(inputs[0].fields(record.leaves))]
 
     structure = Structure(lambda arrays, _: structure_of(record.template, arrays), leaves_of, record.template)
     return Stage(text, bind, structure, True, device=tensors)

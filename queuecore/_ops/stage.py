@@ -88,13 +88,13 @@ class Stage:
                 f"{self!r}: what it gets is not known: give the Python function before it its outputs, by "
                 "queuecore.ops.python(function, outputs=...)"
             )
-        given = tuple(components)
+        inputs = tuple(components)
         try:
-            step = self._bind(given)
+            step = self._bind(inputs)
         except UnimplementedError as error:
             if self.python is None:
                 raise
-            return python_step(self._text, given, self.python, self.outputs, str(error), True)
+            return python_step(self._text, inputs, self.python, self.outputs, str(error), True)
         step.label = step.label or self._text
         return step
 
@@ -123,14 +123,14 @@ def python_step(
     converters = None
     if outputs is not None:
         converters = [
-            Converter(f"{label}: component {index if one.name is None else repr(one.name)}", one.dtype, one.shape)
-            for index, one in enumerate(outputs)
+            Converter(f"{label}: component {index if out.name is None else repr(out.name)}", out.dtype, out.shape)
+            for index, out in enumerate(outputs)
         ]
 
     def call(values: list[Any], epoch: int, element: int) -> Any:
         del epoch, element
         try:
-            made = function(*values)
+            result = function(*values)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
@@ -138,17 +138,17 @@ def python_step(
                 raise
             raise PipelineError(f"{label} raised {type(error).__name__}: {error}") from error
         if outputs is None or converters is None:
-            return made
-        if isinstance(made, dict):
-            names = [one.name for one in outputs]
-            if set(made) != set(names):
-                raise InvalidArgumentError(f"{label}: expected the keys {names}, got {list(made)}")
-            parts = [made[name] for name in names]
+            return result
+        if isinstance(result, dict):
+            names = [out.name for out in outputs]
+            if set(result) != set(names):
+                raise InvalidArgumentError(f"{label}: expected the keys {names}, got {list(result)}")
+            parts = [result[name] for name in names]
         else:
-            parts = list(made) if isinstance(made, (list, tuple)) else [made]
+            parts = list(result) if isinstance(result, (list, tuple)) else [result]
         if len(parts) != len(converters):
             raise InvalidArgumentError(f"{label}: expected {len(converters)} components, got {len(parts)}")
-        return [_aligned(one.convert(part, False)) for one, part in zip(converters, parts, strict=True)]
+        return [_aligned(converter.convert(part, False)) for converter, part in zip(converters, parts, strict=True)]
 
     return PythonStep(inputs, outputs, call, why)
 

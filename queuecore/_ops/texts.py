@@ -79,14 +79,14 @@ class SplitStage(Stage):
         return SplitStage(self._separator, self._most, index)
 
     def _step(self, components: tuple[Component, ...]) -> Step:
-        given = lone_strings("split", components)
+        component = lone_strings("split", components)
         if self.index is not None:
-            outputs: tuple[Component, ...] = (Component(BYTES, given.shape, name=given.name),)
-        elif given.shape == ():
-            outputs = (Component(BYTES, (None,), name=given.name),)
+            outputs: tuple[Component, ...] = (Component(BYTES, component.shape, name=component.name),)
+        elif component.shape == ():
+            outputs = (Component(BYTES, (None,), name=component.name),)
         else:
             raise UnimplementedError("split: the pieces of several strings have no one shape: index= takes one of each")
-        return SplitStep((given,), outputs, self._separator, self._most, self.index)
+        return SplitStep((component,), outputs, self._separator, self._most, self.index)
 
     def rows(self, strings: Any) -> Ragged:
         """Return all pieces of an array of strings: a row for each string, in rows for each further dimension."""
@@ -244,16 +244,16 @@ def _join_stage(between: bytes, reduced: bool | None) -> Stage:
 
 def _shape_of(components: Sequence[Component]) -> tuple[int | None, ...] | None:
     """Return the shape of what is made of strings of one shape and lone strings."""
-    made: tuple[int | None, ...] | None = ()
-    for one in components:
-        if one.shape is None:
+    shape: tuple[int | None, ...] | None = ()
+    for component in components:
+        if component.shape is None:
             return None
-        if one.shape and made and len(one.shape) != len(made):
+        if component.shape and shape and len(component.shape) != len(shape):
             raise InvalidArgumentError(
-                f"strings of shape {list(made)} and of shape {list(one.shape)} can't be combined"
+                f"strings of shape {list(shape)} and of shape {list(component.shape)} can't be combined"
             )
-        made = one.shape if not made or None in made else made
-    return made
+        shape = component.shape if not shape or None in shape else shape
+    return shape
 
 
 # ---- comparisons ----
@@ -358,13 +358,13 @@ class Table:
 
     def __repr__(self) -> str:
         """Return a digest of the content, which plans and saved places compare."""
-        made = hashlib.sha256()
+        digest = hashlib.sha256()
         values = self._values if isinstance(self._values, list) else [self._values.tobytes()]
         for part in (*self._keys, *values):
-            made.update(len(part).to_bytes(8, "little") + part)
+            digest.update(len(part).to_bytes(8, "little") + part)
         word = "bytes" if self.dtype == BYTES else str(self.dtype)
         default = ", default" * self._default
-        return f"table({len(self)} keys{default}, {word}, {made.hexdigest()[:16]})"
+        return f"table({len(self)} keys{default}, {word}, {digest.hexdigest()[:16]})"
 
     def stage(self) -> Stage:
         """Return the look-up as a `Stage`, for elements of one component of strings."""
@@ -451,24 +451,24 @@ def table(keys: Any, values: Any = None, default: Any = None) -> Table:
         keys, values = list(keys), list(keys.values())
     texts = np.atleast_1d(cast(Any, strings_of("table", keys if isinstance(keys, Ragged) else list(keys))))
     names = [one for one in (keys.to_list() if isinstance(keys, Ragged) else texts.ravel().tolist())]
-    given = np.arange(len(names)) if values is None else _values_of(values)
-    if not names or len(given) != len(names):
-        raise InvalidArgumentError(f"table: {len(given)} values for {len(names)} keys")
-    found: dict[bytes, int] = {}
+    content = np.arange(len(names)) if values is None else _values_of(values)
+    if not names or len(content) != len(names):
+        raise InvalidArgumentError(f"table: {len(content)} values for {len(names)} keys")
+    place_of: dict[bytes, int] = {}
     for at, name in enumerate(names):
-        if given[found.setdefault(name, at)] != given[at]:
+        if content[place_of.setdefault(name, at)] != content[at]:
             raise InvalidArgumentError(f"table: the key {name!r} has two values")
-    places = list(found.values())
-    if isinstance(given, list):
+    places = list(place_of.values())
+    if isinstance(content, list):
         ends = [] if default is None else [_text_of("table", "default", default)]
-        return Table(list(found), [given[at] for at in places] + ends, default is not None)
-    made = given[places]
+        return Table(list(place_of), [content[at] for at in places] + ends, default is not None)
+    distinct = content[places]
     if default is not None:
         last = np.asarray(default)
-        if last.ndim or not np.can_cast(last.dtype, made.dtype, "same_kind") or made.dtype.type(last) != last:
-            raise InvalidArgumentError(f"table: the default {default!r:.60} is no value of {made.dtype}")
-        made = np.append(made, last.astype(made.dtype))
-    return Table(list(found), made, default is not None)
+        if last.ndim or not np.can_cast(last.dtype, distinct.dtype, "same_kind") or distinct.dtype.type(last) != last:
+            raise InvalidArgumentError(f"table: the default {default!r:.60} is no value of {distinct.dtype}")
+        distinct = np.append(distinct, last.astype(distinct.dtype))
+    return Table(list(place_of), distinct, default is not None)
 
 
 def _values_of(values: Any) -> Any:

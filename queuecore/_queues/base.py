@@ -125,7 +125,7 @@ class QueueBase:
             kind,
             size,
             min_after_dequeue,
-            [(str(one.dtype), one.shape) for one in components],
+            [(str(component.dtype), component.shape) for component in components],
             labels,
         )
         with _lock:
@@ -147,7 +147,7 @@ class QueueBase:
                 shown,
                 type(self)._store,
                 size,
-                [_native_component(one) for one in components],
+                [_native_component(component) for component in components],
                 lambda index, value, many: components[index].convert(value, many),
             )
             description.min_after_dequeue = min_after_dequeue
@@ -566,11 +566,11 @@ class QueueBase:
         arrays = self._native.components_of(out)
         if len(arrays) != len(self._components):
             raise InvalidArgumentError(f"out: expected {len(self._components)} arrays, got {len(arrays)}")
-        for one, array in zip(self._components, arrays, strict=True):
-            if one.shape is None or one.pads:
-                raise InvalidArgumentError(f"out: {one.label} has no fixed shape")
-            dtype = np.dtype(object) if one.reference else one.dtype
-            shape = one.shape if n is None else (n, *one.shape)
+        for component, array in zip(self._components, arrays, strict=True):
+            if component.shape is None or component.pads:
+                raise InvalidArgumentError(f"out: {component.label} has no fixed shape")
+            dtype = np.dtype(object) if component.reference else component.dtype
+            shape = component.shape if n is None else (n, *component.shape)
             if (
                 not isinstance(array, np.ndarray)
                 or array.dtype != dtype
@@ -582,6 +582,6 @@ class QueueBase:
                     there = f"{array.dtype} {shape_text(array.shape)}"
                 wanted = f"{dtype} {shape_text(shape)}"
                 raise InvalidArgumentError(
-                    f"out: {one.label}: expected a writeable C-contiguous array of {wanted}, got {there}"
+                    f"out: {component.label}: expected a writeable C-contiguous array of {wanted}, got {there}"
                 )
         return arrays

@@ -290,19 +290,19 @@ class Coordinator:
         ends the wait.
         """
         grace = max(0.0, check_seconds(stop_grace_period_secs, "stop_grace_period_secs"))
-        given = tuple(threads or ())
+        threads = tuple(threads or ())
         round_ = self._round
         begun = time.monotonic_ns()
         me = threading.current_thread()
         wait_over()
         while True:
-            waited = dict.fromkeys((*tuple(self._registered), *given))
-            alive = [one for one in waited if one.is_alive()]
+            waited = dict.fromkeys((*tuple(self._registered), *threads))
+            alive = [thread for thread in waited if thread.is_alive()]
             stopped_at = round_.stop.set_at()
             left = math.inf if stopped_at is None else grace - (time.monotonic_ns() - max(begun, stopped_at)) / 1e9
             if not alive or left <= 0:
                 break
-            other = next((one for one in alive if one is not me), None)
+            other = next((thread for thread in alive if thread is not me), None)
             if other is not None:
                 if left == math.inf:
                     slice_over()
@@ -313,15 +313,14 @@ class Coordinator:
                 round_.stop.wait()
         wait_over()
         round_.joined = True
-        for one in waited:
-            self._registered.pop(one, None)
+        for thread in waited:
+            self._registered.pop(thread, None)
         self._raise_first(round_)
         if alive:
-            message = f"Coordinator stopped with threads still running: {' '.join(one.name for one in alive)}"
+            message = f"Coordinator stopped with threads still running: {' '.join(thread.name for thread in alive)}"
             if not ignore_live_threads:
-                raise FailedPreconditionError(
-                    "\n  ".join([message, *(f"{one.name}:{_place_of(one) or ' ended meanwhile'}" for one in alive)])
-                )
+                places = [f"{thread.name}:{_place_of(thread) or ' ended meanwhile'}" for thread in alive]
+                raise FailedPreconditionError("\n  ".join([message, *places]))
             _log.info(message)
 
     def raise_requested_exception(self) -> None:

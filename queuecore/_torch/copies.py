@@ -121,7 +121,7 @@ def is_library(module: str | None) -> bool:
 
 def functions_of(cls: type) -> dict[str, list[FunctionType]]:
     """Return the functions that users' code defines in a class and its bases: methods, and those of properties."""
-    found: dict[str, list[FunctionType]] = {}
+    functions: dict[str, list[FunctionType]] = {}
     for base in cls.__mro__:
         if is_library(base.__module__):
             continue
@@ -129,8 +129,8 @@ def functions_of(cls: type) -> dict[str, list[FunctionType]]:
             function = getattr(value, "fget", None) or getattr(value, "func", None) or value
             function = getattr(function, "__func__", function)
             if isinstance(function, FunctionType):
-                found.setdefault(name, []).append(function)
-    return found
+                functions.setdefault(name, []).append(function)
+    return functions
 
 
 _BEGINS = ("__init__", "__new__", "__post_init__", "__setstate__")
@@ -181,16 +181,16 @@ def _is_generator(value: Any) -> bool:
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    found = {}
+    attributes = {}
     for cls in type(value).__mro__:
         slots = vars(cls).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             if name.startswith("__") and not name.endswith("__"):
                 name = f"_{cls.__name__.lstrip('_')}{name}"
             if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                found[name] = getattr(value, name)
-    found.update(getattr(value, "__dict__", None) or {})
-    return found
+                attributes[name] = getattr(value, name)
+    attributes.update(getattr(value, "__dict__", None) or {})
+    return attributes
 
 
 class Parts:
@@ -286,15 +286,15 @@ class Parts:
         if isinstance(value, (list, tuple)) and not is_dataset:
             names = getattr(value, "_fields", None)
             items: Any = value
-            if len(value) > _MOST_ITEMS and all(_is_data(one) for one in value[:_MOST_ITEMS]):
+            if len(value) > _MOST_ITEMS and all(_is_data(item) for item in value[:_MOST_ITEMS]):
                 items = ()
-            for index, one in enumerate(items):
-                yield f".{names[index]}" if names else f"[{index}]", one
+            for index, item in enumerate(items):
+                yield f".{names[index]}" if names else f"[{index}]", item
         elif isinstance(value, dict) and not is_dataset:
-            for index, (name, one) in enumerate(value.items()):
+            for index, (name, item) in enumerate(value.items()):
                 if index == _MOST_ITEMS and all(map(_is_data, list(value.values())[:_MOST_ITEMS])):
                     return
-                yield f"[{name!r:.40}]", one
+                yield f"[{name!r:.40}]", item
         elif isinstance(value, MethodType):
             yield "", value.__self__
         elif isinstance(value, functools.partial):
@@ -308,8 +308,8 @@ class Parts:
                 except ValueError:  # the cell is empty
                     continue
         elif is_dataset or not is_library(kind.__module__) or kind.__module__ == "torch.nn.modules.container":
-            for name, one in _attributes(value).items():
-                yield f".{name}", one
+            for name, attribute in _attributes(value).items():
+                yield f".{name}", attribute
 
     def copy(self, how: str) -> Any:
         """Return a copy for one worker.
@@ -338,42 +338,42 @@ class Parts:
         if key in memo:
             return memo[key]
         kind = type(value)
-        made: Any
+        clone: Any
         if kind is list:
-            made = memo[key] = []
-            made += [self._copy(one, memo) for one in value]
+            clone = memo[key] = []
+            clone += [self._copy(part, memo) for part in value]
         elif isinstance(value, tuple):
-            parts = [self._copy(one, memo) for one in value]
-            made = kind(*parts) if hasattr(value, "_fields") else tuple(parts)
+            parts = [self._copy(part, memo) for part in value]
+            clone = kind(*parts) if hasattr(value, "_fields") else tuple(parts)
         elif isinstance(value, MethodType):
-            made = MethodType(value.__func__, self._copy(value.__self__, memo))
+            clone = MethodType(value.__func__, self._copy(value.__self__, memo))
         elif isinstance(value, functools.partial):
-            keywords = {name: self._copy(one, memo) for name, one in value.keywords.items()}
-            made = kind(self._copy(value.func, memo), *self._copy(value.args, memo), **keywords)
+            keywords = {name: self._copy(part, memo) for name, part in value.keywords.items()}
+            clone = kind(self._copy(value.func, memo), *self._copy(value.args, memo), **keywords)
         elif isinstance(value, FunctionType):
             cells = [self._cell(cell, memo) for cell in value.__closure__ or ()]
-            made = FunctionType(
+            clone = FunctionType(
                 value.__code__, value.__globals__, value.__name__, value.__defaults__, tuple(cells)
             )  # fmt: skip
-            made.__kwdefaults__ = value.__kwdefaults__
-            made.__dict__.update(value.__dict__)
+            clone.__kwdefaults__ = value.__kwdefaults__
+            clone.__dict__.update(value.__dict__)
         elif kind in self._generators:
-            made = self._generators[kind](value)
+            clone = self._generators[kind](value)
         elif _is_generator(value):
-            made = copy.deepcopy(value)
+            clone = copy.deepcopy(value)
         else:
-            made = memo[key] = self._of(value)
-            _let_go_quietly(made)
-            if isinstance(made, dict):
-                made.update({name: self._copy(one, memo) for name, one in value.items()})
-            elif isinstance(made, list):
-                made[:] = [self._copy(one, memo) for one in value]
-            for name, one in _attributes(made).items():
-                new = self._copy(one, memo)
-                if new is not one:
-                    object.__setattr__(made, name, new)
-        memo[key] = made
-        return made
+            clone = memo[key] = self._of(value)
+            _let_go_quietly(clone)
+            if isinstance(clone, dict):
+                clone.update({name: self._copy(part, memo) for name, part in value.items()})
+            elif isinstance(clone, list):
+                clone[:] = [self._copy(part, memo) for part in value]
+            for name, old in _attributes(clone).items():
+                new = self._copy(old, memo)
+                if new is not old:
+                    object.__setattr__(clone, name, new)
+        memo[key] = clone
+        return clone
 
     def _cell(self, cell: CellType, memo: dict[int, Any]) -> CellType:
         try:
@@ -386,19 +386,19 @@ class Parts:
     def _of(self, value: Any) -> Any:
         """Return a copy of one object, with the same attributes."""
         cls = type(value)
-        holds = any(one is shared.handle for one in _attributes(value).values() for shared in self.unsafe)
+        holds = any(attribute is shared.handle for attribute in _attributes(value).values() for shared in self.unsafe)
         names = ("__reduce_ex__", "__reduce__", "__getstate__")
         own = any(getattr(cls, name, None) is not getattr(object, name, None) for name in names)
         # The way of pickling is used only if it holds a handle, which pickling may leave out: it may be expensive.
         if hasattr(cls, "__copy__") or holds and own:
             return copy.copy(value)
         try:
-            made = object.__new__(cls)
+            clone = object.__new__(cls)
         except TypeError:  # the class inherits from a built-in one
             return copy.copy(value)
-        for name, one in _attributes(value).items():
-            object.__setattr__(made, name, one)
-        return made
+        for name, attribute in _attributes(value).items():
+            object.__setattr__(clone, name, attribute)
+        return clone
 
     def shared(self, how: str | bool) -> list[Shared]:
         """Return the unsafe objects that are the same in all copies."""
@@ -409,14 +409,14 @@ class Parts:
         return [one for one in self.unsafe if id(one.handle) in left]
 
 
-def _let_go_quietly(made: Any) -> None:
+def _let_go_quietly(clone: Any) -> None:
     """Disable the finalizer of a copy: its ``__del__`` would close or remove things that the dataset still has."""
-    cls = type(made)
+    cls = type(clone)
     if "__del__" in functions_of(cls):
         with contextlib.suppress(TypeError):
             around = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__slots__": ()}
             quiet = type.__new__(type(cls), cls.__name__, (cls,), {**around, "__del__": lambda self: None})
-            object.__setattr__(made, "__class__", quiet)
+            object.__setattr__(clone, "__class__", quiet)
 
 
 def _is_data(value: Any) -> bool:

@@ -464,7 +464,7 @@ def _native(
         dataset = dataset.batch(loader.batch_size, loader.drop_last)
     if prefetch_factor:
         dataset = dataset.prefetch(prefetch_factor * loader.num_workers)
-    made = dataset.with_options(
+    dataset = dataset.with_options(
         Options(
             num_threads=loader.num_workers or None,
             stall_timeout=loader.timeout or None,
@@ -474,8 +474,8 @@ def _native(
     if device is None and loader.pin_memory and native and torch.cuda.is_available():
         device = "cuda"
     if device is None:
-        return functools.partial(_opened, ElementTensors, made)
-    return functools.partial(_opened, DeviceElements, made.prefetch_to_device(device, buffers=buffers))
+        return functools.partial(_opened, ElementTensors, dataset)
+    return functools.partial(_opened, DeviceElements, dataset.prefetch_to_device(device, buffers=buffers))
 
 
 def _opened(kind: type[ElementTensors], dataset: Any) -> ElementTensors:

@@ -44,18 +44,18 @@ def is_stateful(one: Any) -> bool:
     return hasattr(one, "state_dict") and hasattr(one, "load_state_dict")
 
 
-def is_same(one: Any, other: Any) -> bool:
+def is_same(state: Any, other: Any) -> bool:
     """Return whether two states are equal, though one may have been through JSON."""
-    if isinstance(one, torch.Tensor) or isinstance(other, torch.Tensor):
-        return isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor) and bool(torch.equal(one, other))
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
+    if isinstance(state, torch.Tensor) or isinstance(other, torch.Tensor):
+        return isinstance(state, torch.Tensor) and isinstance(other, torch.Tensor) and bool(torch.equal(state, other))
+    if isinstance(state, Mapping) and isinstance(other, Mapping):
         named = {str(name): value for name, value in other.items()}
-        return {str(name) for name in one} == named.keys() and all(
-            is_same(value, named[str(name)]) for name, value in one.items()
+        return {str(name) for name in state} == named.keys() and all(
+            is_same(value, named[str(name)]) for name, value in state.items()
         )
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(is_same, one, other))
-    return bool(np.all(one == other))
+    if isinstance(state, (list, tuple)) and isinstance(other, (list, tuple)):
+        return len(state) == len(other) and all(map(is_same, state, other))
+    return bool(np.all(state == other))
 
 
 def mapped_state(
@@ -102,15 +102,15 @@ class Marks:
         The state is taken when an index has been drawn.
         """
         if self._stateful is None:
-            yield from ((at, one) for at, one in enumerate(indices, number) if at >= low and at not in ahead)
+            yield from ((at, index) for at, index in enumerate(indices, number) if at >= low and at not in ahead)
             return
-        for at, one in enumerate(indices, number):
+        for at, index in enumerate(indices, number):
             if not self._taken:
-                self._taken.append([0, None, copy.deepcopy(one)])
+                self._taken.append([0, None, copy.deepcopy(index)])
             if self._every and (at + 1) % self._every == 0:
                 self._taken.append([at + 1, copy.deepcopy(self._stateful.state_dict())])
             if at >= low and at not in ahead:
-                yield at, one
+                yield at, index
 
     def at(self, batches: int) -> Any:
         """Return the last state taken before or at a number of batches; earlier ones are dropped."""

@@ -82,13 +82,13 @@ class _Begin:
 
     def __call__(self, number: int) -> None:
         info = torch.utils.data.get_worker_info()
-        given = info.dataset
-        torch.utils.data._utils.worker._worker_info = info_of(number, info.num_workers, info.seed, given.dataset)
+        wrapper = info.dataset
+        torch.utils.data._utils.worker._worker_info = info_of(number, info.num_workers, info.seed, wrapper.dataset)
         try:
             if self._function is not None:
                 self._function(number)
         except Exception:
-            given.failure = _error_here()
+            wrapper.failure = _error_here()
 
 
 class _Calls:

@@ -141,16 +141,16 @@ def draws(parts: Iterable[Any], is_drawn: Callable[[Any, str], bool] = lambda va
         the name of an attribute of an unknown object, or "".
     """
     parts = list(parts)
-    classes = dict.fromkeys(type(one) for one in parts if not isinstance(one, (FunctionType, MethodType)))
+    classes = dict.fromkeys(type(part) for part in parts if not isinstance(part, (FunctionType, MethodType)))
     methods = [functions_of(cls) for cls in classes]
     left: list[FunctionType] = []
-    for one in parts:
-        function = getattr(one, "__func__", one)
+    for part in parts:
+        function = getattr(part, "__func__", part)
         if isinstance(function, FunctionType):
             left.append(function)
-        elif _is_shared(one) or is_drawn(one, ""):
-            return f"it holds {_name(one)}"
-    left += [one for functions in methods for name in _CALLED for one in functions.get(name, ())]
+        elif _is_shared(part) or is_drawn(part, ""):
+            return f"it holds {_name(part)}"
+    left += [method for functions in methods for name in _CALLED for method in functions.get(name, ())]
     known: set[CodeType] = set()
     asked: set[str] = set()
     while left and len(known) < _MOST_FUNCTIONS:
@@ -162,10 +162,10 @@ def draws(parts: Iterable[Any], is_drawn: Callable[[Any, str], bool] = lambda va
                 continue
             known.add(code)
             names = _Names(code, function.__globals__, captured)
-            codes += [(one, names.local) for one in code.co_consts if isinstance(one, CodeType)]
-            given = any(isinstance(one, tuple) and "generator" in one for one in code.co_consts)
+            codes += [(constant, names.local) for constant in code.co_consts if isinstance(constant, CodeType)]
+            own_generator = any(isinstance(constant, tuple) and "generator" in constant for constant in code.co_consts)
             for value in names.values:
-                if _is_shared(value) or (not given and value is not _NOTHING and is_drawn(value, "")):
+                if _is_shared(value) or (not own_generator and value is not _NOTHING and is_drawn(value, "")):
                     return f"{function.__qualname__} uses {_name(value)}"
                 if isinstance(value, MethodType):
                     value = value.__func__
@@ -173,12 +173,12 @@ def draws(parts: Iterable[Any], is_drawn: Callable[[Any, str], bool] = lambda va
                     left.append(value)
                 elif isinstance(value, type) and value not in classes and not is_library(value.__module__):
                     classes[value] = None
-                    methods.append(made := functions_of(value))
-                    left += [one for name in (*_CALLED, "__init__", *asked) for one in made.get(name, ())]
+                    methods.append(defined := functions_of(value))
+                    left += [method for name in (*_CALLED, "__init__", *asked) for method in defined.get(name, ())]
             for name in names.attributes - asked:
-                if not given and is_drawn(None, name):
+                if not own_generator and is_drawn(None, name):
                     return f"{function.__qualname__} uses .{name}()"
-                left += [one for functions in methods for one in functions.get(name, ())]
+                left += [method for functions in methods for method in functions.get(name, ())]
             asked |= names.attributes
     return ""
 

@@ -111,13 +111,13 @@ def tensors(element: Any) -> Any:
 
 
 def _shared(array: Any) -> Any:
-    made = torch.from_dlpack(array)
+    tensor = torch.from_dlpack(array)
     # From now on PyTorch's current stream, which waits for CuPy's, may read the memory of the batch.
-    lease = lease_at(made.data_ptr()) if made.is_cuda and made.numel() else None
+    lease = lease_at(tensor.data_ptr()) if tensor.is_cuda and tensor.numel() else None
     if lease is not None:
-        stream = torch.cuda.current_stream(made.device)
+        stream = torch.cuda.current_stream(tensor.device)
         lease.record_stream(stream, stream.cuda_stream)
-    return made
+    return tensor
 
 
 def _tensors_or_not(element: Any) -> Any:

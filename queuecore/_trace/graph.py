@@ -127,14 +127,14 @@ class TraceGraph:
         self.inputs.append(value)
         return value
 
-    def constant(self, given: bytes | np.ndarray) -> Value:
+    def constant(self, content: bytes | np.ndarray) -> Value:
         """Return a constant."""
-        node = self._node("constant", (), given)
-        if isinstance(given, bytes):
+        node = self._node("constant", (), content)
+        if isinstance(content, bytes):
             value = Value(node, BYTES, ())
-            value.nbytes = len(given)
+            value.nbytes = len(content)
             return value
-        return Value(node, given.dtype, given.shape)
+        return Value(node, content.dtype, content.shape)
 
     def stage(self, stage: Stage, step: Step, values: Sequence[Value]) -> list[Value]:
         """Return the values that a bound stage makes of values."""
@@ -143,26 +143,26 @@ class TraceGraph:
             dims = None
             if component.shape is not None:
                 dims = tuple(UnknownValue() if side is None else side for side in component.shape)
-            made = Value(node, component.dtype, dims)
-            made.nbytes = component.nbytes
-            made.ragged = component.ragged
+            result = Value(node, component.dtype, dims)
+            result.nbytes = component.nbytes
+            result.ragged = component.ragged
         return node.made
 
     def reshape(self, value: Value, shape: tuple[int, ...]) -> Value:
         """Return a value in another shape, with -1 once at most."""
         step = Links(Reshape(shape)).bind((value.component(),))
-        made = step.outputs[0]
-        assert made.shape is not None
-        dims = tuple(UnknownValue() if side is None else side for side in made.shape)
+        output = step.outputs[0]
+        assert output.shape is not None
+        dims = tuple(UnknownValue() if side is None else side for side in output.shape)
         return Value(self._node("reshape", (value,), step), value.dtype, dims)
 
     def cast(self, value: Value, dtype: np.dtype[Any], numpys: bool) -> Value:
         """Return a value in another dtype: converted as by NumPy, or as by `queuecore.ops.cast`."""
         if dtype == value.dtype:
             return value
-        made = Value(self._node("cast", (value,), numpys), dtype, value.dims)
-        made.ragged = value.ragged
-        return made
+        result = Value(self._node("cast", (value,), numpys), dtype, value.dims)
+        result.ragged = value.ragged
+        return result
 
     def view(self, value: Value, axes: Sequence[tuple[int, int]], starts: Sequence[int], dims: Dims) -> Value:
         """Return a part of a value.
@@ -192,11 +192,11 @@ class TraceGraph:
             ]
             value, starts = value.node.given[0], begin
         node = self._node("view", (value,), (list(axes), list(starts)))
-        made = Value(node, value.dtype, dims)
-        made.ragged = ragged
-        return made
+        result = Value(node, value.dtype, dims)
+        result.ragged = ragged
+        return result
 
-    def call(self, ufunc: Any, loop: Sequence[np.dtype[Any]], given: Sequence[Value | np.ndarray]) -> Value:
+    def call(self, ufunc: Any, loop: Sequence[np.dtype[Any]], operands: Sequence[Value | np.ndarray]) -> Value:
         """Return the result of an element-wise function, or of numpy.where; arrays have the dtypes of the loop.
 
         Raises
@@ -204,14 +204,14 @@ class TraceGraph:
         ValueError
             If their shapes don't go together, or the result may have no such shape.
         """
-        dims = _broadcast([one.dims if isinstance(one, Value) else one.shape for one in given])
-        made = Value(self._node("call", given, (ufunc, tuple(loop))), loop[-1], dims)
+        dims = _broadcast([operand.dims if isinstance(operand, Value) else operand.shape for operand in operands])
+        result = Value(self._node("call", operands, (ufunc, tuple(loop))), loop[-1], dims)
         first = dims[0] if dims else None
-        made.ragged = any(
-            one.ragged and one.dims is not None and len(one.dims) == len(dims) and one.dims[0] is first
-            for one in made.node.values()
+        result.ragged = any(
+            operand.ragged and operand.dims is not None and len(operand.dims) == len(dims) and operand.dims[0] is first
+            for operand in result.node.values()
         )
-        return made
+        return result
 
     def text(self, values: Sequence[Value], show: Callable[[list[str]], str], called: bool = False) -> str:
         """Return the operations in words that are the same in every process; with `called`, as the user called them."""
@@ -225,39 +225,39 @@ class TraceGraph:
         words: dict[int, str] = {}
         lines: list[str] = []
 
-        def word(one: Value | np.ndarray) -> str:
-            if not isinstance(one, Value):
-                return _constant_text(one)
-            index = f"[{one.index}]" if len(one.node.made) > 1 else ""
-            return words[one.node.number] + index
+        def word(operand: Value | np.ndarray) -> str:
+            if not isinstance(operand, Value):
+                return _constant_text(operand)
+            index = f"[{operand.index}]" if len(operand.node.made) > 1 else ""
+            return words[operand.node.number] + index
 
         for node in nodes:
-            given = ", ".join(map(word, node.given))
+            operands = ", ".join(map(word, node.given))
             if (
                 called
                 and node.called is not None
-                and all(not isinstance(one, Value) or one.node.number in words for one in node.called[1])
+                and all(not isinstance(operand, Value) or operand.node.number in words for operand in node.called[1])
             ):
-                made = node.called[0].format(", ".join(map(word, node.called[1])))
+                text = node.called[0].format(", ".join(map(word, node.called[1])))
             elif node.kind == "input":
-                made = f"x{node.what}"
+                text = f"x{node.what}"
             elif node.kind == "constant":
-                made = _constant_text(node.what)
+                text = _constant_text(node.what)
             elif node.kind == "stage":
-                made = f"{node.what[0]!r}({given})"
+                text = f"{node.what[0]!r}({operands})"
             elif node.kind == "reshape":
-                made = f"reshape({given}, {list(node.made[0].component().shape or ())})"
+                text = f"reshape({operands}, {list(node.made[0].component().shape or ())})"
             elif node.kind == "view":
-                made = f"{given}[{_view_text(node)}]"
+                text = f"{operands}[{_view_text(node)}]"
             elif node.kind == "cast":
-                made = f"{'astype' if node.what else 'cast'}({given}, {node.made[0].dtype})"
+                text = f"{'astype' if node.what else 'cast'}({operands}, {node.made[0].dtype})"
             else:
-                made = f"{node.what[0].__name__}({given})"
+                text = f"{node.what[0].__name__}({operands})"
             if uses[node.number] > 1 and node.kind not in ("input", "constant"):
                 words[node.number] = f"v{len(lines)}"
-                lines.append(f"v{len(lines)} = {made}")
+                lines.append(f"v{len(lines)} = {text}")
             else:
-                words[node.number] = made
+                words[node.number] = text
         return "; ".join((*lines, show([word(value) for value in values])))
 
 
@@ -285,22 +285,22 @@ def shape_of(component: Component) -> tuple[int | None, ...]:
     return component.shape or ()
 
 
-def _broadcast(given: Sequence[Dims | None]) -> Dims:
-    made: list[Side] = []
-    known = [dims for dims in given if dims is not None]
+def _broadcast(shapes: Sequence[Dims | None]) -> Dims:
+    sides: list[Side] = []
+    known = [dims for dims in shapes if dims is not None]
     for place in range(1, max(map(len, known), default=0) + 1):
         side: Side = 1
         for dims in known:
             if len(dims) < place or dims[-place] == 1 or dims[-place] == side:
                 continue
             if side != 1:
-                words = [str(one) if isinstance(one, int) else "?" for one in (side, dims[-place])]
+                words = [str(dim) if isinstance(dim, int) else "?" for dim in (side, dims[-place])]
                 raise ValueError(f"dimensions of {words[0]} and {words[1]} are combined, which may not be the same")
             side = dims[-place]
-        made.insert(0, side)
-    if len(made) > MAX_DIMS:
-        raise ValueError(f"{len(made)} dimensions")
-    return tuple(made)
+        sides.insert(0, side)
+    if len(sides) > MAX_DIMS:
+        raise ValueError(f"{len(sides)} dimensions")
+    return tuple(sides)
 
 
 def reachable(graph: TraceGraph, values: Sequence[Value]) -> list[TraceNode]:
@@ -319,9 +319,9 @@ def computed(graph: TraceGraph, values: Sequence[Value], tensors: Sequence[Any])
     UnimplementedError
         If no kernel does it.
     """
-    made = {id(value): tensors[value.node.what] for value in graph.inputs}
+    tensor_of = {id(value): tensors[value.node.what] for value in graph.inputs}
     for node in reachable(graph, values):
-        given = [made[id(one)] if isinstance(one, Value) else one for one in node.given]
+        operands = [tensor_of[id(operand)] if isinstance(operand, Value) else operand for operand in node.given]
         if node.kind == "input":
             continue
         if node.kind == "constant":
@@ -329,23 +329,23 @@ def computed(graph: TraceGraph, values: Sequence[Value], tensors: Sequence[Any])
                 raise UnimplementedError("a constant string of bytes")
             results = [tensors[0].constant(node.what)]
         elif node.kind == "stage":
-            results = node.what[0].on_device(given)
+            results = node.what[0].on_device(operands)
         elif node.kind == "reshape":
             sides = node.made[0].dims or ()
-            results = [given[0].reshape([side if isinstance(side, int) else -1 for side in sides])]
+            results = [operands[0].reshape([side if isinstance(side, int) else -1 for side in sides])]
         elif node.kind == "view":
             sides = node.made[0].dims or ()
             shape = [side if isinstance(side, int) else None for side in sides]
-            results = [given[0].view(*node.what, shape)]
+            results = [operands[0].view(*node.what, shape)]
         elif node.kind == "cast":
-            results = [given[0].cast(node.made[0].dtype)]
+            results = [operands[0].cast(node.made[0].dtype)]
         else:
             function, loop = node.what
-            first = next(one for one in given if not isinstance(one, np.ndarray))
-            results = [first.call(function.__name__, loop, given)]
+            first = next(operand for operand in operands if not isinstance(operand, np.ndarray))
+            results = [first.call(function.__name__, loop, operands)]
         for value, tensor in zip(node.made, results, strict=True):
-            made[id(value)] = tensor
-    return [made[id(value)] for value in values]
+            tensor_of[id(value)] = tensor
+    return [tensor_of[id(value)] for value in values]
 
 
 # -- steps -------------------------------------------------------------------------------------------------------------

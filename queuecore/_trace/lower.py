@@ -37,8 +37,8 @@ def lowered(
     for node in nodes:
         if node.kind == "constant":
             registers[id(node.made[0])] = len(components) + len(constants)
-            given = node.what
-            constants.append((given, None) if isinstance(given, bytes) else (given.tobytes(), given.shape))
+            content = node.what
+            constants.append((content, None) if isinstance(content, bytes) else (content.tobytes(), content.shape))
     places = _places(values)
     count = len(components) + len(constants)
     steps: list[tuple[Step, list[int], list[int]]] = []
@@ -46,16 +46,17 @@ def lowered(
         step: Step
         if node.kind in ("stage", "reshape"):
             step = node.what[1] if node.kind == "stage" else node.what
-            given = node.values()
+            inputs = node.values()
         elif node.number in members:
-            step, given = _Expression(members[node.number]).step()
+            step, inputs = _Expression(members[node.number]).step()
         elif node.kind == "view" and id(node.made[0]) in celled:
-            step, given = _Expression([node]).step()
+            step, inputs = _Expression([node]).step()
         else:
             continue
-        steps.append((step, [registers[id(one)] for one in given], [places.get(id(one), -1) for one in node.made]))
-        for one in node.made:
-            registers[id(one)] = count
+        reads = [registers[id(value)] for value in inputs]
+        steps.append((step, reads, [places.get(id(value), -1) for value in node.made]))
+        for value in node.made:
+            registers[id(value)] = count
             count += 1
     if len(steps) > MOST_STEPS:
         raise ValueError(f"it would take {len(steps)} steps, and {MOST_STEPS} are possible")
@@ -125,7 +126,7 @@ class _Expression:
 
     def step(self) -> tuple[Step, list[Value]]:
         """Return the step and its inputs."""
-        made: dict[int, int] = {}
+        register_of: dict[int, int] = {}
         for node in self._nodes:
             result = node.made[0]
             if node.kind == "view":
@@ -133,48 +134,50 @@ class _Expression:
                 continue
             out = -1 if result is self._root else self._temporary(result.dtype)
             if node.kind == "cast":
-                self._cast(self._register(node.given[0], made), node.given[0].dtype, result.dtype, out, node.what)
+                self._cast(
+                    self._register(node.given[0], register_of), node.given[0].dtype, result.dtype, out, node.what
+                )
             else:
                 ufunc, loop = node.what
                 registers = []
-                for one, dtype in zip(node.given, loop[:-1], strict=True):
-                    if not isinstance(one, Value):
-                        registers.append(self._constant(one))
+                for operand, dtype in zip(node.given, loop[:-1], strict=True):
+                    if not isinstance(operand, Value):
+                        registers.append(self._constant(operand))
                         continue
-                    register = self._register(one, made)
-                    if one.dtype != dtype:
-                        register = self._cast(register, one.dtype, dtype, self._temporary(dtype))
+                    register = self._register(operand, register_of)
+                    if operand.dtype != dtype:
+                        register = self._cast(register, operand.dtype, dtype, self._temporary(dtype))
                     registers.append(register)
                 if ufunc is np.where:
                     self._program.append(["choose", loop[-1].itemsize, [*registers, out]])
                 else:
                     self._program.append(["call", _loop(ufunc, loop), [*registers, out]])
-            made[id(result)] = out
+            register_of[id(result)] = out
         places = self._placed()
         first = len(self._leaves)
         items = self._leaf_items + self._temporaries
-        program = [self._final(one, first) for one in self._program]
+        program = [self._final(instruction, first) for instruction in self._program]
         dims = [(side, -1, -1) if isinstance(side, int) else (-1, *self._sources[side]) for side in self._dims]
         components = tuple(value.component() for value in self._inputs)
         step = ExprStep(components, self._root.component(), self._leaves, items, [-1] * first + places, program, dims)
         kinds = ("view", "cast")
-        step.label = ", ".join(one.kind if one.kind in kinds else one.what[0].__name__ for one in self._nodes)
+        step.label = ", ".join(node.kind if node.kind in kinds else node.what[0].__name__ for node in self._nodes)
         return step, self._inputs
 
-    def _register(self, value: Value, made: dict[int, int]) -> int:
-        return made[id(value)] if id(value) in made else self._leaf(value)
+    def _register(self, value: Value, register_of: dict[int, int]) -> int:
+        return register_of[id(value)] if id(value) in register_of else self._leaf(value)
 
     def _temporary(self, dtype: np.dtype[Any]) -> int:
         self._temporaries.append(dtype.itemsize)
         return -1 - len(self._temporaries)
 
-    def _cast(self, register: int, given: np.dtype[Any], dtype: np.dtype[Any], out: int, numpys: bool = True) -> int:
-        codes = {code_of(given), code_of(dtype)}
+    def _cast(self, register: int, source: np.dtype[Any], dtype: np.dtype[Any], out: int, numpys: bool = True) -> int:
+        codes = {code_of(source), code_of(dtype)}
         if "f2" in codes and not codes & {"f4", "f8"}:
             middle = np.dtype(np.float32)
-            register, given = self._cast(register, given, middle, self._temporary(middle), numpys), middle
+            register, source = self._cast(register, source, middle, self._temporary(middle), numpys), middle
         # The processor's conversion quiets a signalling float16; NumPy's leaves its bits alone.
-        self._program.append(["cast", NUMBERS[code_of(given)], NUMBERS[code_of(dtype)], register, out, numpys])
+        self._program.append(["cast", NUMBERS[code_of(source)], NUMBERS[code_of(dtype)], register, out, numpys])
         return out
 
     def _leaf(self, value: Value) -> int:
@@ -232,34 +235,34 @@ class _Expression:
     def _placed(self) -> list[int]:
         """Return the room of each temporary; a temporary that is no longer read leaves its room to others."""
         last: dict[int, int] = {}
-        for index, one in enumerate(self._program):
-            for register in _given(one):
+        for index, instruction in enumerate(self._program):
+            for register in _given(instruction):
                 last[register] = index
         places = [0] * len(self._temporaries)
         free: list[int] = []
         count = 0
-        for index, one in enumerate(self._program):
-            out = one[4] if one[0] == "cast" else one[2][-1]
+        for index, instruction in enumerate(self._program):
+            out = instruction[4] if instruction[0] == "cast" else instruction[2][-1]
             if out < -1:
                 if not free:
                     free.append(count)
                     count += 1
                 places[-2 - out] = free.pop()
-            for register in {register for register in _given(one) if register < -1 and last[register] == index}:
+            for register in {register for register in _given(instruction) if register < -1 and last[register] == index}:
                 free.append(places[-2 - register])
         return places
 
-    def _final(self, one: list[Any], first: int) -> tuple[Any, ...]:
+    def _final(self, instruction: list[Any], first: int) -> tuple[Any, ...]:
         def number(register: int) -> int:
             return register if register >= -1 else first - 2 - register
 
-        if one[0] == "cast":
-            return (*one[:3], number(one[3]), number(one[4]), one[5])
-        return (*one[:2], [number(register) for register in one[2]])
+        if instruction[0] == "cast":
+            return (*instruction[:3], number(instruction[3]), number(instruction[4]), instruction[5])
+        return (*instruction[:2], [number(register) for register in instruction[2]])
 
 
-def _given(one: list[Any]) -> list[int]:
-    return [one[3]] if one[0] == "cast" else one[2][:-1]
+def _given(instruction: list[Any]) -> list[int]:
+    return [instruction[3]] if instruction[0] == "cast" else instruction[2][:-1]
 
 
 def _loop(ufunc: Any, loop: Sequence[np.dtype[Any]]) -> Any:

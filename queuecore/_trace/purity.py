@@ -253,16 +253,16 @@ class Watch:
             self._stop(effect.format(repr(name)), frame)
         reached = [(value, 0)]
         while reached and len(self._met) < _MOST_MET:
-            one, depth = reached.pop()
-            if id(one) in self._met or type(one) in _PLAIN or type(one).__module__ == _SYMBOLS:
+            inner, depth = reached.pop()
+            if id(inner) in self._met or type(inner) in _PLAIN or type(inner).__module__ == _SYMBOLS:
                 continue
-            self._met[id(one)] = name, one
-            if effect := _effect(one):
+            self._met[id(inner)] = name, inner
+            if effect := _effect(inner):
                 self._stop(effect.format(repr(name)), frame)
-            if (image := _image(one)) is not None:
-                self._kept.append(_Kept(name, one, image, copy.copy(one)))
+            if (image := _image(inner)) is not None:
+                self._kept.append(_Kept(name, inner, image, copy.copy(inner)))
             if depth < _DEEPEST:
-                reached += [(part, depth + 1) for part in itertools.islice(_parts(one), _MOST_ITEMS)]
+                reached += [(part, depth + 1) for part in itertools.islice(_parts(inner), _MOST_ITEMS)]
 
 
 def _name(function: Any) -> str:
@@ -352,22 +352,24 @@ def _is_users_module(name: Any) -> bool:
 def _mentioned(known: _Known) -> Iterator[_Mention]:
     """Yield the values that instructions name: global, local and enclosing variables, and attributes of all these."""
     name, value, is_local = "", None, False  # no name: nothing is known
-    for one in dis.get_instructions(known.code):
-        if one.opname in ("LOAD_ATTR", "LOAD_METHOD") and name:
+    for instruction in dis.get_instructions(known.code):
+        if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and name:
             yield _Mention(name, value, is_local, False)
-            value = _attribute(value, one.argval)
-            name = "" if value is _NOTHING else f"{name}.{one.argval}"
+            value = _attribute(value, instruction.argval)
+            name = "" if value is _NOTHING else f"{name}.{instruction.argval}"
             continue
         if name:
             yield _Mention(name, value, is_local, True)
             name = ""
-        if not one.opname.startswith("LOAD_") and "LOAD_FAST" not in one.opname:
+        if not instruction.opname.startswith("LOAD_") and "LOAD_FAST" not in instruction.opname:
             continue
-        last = one.argval[-1] if "LOAD_FAST" in one.opname and type(one.argval) is tuple else one.argval
-        if one.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+        last = instruction.argval
+        if "LOAD_FAST" in instruction.opname and type(last) is tuple:
+            last = last[-1]
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             is_local, value = False, known.globals.get(last, getattr(builtins, last, _NOTHING))
             name = "" if value is _NOTHING else last
-        elif one.opname != "LOAD_CONST" and type(last) is str and last in known.locals:
+        elif instruction.opname != "LOAD_CONST" and type(last) is str and last in known.locals:
             name, value, is_local = last, known.locals[last], True
             if type(value).__module__ == _SYMBOLS:
                 name = ""
@@ -415,23 +417,25 @@ _computing_names = functools.cache(_computing_names_anew)
 
 def _captured(function: Any) -> list[tuple[str, Any]]:
     """Return the values from elsewhere that a function holds; global variables show when it is called."""
-    made: list[tuple[str, Any]] = []
+    captured: list[tuple[str, Any]] = []
     while isinstance(function, functools.partial):
-        made += [(f"argument {i}", one) for i, one in enumerate(function.args)] + list(function.keywords.items())
+        captured += [(f"argument {i}", argument) for i, argument in enumerate(function.args)]
+        captured += function.keywords.items()
         function = function.func
     if isinstance(function, MethodType):
         function = function.__func__  # its uses of the object are checked when it is called
     if not isinstance(function, FunctionType):
         function = getattr(type(function), "__call__", None)  # noqa: B004
         if not isinstance(function, FunctionType):
-            return made
+            return captured
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            made.append((name, cell.cell_contents))
+            captured.append((name, cell.cell_contents))
         except ValueError:  # not yet bound
             continue
-    made += [("a default", one) for one in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())]
-    return made
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    captured += [("a default", default) for default in defaults]
+    return captured
 
 
 def _image(value: Any) -> Any:

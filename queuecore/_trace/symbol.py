@@ -356,17 +356,17 @@ class Symbol:
         if set(options) - {"copy"}:
             self._stop(f"astype with {', '.join(options)}")
         try:
-            made = as_dtype(dtype)
+            target = as_dtype(dtype)
         except (TypeError, ValueError, QueueCoreError) as error:
             self._stop(f"astype: {error}")
-        if not made.isnative or not is_native_dtype(made) or not is_native_dtype(value.dtype):
-            self._stop(f"astype from {value.dtype} to {made}")
-        if value.dtype.kind == "f" and made.kind in "iu":
+        if not target.isnative or not is_native_dtype(target) or not is_native_dtype(value.dtype):
+            self._stop(f"astype from {value.dtype} to {target}")
+        if value.dtype.kind == "f" and target.kind in "iu":
             self._stop(
-                f"astype from {value.dtype} to {made}: NumPy promises no value for numbers that don't fit; "
+                f"astype from {value.dtype} to {target}: NumPy promises no value for numbers that don't fit; "
                 "queuecore.ops.cast is native"
             )
-        return self._cast(made, True)
+        return self._cast(target, True)
 
     def _cast(self, dtype: np.dtype[Any], numpys: bool) -> Symbol:
         tracer = self._tracer
@@ -382,8 +382,8 @@ class Symbol:
         if not dims:
             self._stop("an index of a number")
         items = list(key) if type(key) is tuple else [key]
-        given = sum(item is not None and item is not Ellipsis for item in items)
-        if sum(item is Ellipsis for item in items) > 1 or given > len(dims):
+        indexed = sum(item is not None and item is not Ellipsis for item in items)
+        if sum(item is Ellipsis for item in items) > 1 or indexed > len(dims):
             self._stop("an index that doesn't fit")
         if not any(item is Ellipsis for item in items):
             items.append(Ellipsis)
@@ -396,7 +396,7 @@ class Symbol:
                 axes.append((-1, 0))
                 sides.append(1)
             elif item is Ellipsis:
-                for _ in range(len(dims) - given):
+                for _ in range(len(dims) - indexed):
                     axes.append((axis, 1))
                     sides.append(dims[axis])
                     axis += 1
@@ -532,20 +532,20 @@ class Symbol:
         if options.get("element") or options.get("epoch"):
             self._stop(f"{name} with a number of the element")
         stage = op(None, *args, **options)
-        made = self._apply(stage)
+        results = self._apply(stage)
         if stage.structure is not None:
             try:
-                return stage.structure.assemble(made, self._tracer.lead > 0)
+                return stage.structure.assemble(results, self._tracer.lead > 0)
             except GiveUp:
                 failure = self._tracer.failure
                 if failure is not None:
                     self._tracer.failure = failure._replace(reason=f"{name} makes a Ragged or a Sparse")
                 raise
         if name == "decode_csv":
-            return made
-        if len(made) != 1:
+            return results
+        if len(results) != 1:
             self._stop(f"{name}, which makes several things")
-        return made[0]
+        return results[0]
 
     def _traced_together(self, name: str, stage: Stage, operands: Sequence[Any]) -> Symbol:
         """Return the result of a stage on several strings: symbols and constants."""
@@ -554,46 +554,46 @@ class Symbol:
             self._number(name)
         values: list[Value] = []
         rows: list[Value] = []
-        for one in operands:
-            if type(one) is Symbol:
-                if one._tracer is not tracer:
+        for operand in operands:
+            if type(operand) is Symbol:
+                if operand._tracer is not tracer:
                     tracer.give_up("a symbol of another trace")
-                values.append(one._value)
-                rows += [] if one._row is None else [one._row]
-            elif type(one) in (bytes, str):
-                text = one.encode() if type(one) is str else one
+                values.append(operand._value)
+                rows += [] if operand._row is None else [operand._row]
+            elif type(operand) in (bytes, str):
+                text = operand.encode() if type(operand) is str else operand
                 values.append(tracer.graph.constant(text))
                 rows.append(tracer.rows.constant(text))
             else:
-                tracer.give_up(f"{name} of a {type(one).__name__}")
-        made = tracer.graph.stage(stage, stage.bind([one.component() for one in values]), values)[0]
+                tracer.give_up(f"{name} of a {type(operand).__name__}")
+        result = tracer.graph.stage(stage, stage.bind([value.component() for value in values]), values)[0]
         row = None
         if tracer.lead and stage.rowwise and len(rows) == len(values):
-            row = tracer.rows.stage(stage, stage.bind([one.component() for one in rows]), rows)[0]
-            outer = next(one._value.dims for one in operands if type(one) is Symbol)
-            made.dims = (*(outer or ())[: tracer.lead], *(made.dims or ())[tracer.lead :])
-        return Symbol(tracer, made, row)
+            row = tracer.rows.stage(stage, stage.bind([value.component() for value in rows]), rows)[0]
+            outer = next(operand._value.dims for operand in operands if type(operand) is Symbol)
+            result.dims = (*(outer or ())[: tracer.lead], *(result.dims or ())[tracer.lead :])
+        return Symbol(tracer, result, row)
 
     def _apply(self, stage: Stage) -> list[Symbol]:
         """Return the results of a stage on it."""
         tracer = self._tracer
         if isinstance(stage, Links) and all(isinstance(link, (Cast, Reshape, Transpose)) for link in stage.links):
             # Expressions include the work of these stages.
-            made = self
+            result = self
             for link in stage.links:
                 if isinstance(link, Cast):
                     # bind refuses what it can't cast
                     merged([stage])[0].bind((self._value.component(),))
-                    made = made._cast(link.dtype, False)
+                    result = result._cast(link.dtype, False)
                 elif isinstance(link, Reshape):
-                    made._number("reshape")
-                    made = made._reshape(link.shape)
+                    result._number("reshape")
+                    result = result._reshape(link.shape)
                 elif isinstance(link, Transpose):
-                    dims = made._sides("transpose")
+                    dims = result._sides("transpose")
                     if len(dims) != len(link.perm):
-                        made._stop(f"a transposition of {len(link.perm)} dimensions, for {len(dims)}")
-                    made = made.transpose(link.perm)
-            return [made]
+                        result._stop(f"a transposition of {len(link.perm)} dimensions, for {len(dims)}")
+                    result = result.transpose(link.perm)
+            return [result]
         values = self._bound(tracer.graph, stage, self._value)
         rows: list[Value] | None = None
         if stage.rowwise and self._row is not None:
@@ -761,20 +761,20 @@ def _operands(tracer: Tracer, name: str, inputs: Sequence[Any]) -> tuple[list[An
     """Return the operands: symbols, arrays, and Python numbers; and for each its dtype, or its type."""
     operands: list[Any] = []
     dtypes: list[Any] = []
-    for one in inputs:
-        if type(one) is Symbol:
-            if one._tracer is not tracer:
+    for operand in inputs:
+        if type(operand) is Symbol:
+            if operand._tracer is not tracer:
                 tracer.give_up("a symbol of another trace")
-            value = one._number(f"numpy.{name}")
+            value = operand._number(f"numpy.{name}")
             if value.dims is None:
                 tracer.give_up(f"numpy.{name} of an array whose number of dimensions is not known before the data is")
-            operands.append(one)
+            operands.append(operand)
             dtypes.append(value.dtype)
-        elif type(one) in (int, float):
-            operands.append(one)
-            dtypes.append(type(one))
+        elif type(operand) in (int, float):
+            operands.append(operand)
+            dtypes.append(type(operand))
         else:
-            operands.append(constant_of(tracer, one, f"numpy.{name}"))
+            operands.append(constant_of(tracer, operand, f"numpy.{name}"))
             dtypes.append(operands[-1].dtype)
     return operands, dtypes
 
@@ -782,17 +782,17 @@ def _operands(tracer: Tracer, name: str, inputs: Sequence[Any]) -> tuple[list[An
 def _looped(tracer: Tracer, function: Any, loop: Sequence[np.dtype[Any]], operands: list[Any]) -> Symbol:
     """Return the result of a loop over items."""
     name = function.__name__
-    given = [one._value.dtype if type(one) is Symbol else loop[i] for i, one in enumerate(operands)]
-    if not all(map(is_native_dtype, (*loop, *given))):
-        tracer.give_up(f"numpy.{name} of {', '.join(map(str, given))}")
+    dtypes = [operand._value.dtype if type(operand) is Symbol else loop[i] for i, operand in enumerate(operands)]
+    if not all(map(is_native_dtype, (*loop, *dtypes))):
+        tracer.give_up(f"numpy.{name} of {', '.join(map(str, dtypes))}")
     try:
-        for index, one in enumerate(operands):
+        for index, operand in enumerate(operands):
             with np.errstate(all="ignore"):
-                if type(one) is np.ndarray:
-                    operands[index] = one.astype(loop[index])
-                elif type(one) is not Symbol:
-                    operands[index] = np.asarray(one, loop[index])
-        values = [one._value if type(one) is Symbol else one for one in operands]
+                if type(operand) is np.ndarray:
+                    operands[index] = operand.astype(loop[index])
+                elif type(operand) is not Symbol:
+                    operands[index] = np.asarray(operand, loop[index])
+        values = [operand._value if type(operand) is Symbol else operand for operand in operands]
         value = tracer.graph.call(function, loop, values)
     except (OverflowError, ValueError) as error:
         tracer.give_up(f"numpy.{name}: {error}")
@@ -804,16 +804,16 @@ def _row_call(tracer: Tracer, ufunc: Any, loop: Any, operands: list[Any], ndim: 
     """Return the result of the same call on a row, if it means the same."""
     rank = ndim - tracer.lead
     rows: list[Any] = []
-    for one in operands:
-        if type(one) is Symbol:
-            if one._row is None or len(one._value.dims or ()) != ndim:
+    for operand in operands:
+        if type(operand) is Symbol:
+            if operand._row is None or len(operand._value.dims or ()) != ndim:
                 return None
-            rows.append(one._row)
+            rows.append(operand._row)
         else:
-            outer = one.shape[: max(one.ndim - rank, 0)]
+            outer = operand.shape[: max(operand.ndim - rank, 0)]
             if any(side != 1 for side in outer):
                 return None
-            rows.append(one.reshape(one.shape[len(outer) :]))
+            rows.append(operand.reshape(operand.shape[len(outer) :]))
     return tracer.rows.call(ufunc, loop, rows)
 
 
@@ -834,17 +834,17 @@ def constant_of(tracer: Tracer, value: Any, what: str) -> np.ndarray:
 
 def stacked(tracer: Tracer, items: list[Any]) -> Any:
     """Return a list as the array that numpy.asarray makes of it; dtype and shape come from numpy.asarray too."""
-    items = [stacked(tracer, one) if type(one) is list else one for one in items]
-    if not any(type(one) is Symbol for one in items):
+    items = [stacked(tracer, item) if type(item) is list else item for item in items]
+    if not any(type(item) is Symbol for item in items):
         return constant_of(tracer, items, "a list")
     likes = []
-    for one in items:
-        if type(one) is Symbol:
-            dims = one._known("a list of arrays")
-            if not is_native_dtype(one.dtype) or one.size * one.dtype.itemsize > _MOST_CONSTANT:
-                tracer.give_up(f"a list of {one.dtype}")
-            one = np.zeros(dims, one.dtype)[()]
-        likes.append(one)
+    for item in items:
+        if type(item) is Symbol:
+            dims = item._known("a list of arrays")
+            if not is_native_dtype(item.dtype) or item.size * item.dtype.itemsize > _MOST_CONSTANT:
+                tracer.give_up(f"a list of {item.dtype}")
+            item = np.zeros(dims, item.dtype)[()]
+        likes.append(item)
     try:
         like = np.asarray(likes)
     except ValueError as error:
@@ -853,16 +853,16 @@ def stacked(tracer: Tracer, items: list[Any]) -> Any:
         tracer.give_up(f"a list of {like.dtype}, {len(items)} long")
     # Start with the last array; over it comes each earlier one where the first index is its number.
     numbers = np.arange(len(items)).reshape(-1, *[1] * (like.ndim - 1))
-    made: Any = None
+    result: Any = None
     for index in reversed(range(len(items))):
-        one = items[index]
-        row: Any = np.asarray([one], like.dtype) if type(one) is not Symbol else None
+        item = items[index]
+        row: Any = np.asarray([item], like.dtype) if type(item) is not Symbol else None
         if row is None:
-            dims = one.shape
+            dims = item.shape
             axes = [(-1, 0), *[(axis, 1) for axis in range(len(dims))]]
-            row = one._cast(like.dtype, True)._view(axes, [0] * len(dims), (1, *dims))
-        made = row if made is None else _choice(tracer, (numbers == index, row, made))
-    return _as_called(made, "[{}]", items)
+            row = item._cast(like.dtype, True)._view(axes, [0] * len(dims), (1, *dims))
+        result = row if result is None else _choice(tracer, (numbers == index, row, result))
+    return _as_called(result, "[{}]", items)
 
 
 def _as_called(made: Any, text: str, items: Sequence[Any]) -> Any:
@@ -875,30 +875,30 @@ def _as_called(made: Any, text: str, items: Sequence[Any]) -> Any:
 
 def _piled(tracer: Tracer, items: Sequence[Any], axis: Any = 0) -> Any:
     """Return the result of numpy.stack: each item where the index along the new axis is its number."""
-    arrays = [one if type(one) is Symbol else constant_of(tracer, one, "numpy.stack") for one in items]
-    dims = [one._sides("numpy.stack") if type(one) is Symbol else one.shape for one in arrays]
+    arrays = [item if type(item) is Symbol else constant_of(tracer, item, "numpy.stack") for item in items]
+    dims = [array._sides("numpy.stack") if type(array) is Symbol else array.shape for array in arrays]
     rank = len(dims[0]) + 1
-    if type(axis) is not int or not -rank <= axis < rank or any(one != dims[0] for one in dims):
+    if type(axis) is not int or not -rank <= axis < rank or any(shape != dims[0] for shape in dims):
         tracer.give_up("numpy.stack of arrays of several shapes, or along an axis that there isn't")
     if len(arrays) > _MOST_PILED:
         tracer.give_up(f"numpy.stack of {len(arrays)} arrays")
     try:
-        dtype = np.result_type(*[one.dtype for one in arrays])
+        dtype = np.result_type(*[array.dtype for array in arrays])
     except TypeError as error:
         tracer.give_up(f"numpy.stack: {error}")
-    if not all(map(is_native_dtype, (dtype, *[one.dtype for one in arrays]))):
+    if not all(map(is_native_dtype, (dtype, *[array.dtype for array in arrays]))):
         tracer.give_up(f"numpy.stack of {dtype}")
     at = axis % rank
-    axes = [(one, 1) for one in range(rank - 1)]
+    axes = [(dim, 1) for dim in range(rank - 1)]
     axes.insert(at, (-1, 0))
     sides = [*dims[0][:at], 1, *dims[0][at:]]
     numbers = np.arange(len(arrays)).reshape(-1, *[1] * (rank - 1 - at))
-    made: Any = None
+    result: Any = None
     for index in reversed(range(len(arrays))):
-        one = arrays[index]
-        if type(one) is Symbol:
-            one = one._cast(dtype, True)._view(axes, [0] * (rank - 1), sides)
+        array = arrays[index]
+        if type(array) is Symbol:
+            array = array._cast(dtype, True)._view(axes, [0] * (rank - 1), sides)
         else:
-            one = one.astype(dtype).reshape(*one.shape[:at], 1, *one.shape[at:])
-        made = one if made is None else _choice(tracer, (numbers == index, one, made))
-    return _as_called(made, f"stack([{{}}]{f', {axis}' if axis else ''})", arrays)
+            array = array.astype(dtype).reshape(*array.shape[:at], 1, *array.shape[at:])
+        result = array if result is None else _choice(tracer, (numbers == index, array, result))
+    return _as_called(result, f"stack([{{}}]{f', {axis}' if axis else ''})", arrays)

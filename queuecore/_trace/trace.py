@@ -136,35 +136,35 @@ def trace(
 
 
 def _flattened(
-    tracer: Tracer, made: Any, parts: list[tuple[Value, Value | None, str | None]], path: tuple[Any, ...]
+    tracer: Tracer, result: Any, parts: list[tuple[Value, Value | None, str | None]], path: tuple[Any, ...]
 ) -> Any:
     """Return the structure of the result, and append its parts."""
-    if type(made) is dict:
-        if not all(type(key) is str for key in made):
+    if type(result) is dict:
+        if not all(type(key) is str for key in result):
             tracer.give_up("it returns a dict with keys that are no strings", tracer.place)
-        return {key: _flattened(tracer, inner, parts, (*path, key)) for key, inner in made.items()}
-    if made is None and path:
+        return {key: _flattened(tracer, inner, parts, (*path, key)) for key, inner in result.items()}
+    if result is None and path:
         return None
-    found = apart(made)
-    if found is not None:
-        return found[1]([_flattened(tracer, inner, parts, (*path, index)) for index, inner in enumerate(found[0])])
+    split = apart(result)
+    if split is not None:
+        return split[1]([_flattened(tracer, inner, parts, (*path, index)) for index, inner in enumerate(split[0])])
     name = ".".join(path) if path and all(type(key) is str for key in path) else None
-    if type(made) is Symbol:
-        if made._tracer is not tracer:
+    if type(result) is Symbol:
+        if result._tracer is not tracer:
             tracer.give_up("it returns a symbol of another trace", tracer.place)
-        parts.append((made._value, made._row, name))
-    elif type(made) is bytes:
-        parts.append((tracer.graph.constant(made), None, name))
-    elif type(made) in (bool, int, float, np.ndarray) or isinstance(made, np.generic):
+        parts.append((result._value, result._row, name))
+    elif type(result) is bytes:
+        parts.append((tracer.graph.constant(result), None, name))
+    elif type(result) in (bool, int, float, np.ndarray) or isinstance(result, np.generic):
         try:
-            array = constant_of(tracer, made, "a result")
+            array = constant_of(tracer, result, "a result")
         except OverflowError as error:
             tracer.give_up(f"it returns {error}", tracer.place)
         parts.append((tracer.graph.constant(array), None, name))
-    elif type(made) is list:
-        return _flattened(tracer, stacked(tracer, made), parts, path)
+    elif type(result) is list:
+        return _flattened(tracer, stacked(tracer, result), parts, path)
     else:
-        tracer.give_up(f"it returns a {type(made).__name__}", tracer.place)
+        tracer.give_up(f"it returns a {type(result).__name__}", tracer.place)
     return len(parts) - 1
 
 
@@ -178,38 +178,39 @@ def _traced(
 ) -> Traced:
     values = [value for value, _, _ in parts]
     names = [name for _, _, name in parts]
-    given = tuple(components)
+    components = tuple(components)
     lead = tracer.lead
     rows = [row for _, row, _ in parts if row is not None]
     rowwise = lead > 0 and len(rows) == len(parts)
-    batched = tuple(value.component(None) for value in tracer.graph.inputs) if lead else given
+    batched = tuple(value.component(None) for value in tracer.graph.inputs) if lead else components
     try:
         variants = [(batched, lowered(tracer.graph, batched, values, names))]
         if rowwise:
-            variants.append((given, lowered(tracer.rows, given, rows, names)))
+            variants.append((components, lowered(tracer.rows, components, rows, names)))
     except ValueError as error:
         tracer.give_up(f"it can't be one native step: {error}", tracer.place)
     step = variants[-1][1]
 
     def bind(asked: tuple[Component, ...]) -> Step:
         for inputs, made in variants:
-            if [one[:3] for one in asked] == [one[:3] for one in inputs]:
+            if [component[:3] for component in asked] == [component[:3] for component in inputs]:
                 return made
         raise InvalidArgumentError(
-            f"{stage!r} was traced for {[(str(one.dtype), one.shape) for one in batched]}, and gets "
-            f"{[(str(one.dtype), one.shape) for one in asked]}"
+            f"{stage!r} was traced for {[(str(component.dtype), component.shape) for component in batched]}, and gets "
+            f"{[(str(component.dtype), component.shape) for component in asked]}"
         )
 
     outputs = step.outputs
     structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs), shape)
-    text, called = (tracer.graph.text(values, lambda numbers: _shown(shape, numbers), one) for one in (False, True))
+    text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
+    called = tracer.graph.text(values, lambda numbers: _shown(shape, numbers), called=True)
     stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
     stage.shown = f"traced({called})"
 
-    def tensors_of(given: list[Any]) -> list[Any]:
-        if rowwise and not given[0].rows:
-            return computed(tracer.rows, rows, given)
-        return computed(tracer.graph, values, given)
+    def tensors_of(inputs: list[Any]) -> list[Any]:
+        if rowwise and not inputs[0].rows:
+            return computed(tracer.rows, rows, inputs)
+        return computed(tracer.graph, values, inputs)
 
     stage.device = tensors_of
     stage.again = again

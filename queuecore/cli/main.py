@@ -305,7 +305,7 @@ def _run_verify(args: argparse.Namespace) -> int:
             raise InvalidArgumentError("--index is for plain files: in a compressed one nobody can go to a place")
         check = TFRecordCheck(encoding, args.max_record_bytes or MAX_RECORD_BYTES, args.index)
     names = _expand(args.pattern)
-    found = 0
+    fault_count = 0
     for name in names:
         faults = check.faults(os.fsencode(name))
         while True:
@@ -315,13 +315,13 @@ def _run_verify(args: argparse.Namespace) -> int:
                 break
             except QueueCoreError as failure:  # of the file itself: a generator ends with it
                 error, rest = failure, ""
-            found += 1
+            fault_count += 1
             print(f"{type(error).__name__}: {' '.join(str(error).split())}{'; ' if rest else ''}{rest}", flush=True)
     print(
         f"{counted(len(names), 'file')}, {counted(check.records, 'good record')} ({check.nbytes / 1e6:,.1f} MB), "
-        f"{counted(found, 'fault')}"
+        f"{counted(fault_count, 'fault')}"
     )
-    return 1 if found else 0
+    return 1 if fault_count else 0
 
 
 def _run_demo(args: argparse.Namespace) -> int:

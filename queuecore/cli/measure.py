@@ -104,13 +104,13 @@ class MeasuredSource:
 
     def parts(self, nbytes: int) -> list[MeasuredSource]:
         """Return the files in groups of so many bytes or less, or of one file; at the end there may be fewer bytes."""
-        made: list[MeasuredSource] = []
+        groups: list[MeasuredSource] = []
         first = 0
         for last in range(1, len(self.sizes) + 1):
             if last == len(self.sizes) or sum(self.sizes[first : last + 1]) > nbytes:
-                made.append(replace(self, paths=self.paths[first:last], sizes=self.sizes[first:last]))
+                groups.append(replace(self, paths=self.paths[first:last], sizes=self.sizes[first:last]))
                 first = last
-        return made
+        return groups
 
     def dataset(self, threads: int | None = None) -> Any:
         """Return queuecore's dataset over these files, with default options unless `threads` is given."""
@@ -378,13 +378,13 @@ def compare(
                 passes[index].append(contenders[index][1](parts[turn % len(parts)]))
                 progress.update(1)
     note = others_note(
-        before, _machine_times(), time.process_time() - own, load, [one.bytes_per_s for one in passes[0]]
+        before, _machine_times(), time.process_time() - own, load, [pass_.bytes_per_s for pass_ in passes[0]]
     )
     rows = []
     for (name, _), mine in zip(contenders, passes, strict=True):
-        ratios = [one.bytes_per_s / floor.bytes_per_s for one, floor in zip(mine, passes[0], strict=True)]
-        median = sorted(mine, key=lambda one: one.bytes_per_s)[len(mine) // 2]
-        cpu = statistics.median(one.cpu_us_per_record for one in mine)
+        ratios = [pass_.bytes_per_s / floor.bytes_per_s for pass_, floor in zip(mine, passes[0], strict=True)]
+        median = sorted(mine, key=lambda pass_: pass_.bytes_per_s)[len(mine) // 2]
+        cpu = statistics.median(pass_.cpu_us_per_record for pass_ in mine)
         rows.append(ReportRow(name, median, statistics.median(ratios), cpu))
     return Comparison(rows, note)
 

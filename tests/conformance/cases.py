@@ -101,13 +101,13 @@ def mode_of(combination: dict[str, Any]) -> str | None:
 
 def generate(combined: list[dict[str, Any]], test_combinations: Any = None) -> Callable[[Any], Any]:
     """Return a decorator: the function is a test for each combination whose mode we have."""
-    found = []
+    cases = []
     for combination in combined:
         where = mode_of(combination)
         if where is not None:
             named = {key: value for key, value in combination.items() if key not in ("mode", "tf_api_version")}
-            found.append(_Case(_named({"mode": where} | named), (), named, where))
-    return lambda function: _add(function, found)
+            cases.append(_Case(_named({"mode": where} | named), (), named, where))
+    return lambda function: _add(function, cases)
 
 
 # parameterized
@@ -189,14 +189,14 @@ def mode_of_test(test: Any, name: str) -> str:
 
 def _marks(*modes: str) -> Callable[..., Any]:
     # A decorator for functions and classes, with or without arguments of its own.
-    def mark(given: Any = None, *args: Any, **named: Any) -> Any:
-        if isinstance(given, type):
-            setattr(given, _MODES, modes)
-            expand(given)
-            return given
-        if inspect_is_function(given):
-            setattr(given, _MODES, modes)
-            return given
+    def mark(target: Any = None, *args: Any, **named: Any) -> Any:
+        if isinstance(target, type):
+            setattr(target, _MODES, modes)
+            expand(target)
+            return target
+        if inspect_is_function(target):
+            setattr(target, _MODES, modes)
+            return target
         return mark
 
     return mark

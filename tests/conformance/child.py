@@ -123,17 +123,17 @@ class _Result(unittest.TestResult):
 
 def tests_of(module: Any) -> list[unittest.TestCase]:
     """Return the tests of a module, in the order of their names."""
-    found: list[unittest.TestCase] = []
+    tests: list[unittest.TestCase] = []
 
     def add(some: Any) -> None:
-        for one in some:
-            if isinstance(one, unittest.TestSuite):
-                add(one)
-            elif one._testMethodName != "test_session":
-                found.append(one)
+        for test in some:
+            if isinstance(test, unittest.TestSuite):
+                add(test)
+            elif test._testMethodName != "test_session":
+                tests.append(test)
 
     add(unittest.TestLoader().loadTestsFromModule(module))
-    return found
+    return tests
 
 
 def load(root: Path, file: Path) -> Any:

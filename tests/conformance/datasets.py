@@ -199,7 +199,7 @@ class CheckpointTestBase(DatasetTestBase):
 
     def _outputs(self, ds_fn: Any, count: int, breaks: list[int], exhausted: bool) -> list[Any]:
         take = taker(ds_fn())
-        found = []
+        outputs = []
         for at in range(count + 1):
             if at in breaks:
                 # Through JSON: the place in another process.
@@ -207,11 +207,11 @@ class CheckpointTestBase(DatasetTestBase):
                 take = taker(ds_fn())
                 take.iterator.load_state_dict(state)  # type: ignore[attr-defined]
             if at < count:
-                found.append(take())
+                outputs.append(take())
         if exhausted:
             with self.assertRaises(OutOfRangeError):
                 take()
-        return found
+        return outputs
 
     def verify_run_with_breaks(
         self, ds_fn: Any, break_points: list[int], num_outputs: int, sparse_tensors: bool = False,

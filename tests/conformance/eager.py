@@ -62,15 +62,15 @@ def _array(value: Any, dtype: Any = None) -> Any:
         return value if dtype is None else value.astype(dtype_of(dtype))
     if dtype is not None and dtype_of(dtype).kind == "S" and np.size(value) == 0:
         return np.empty(np.shape(value), "S1")
-    made = np.asarray(value, dtype_of(dtype) if dtype is not None and dtype_of(dtype).kind != "S" else None)
-    if made.dtype.kind == "U":
-        made = np.char.encode(made)
-    if made.dtype.kind == "S" and isinstance(value, (list, tuple)):
+    array = np.asarray(value, dtype_of(dtype) if dtype is not None and dtype_of(dtype).kind != "S" else None)
+    if array.dtype.kind == "U":
+        array = np.char.encode(array)
+    if array.dtype.kind == "S" and isinstance(value, (list, tuple)):
         return _strings(value)
-    if dtype is None and made.dtype in (np.int64, np.float64):
-        small = made.astype({"i": np.int32, "f": np.float32}[made.dtype.kind])
-        made = made if made.dtype.kind == "i" and (small != made).any() else small
-    return made
+    if dtype is None and array.dtype in (np.int64, np.float64):
+        small = array.astype({"i": np.int32, "f": np.float32}[array.dtype.kind])
+        array = array if array.dtype.kind == "i" and (small != array).any() else small
+    return array
 
 
 def _strings(value: Any) -> Any:
@@ -155,13 +155,13 @@ def get_shapes(dataset: Any) -> Any:
     return _shapes(dataset.output_shapes)
 
 
-def _shapes(given: Any) -> Any:
-    if isinstance(given, dict):
-        return {key: _shapes(one) for key, one in given.items()}
-    if given is None or (isinstance(given, tuple) and all(one is None or isinstance(one, int) for one in given)):
-        return tf.TensorShape(given)
-    made = [_shapes(one) for one in given]
-    return type(given)(*made) if hasattr(given, "_fields") else tuple(made)
+def _shapes(shapes: Any) -> Any:
+    if isinstance(shapes, dict):
+        return {key: _shapes(inner) for key, inner in shapes.items()}
+    if shapes is None or (isinstance(shapes, tuple) and all(side is None or isinstance(side, int) for side in shapes)):
+        return tf.TensorShape(shapes)
+    parts = [_shapes(inner) for inner in shapes]
+    return type(shapes)(*parts) if hasattr(shapes, "_fields") else tuple(parts)
 
 
 def sparse(indices: Any, values: Any, dense_shape: Any) -> Any:
@@ -209,15 +209,15 @@ def map_fn(fn: Any, elems: Any, dtype: Any = None, **named: Any) -> Any:
     return made if dtype is None else made.astype(dtype_of(dtype))
 
 
-def are_compatible(one: Any, other: Any) -> bool:
+def are_compatible(spec: Any, other: Any) -> bool:
     """Return whether two specifications of `queuecore.data` are of the same types, and of shapes that fit."""
-    if isinstance(one, dict):
-        alike = isinstance(other, dict) and one.keys() == other.keys()
-        return alike and all(are_compatible(one[key], other[key]) for key in one)
-    if isinstance(one, tuple):
-        return isinstance(other, tuple) and len(one) == len(other) and all(map(are_compatible, one, other))
-    fits = tf.TensorShape(one.shape).is_compatible_with(other.shape)
-    return type(one) is type(other) and one.dtype == other.dtype and fits
+    if isinstance(spec, dict):
+        alike = isinstance(other, dict) and spec.keys() == other.keys()
+        return alike and all(are_compatible(spec[key], other[key]) for key in spec)
+    if isinstance(spec, tuple):
+        return isinstance(other, tuple) and len(spec) == len(other) and all(map(are_compatible, spec, other))
+    fits = tf.TensorShape(spec.shape).is_compatible_with(other.shape)
+    return type(spec) is type(other) and spec.dtype == other.dtype and fits
 
 
 def sleep(microseconds: int) -> Any:

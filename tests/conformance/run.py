@@ -56,14 +56,14 @@ class Outcome(NamedTuple):
 
 def files(root: Path, patterns: list[str]) -> list[Path]:
     """Return the files with tests of a peer, those that have a pattern in their path."""
-    found = []
+    paths = []
     for folder in FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
             named = str(path.relative_to(root))
             is_test = path.stem.endswith("_test") or path.stem.startswith("test_")
-            if is_test and path.stem != "test_base" and any(fnmatch.fnmatch(named, f"*{one}*") for one in patterns):
-                found.append(path)
-    return found
+            if is_test and path.stem != "test_base" and any(fnmatch.fnmatch(named, f"*{text}*") for text in patterns):
+                paths.append(path)
+    return paths
 
 
 def run_module(root: Path, file: Path, out: Path, module_limit: float, test_limit: float) -> Outcome:
@@ -171,27 +171,27 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "conformance", help="where failures go")
     parser.add_argument("--module-limit", type=float, default=900.0, help="seconds for a module")
     parser.add_argument("--test-limit", type=float, default=60.0, help="seconds for a test")
-    given = parser.parse_args(argv)
+    args = parser.parse_args(argv)
     named = os.environ.get("QUEUECORE_PEER_TESTS")
     root = Path(named).resolve() if named else installed_root()
     if root is None or not root.is_dir():
         print("no tests: QUEUECORE_PEER_TESTS names a folder with the peer's layout", file=sys.stderr)
         return 2
-    given.build.mkdir(parents=True, exist_ok=True)
+    args.build.mkdir(parents=True, exist_ok=True)
     outcomes = []
-    for file in files(root, given.patterns or [""]):
-        out = given.build / (str(file.relative_to(root)).replace("/", ".") + ".jsonl")
-        outcome = run_module(root, file, out, given.module_limit, given.test_limit)
+    for file in files(root, args.patterns or [""]):
+        out = args.build / (str(file.relative_to(root)).replace("/", ".") + ".jsonl")
+        outcome = run_module(root, file, out, args.module_limit, args.test_limit)
         outcomes.append(outcome)
         print(f"{outcome.module}: {outcome.count('passed')} passed, {outcome.count('failed')} failed, "
               f"{outcome.count('not applying')} not applying. {outcome.broken}", flush=True)  # fmt: skip
     failures = [test for outcome in outcomes for test in outcome.failures()]
-    (given.build / "failures.txt").write_text(
+    (args.build / "failures.txt").write_text(
         "".join(f"{test['test']}\n    {test.get('reason', '')}\n" for test in failures), encoding="utf-8"
     )
-    if given.page is not None and not given.patterns:  # a table of all modules
-        write_page(given.page, table(outcomes))
-    print(f"failures: {given.build / 'failures.txt'}" if failures else "no failures")
+    if args.page is not None and not args.patterns:  # a table of all modules
+        write_page(args.page, table(outcomes))
+    print(f"failures: {args.build / 'failures.txt'}" if failures else "no failures")
     return 0
 
 

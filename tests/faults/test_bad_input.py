@@ -137,7 +137,7 @@ def test_sizes_of_files_beneath_other_steps(tmp_path, over):
         got, error = run(two)
         assert len(got) == 2 and isinstance(error, FileNotFoundError)
         return
-    made = {
+    ds = {
         "zip": lambda: qc.data.Dataset.zip((qc.data.Dataset.range(2), two)),
         "interleave": lambda: qc.data.Dataset.from_tensor_slices(paths).interleave(lambda name: dataset([name], 4), 2),
         "flat_map": lambda: qc.data.Dataset.from_tensor_slices(paths).flat_map(lambda name: dataset([name], 4)),
@@ -145,7 +145,7 @@ def test_sizes_of_files_beneath_other_steps(tmp_path, over):
         "take": lambda: two.take(1),
     }[over]()
     with pytest.raises(qc.errors.TruncatedRecordError) as caught:
-        iter(made)
+        iter(ds)
     assert caught.value.path == str(bad)
 
 

@@ -249,16 +249,16 @@ def damaged(tmp_path_factory):
     folder = tmp_path_factory.mktemp("damaged")
 
     def path(*bad):
-        made = folder / ("-".join(map(str, bad)) or "whole")
-        if not made.exists():
-            with qc.TFRecordWriter(made) as writer:
+        file = folder / ("-".join(map(str, bad)) or "whole")
+        if not file.exists():
+            with qc.TFRecordWriter(file) as writer:
                 for k in range(MANY):
                     writer.write(b"%05d" % k)
-            data = bytearray(made.read_bytes())
+            data = bytearray(file.read_bytes())
             for k in bad:
                 data[k * 21 + 13] ^= 1  # a record has 16 bytes of frame and five of data
-            made.write_bytes(bytes(data))
-        return made
+            file.write_bytes(bytes(data))
+        return file
 
     return path
 

@@ -49,10 +49,11 @@ def test_every_class_of_the_sources_is_found(classes):
     if not sources.is_dir():
         pytest.skip("the sources aren't here")
     written = {
-        (".".join(one.relative_to(sources).with_suffix("").parts), name)
-        for one in sources.rglob("*.pyx")
-        if one.parent.name != "testing"
-        for name in re.findall(r"^cdef class (\w+)", one.read_text(encoding="utf-8"), re.MULTILINE)
+        (".".join(source.relative_to(sources).with_suffix("").parts), name)
+        for source in sources.rglob("*.pyx")
+        if source.parent.name != "testing"
+        for name in re.findall(r"^cdef class (\w+)", source.read_text(encoding="utf-8"), re.MULTILINE)
     }
     assert len(written) > 40
-    assert [one for one in written if getattr(sys.modules[f"queuecore._core.{one[0]}"], one[1]) not in classes] == []
+    lost = [name for module, name in written if getattr(sys.modules[f"queuecore._core.{module}"], name) not in classes]
+    assert lost == []

@@ -250,14 +250,14 @@ def test_lengths_that_nobody_knows():
 @pytest.mark.thorough
 def test_a_state_of_any_other_plan_is_refused():
     pairs = [*zip(KINDS, itertools.cycle(SOURCES)), ("nothing", "objects"), ("map", "rows")]
-    made = {(name, where): KINDS[name](SOURCES[where]()) for name, where in pairs}
+    datasets = {(name, where): KINDS[name](SOURCES[where]()) for name, where in pairs}
     states = {}
-    for key, ds in made.items():
+    for key, ds in datasets.items():
         with iter(ds) as it:
             next(it)
             next(it)
             states[key] = it.state_dict()
-    for key, ds in made.items():
+    for key, ds in datasets.items():
         with iter(ds) as it:
             first = list(numbers_in(next(it)))
             for other, state in states.items():

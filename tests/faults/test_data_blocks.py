@@ -475,8 +475,8 @@ def test_a_failed_look_into_an_empty_file_is_tried_again(tmp_path, workers):
     paths = write_files(tmp_path, [b"", b"a\nb\n", b""])
     ds = threads(TextLineDataset(paths).batch(1), workers).with_options(Options(retries=2))
     fixed = qc.data.FixedLengthRecordDataset(paths, 2).batch(1).with_options(Options(retries=2))
-    for one, wanted in ((ds, [b"a", b"b"]), (fixed, [b"a\n", b"b\n"])):
-        with iter(one) as it:
+    for dataset, wanted in ((ds, [b"a", b"b"]), (fixed, [b"a\n", b"b\n"])):
+        with iter(dataset) as it:
             next(it)
             place = it.state_dict()
         reads = 0
@@ -484,10 +484,10 @@ def test_a_failed_look_into_an_empty_file_is_tried_again(tmp_path, workers):
             for state in (None, place):
                 syscalls.reset_faults()
                 syscalls.fail_read(nth, errno.EIO)
-                with iter(one) as it:
+                with iter(dataset) as it:
                     if state is not None:
                         it.load_state_dict(state)
-                    got = [np.asarray(batch)[0].tobytes() if one is fixed else batch[0] for batch in it]
+                    got = [np.asarray(batch)[0].tobytes() if dataset is fixed else batch[0] for batch in it]
                 assert got == wanted[state is not None :]
                 reads = max(reads, syscalls.read_count())
         assert reads > 3

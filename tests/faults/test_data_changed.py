@@ -257,13 +257,13 @@ READERS = {
 @pytest.mark.parametrize("kind", READERS)
 @pytest.mark.parametrize("way", ["rewritten", "appended to"])
 def test_a_reader_s_file_is_rewritten(tmp_path, kind, way):
-    make, reader = READERS[kind]
+    make, new_reader = READERS[kind]
     path = tmp_path / "a"
     content = make() if kind != "gzip" else compress("GZIP", records(), 0)
     path.write_bytes(content)
     work = [path]
-    made = reader()
-    keys = [made.read(work)[0]]
+    reader = new_reader()
+    keys = [reader.read(work)[0]]
     if way == "rewritten":
         path.write_bytes(content)
         changed_later(path)
@@ -273,7 +273,7 @@ def test_a_reader_s_file_is_rewritten(tmp_path, kind, way):
     error = None
     try:
         while True:
-            keys += made.read_up_to(work, 1000)[0].to_list()
+            keys += reader.read_up_to(work, 1000)[0].to_list()
     except qc.errors.OutOfRangeError:
         pass
     except SourceChangedError as caught:
@@ -283,11 +283,11 @@ def test_a_reader_s_file_is_rewritten(tmp_path, kind, way):
     if way == "rewritten":
         assert error is not None and error.path == os.fspath(path)
         assert len(keys) < expected
-        assert made.num_work_units_completed() == 0
+        assert reader.num_work_units_completed() == 0
     else:
         assert error is None
         assert len(keys) == expected
-        assert made.num_work_units_completed() == 1
+        assert reader.num_work_units_completed() == 1
 
 
 @pytest.mark.thorough

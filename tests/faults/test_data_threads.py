@@ -27,24 +27,24 @@ MANY = 4
 def together(*functions):
     """Call functions in a thread each, begun together. Returns what they return; raises what one raised."""
     ready = threading.Barrier(len(functions))
-    made, errors = [None] * len(functions), []
+    results, errors = [None] * len(functions), []
 
     def call(index, function):
         try:
             ready.wait(PATIENCE)
-            made[index] = function()
+            results[index] = function()
         except BaseException as error:
             errors.append(error)
 
     others = [threading.Thread(target=call, args=pair) for pair in enumerate(functions)]
-    for one in others:
-        one.start()
-    for one in others:
-        one.join(3 * PATIENCE)
-        assert not one.is_alive()
+    for thread in others:
+        thread.start()
+    for thread in others:
+        thread.join(3 * PATIENCE)
+        assert not thread.is_alive()
     if errors:
         raise errors[0]
-    return made
+    return results
 
 
 def taker(it, most=10**9):

@@ -75,16 +75,16 @@ def test_bmp(channels):
     whole = decode_bmp(data)
     outcomes = set()
     for name, value, damaged in changed(data, BMP_FIELDS):
-        made = decoded(decode_bmp, damaged)
-        outcomes.add(made is None)
-        if made is None:
+        picture = decoded(decode_bmp, damaged)
+        outcomes.add(picture is None)
+        if picture is None:
             continue
         if name in ("width", "height", "bits"):
-            made = made[..., :3]  # Pillow takes no alpha of such files
-            other = by_pillow(damaged, MODES[made.shape[2]])
-            np.testing.assert_array_equal(made, other.reshape(made.shape), f"{name} = {value}")
+            picture = picture[..., :3]  # Pillow takes no alpha of such files
+            other = by_pillow(damaged, MODES[picture.shape[2]])
+            np.testing.assert_array_equal(picture, other.reshape(picture.shape), f"{name} = {value}")
         else:  # what TensorFlow doesn't use changes nothing
-            np.testing.assert_array_equal(made, whole, f"{name} = {value}")
+            np.testing.assert_array_equal(picture, whole, f"{name} = {value}")
     assert outcomes == {True, False}
 
 
@@ -132,15 +132,15 @@ def test_jpeg(options):
     data = saved(np.tile(PIXELS[..., :3], (4, 3, 1)), "JPEG", **options)
     whole = decode_image(data)
     for name, value, damaged in changed(data, jpeg_fields(data)):
-        made = decoded(decode_image, damaged)
-        if made is None:
+        picture = decoded(decode_image, damaged)
+        if picture is None:
             continue
-        other = by_pillow(damaged, MODES[made.shape[2]])
+        other = by_pillow(damaged, MODES[picture.shape[2]])
         if other is None:  # Pillow wants the segment of JFIF to have its usual length
             assert name == "length of e0"
-            np.testing.assert_array_equal(made, whole)
+            np.testing.assert_array_equal(picture, whole)
         else:
-            np.testing.assert_array_equal(made, other.reshape(made.shape), f"{name} = {value}")
+            np.testing.assert_array_equal(picture, other.reshape(picture.shape), f"{name} = {value}")
 
 
 def test_gif():
@@ -154,20 +154,20 @@ def test_gif():
     whole = decode_gif(data)
     np.testing.assert_array_equal(whole[0], by_pillow(data, "RGB"))
     for name, value, damaged in changed(data, [Field(*one) for one in names]):
-        made = decoded(decode_gif, damaged)
-        if made is None:
+        frames = decoded(decode_gif, damaged)
+        if frames is None:
             continue
         if name in ("screen width", "screen height", "left", "top"):  # black where the frame isn't, as TensorFlow's
             left, top = value * (name == "left"), value * (name == "top")
-            expected = np.zeros_like(made)
+            expected = np.zeros_like(frames)
             expected[:, top : top + 2, left : left + 2] = whole
-            np.testing.assert_array_equal(made, expected, f"{name} = {value}")
+            np.testing.assert_array_equal(frames, expected, f"{name} = {value}")
         elif name in ("width", "height"):
             height, width = (value, 2) if name == "height" else (2, value)
             frame = by_pillow(damaged[:6] + struct.pack("<HH", width, height) + damaged[10:], "RGB")
-            np.testing.assert_array_equal(made[0, :height, :width], frame, f"{name} = {value}")
+            np.testing.assert_array_equal(frames[0, :height, :width], frame, f"{name} = {value}")
         elif (other := by_pillow(damaged, "RGB")) is not None:
-            np.testing.assert_array_equal(made[0], other, f"{name} = {value}")
+            np.testing.assert_array_equal(frames[0], other, f"{name} = {value}")
 
 
 @pytest.mark.parametrize("side", [5, 7])
@@ -195,20 +195,20 @@ def test_compressed(tmp_path, kind):
     path = tmp_path / "file"
     for number, (_, _, damaged) in enumerate(changed(data, [Field("byte", at, 1) for at in range(len(data))])):
         try:
-            made = decode_compressed(damaged, word)
+            content = decode_compressed(damaged, word)
         except QueueCoreError:
-            made = None
+            content = None
         else:
-            assert made == right(damaged)
+            assert content == right(damaged)
         if number % 11:  # of a file it is the same, and takes longer
             continue
         path.write_bytes(damaged)
         try:
             lines = list(TextLineDataset(path, compression_type=word))
         except QueueCoreError:
-            assert made is None
+            assert content is None
         else:
-            assert b"".join(line + b"\n" for line in lines) == made
+            assert b"".join(line + b"\n" for line in lines) == content
 
 
 SIDES = [0, 1, 2, 3, 5, 6, 7, 12, -1, -6, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 + 6, 10**30]
@@ -284,13 +284,13 @@ def test_what_is_kept_is_checked_before_it_is_used(tmp_path, kind, step):
     for what, piece in itertools.islice(kept.piece.variants(), 0, None, step):
         kept.put(piece)
         try:
-            made = make()
+            elements = make()
         except DataLossError as error:
             assert error.path == str(kept.data), what
             refused += 1
         else:  # as many elements, of no more than there is
-            assert len(made) == len(whole), what
-            assert total(made) <= max(total(whole), len(whole) * sum(map(len, piece.parts))), what
+            assert len(elements) == len(whole), what
+            assert total(elements) <= max(total(whole), len(whole) * sum(map(len, piece.parts))), what
     assert refused > 3
     kept.restore()
     assert make() == whole
@@ -365,13 +365,13 @@ def test_shapes_of_messages_of_tensors():
             count = math.prod(signed)
             fits = min(signed) >= 0 and (count == 6 or (field == b"\x2a" and 6 < count < 1 << 28))
             try:
-                made = session.run(parsed, {serialized: message(shape, field)})
+                tensor = session.run(parsed, {serialized: message(shape, field)})
             except (InvalidArgumentError, ResourceExhaustedError):
                 assert not fits, shape
             else:
                 assert fits, shape
                 expected = np.append(np.arange(6, dtype="f4"), np.full(count - 6, 5, "f4")).reshape(signed)
-                np.testing.assert_array_equal(made, expected)
+                np.testing.assert_array_equal(tensor, expected)
 
 
 def varint(value):

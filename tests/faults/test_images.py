@@ -47,7 +47,7 @@ def codec(request, monkeypatch):
 def test_cut_at_every_byte(codec, name, capfd):
     data = SAMPLES[name]
     # A GIF may end behind any of its frames, whose pixels are all there a little before.
-    made = decode_image(data)
+    whole = decode_image(data)
     lengths = []
     for length in range(len(data)):
         try:
@@ -56,7 +56,7 @@ def test_cut_at_every_byte(codec, name, capfd):
             assert any(word in str(error) for word in ("cut", "neither", "empty"))
         else:
             lengths.append(length)
-            np.testing.assert_array_equal(part, made[: len(part)])
+            np.testing.assert_array_equal(part, whole[: len(part)])
     assert bool(lengths) == name.startswith("gif")
     if name == "gif":
         assert min(lengths) > len(data) - 8
@@ -76,13 +76,13 @@ def test_flipped_bytes(codec, name, capfd):
         for _ in range(state.choice([1, 1, 2, 8])):
             damaged[state.randrange(len(damaged))] = state.randrange(256)
         try:
-            made = decode_image(bytes(damaged), max_pixels=1 << 20)
+            picture = decode_image(bytes(damaged), max_pixels=1 << 20)
         except (qc.errors.DecodeError, qc.errors.UnimplementedError):
             outcomes["error"] += 1
         else:
             outcomes["picture"] += 1
-            assert made.dtype == np.uint8
-            assert made.ndim == len(shape)
+            assert picture.dtype == np.uint8
+            assert picture.ndim == len(shape)
     # Checksums see nearly all of it in PNG.
     assert outcomes["error"] > 0
     assert outcomes["picture"] > 0 or name.startswith("png"), outcomes

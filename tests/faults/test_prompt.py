@@ -31,13 +31,13 @@ ENDS = {
 def closed(name):
     """Return how long a call goes on after a close."""
     make, wait = prompt.WAITS[name]
-    made = make()
+    target = make()
     begun, ended = threading.Event(), []
 
     def waits():
         begun.set()
         with contextlib.suppress(OutOfRangeError, CancelledError, FailedPreconditionError):
-            wait(made)
+            wait(target)
         ended.append(time.monotonic())
 
     thread = threading.Thread(target=waits)
@@ -46,7 +46,7 @@ def closed(name):
     time.sleep(prompt.BEFORE)
     assert not ended
     at = time.monotonic()
-    ENDS[name](made)
+    ENDS[name](target)
     thread.join(PATIENCE)
     return ended[0] - at
 

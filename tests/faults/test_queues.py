@@ -185,22 +185,22 @@ def test_without_bound_it_grows_while_others_take(cls):
     taken = []
 
     def take():
-        for one in q:
-            taken.append(int(one[0]) if cls is qc.PriorityQueue else int(one))
+        for element in q:
+            taken.append(int(element[0]) if cls is qc.PriorityQueue else int(element))
 
     takers = [threading.Thread(target=take) for _ in range(2)]
     putters = [threading.Thread(target=put, args=(4000 * k,)) for k in range(4)]
-    for one in putters[:3]:
-        one.start()
-    for one in putters[:3]:
-        one.join()
+    for thread in putters[:3]:
+        thread.start()
+    for thread in putters[:3]:
+        thread.join()
     assert q.size() == 12_000
-    for one in (*takers, putters[3]):
-        one.start()
+    for thread in (*takers, putters[3]):
+        thread.start()
     putters[3].join()
     q.close()
-    for one in takers:
-        one.join()
+    for thread in takers:
+        thread.join()
     assert sorted(taken) == list(range(16_000))
 
 
@@ -680,7 +680,7 @@ def test_a_put_of_many_that_fails_half_way_keeps_nothing():
     def fails_at(n):
         q = qc.FIFOQueue(-1, [object], [()])
         things = [Thing() for _ in range(6000)]
-        gone = [weakref.ref(one) for one in things]
+        gone = [weakref.ref(thing) for thing in things]
         try:
             call_without(n, functools.partial(q.enqueue_many, [things]))
             return None
@@ -688,7 +688,7 @@ def test_a_put_of_many_that_fails_half_way_keeps_nothing():
             pass
         del things
         size = q.size()
-        assert [one() is None for one in gone] == [False] * size + [True] * (6000 - size)
+        assert [ref() is None for ref in gone] == [False] * size + [True] * (6000 - size)
         q.enqueue("later")  # the queue goes on
         assert q.size() == size + 1
         return size

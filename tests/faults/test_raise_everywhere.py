@@ -37,14 +37,14 @@ def library(run_folder):
     return compile_library(run_folder)
 
 
-def judge(made, least):
+def judge(result, least):
     """Judge what came of the sites: at least so many there were."""
-    for one in made["wrong"]:
-        print(one["n"], one["site"], one["kind"], one["came"], one["wrong"], sep="\n")
-    assert not made["wrong"], [one["site"] for one in made["wrong"]]
-    assert made["sites"] >= least
-    assert made["came"].get("came out", 0) >= 0.9 * made["sites"]
-    assert [site for site in made["swallowed"] if not site.startswith((*DROPPED, *IDLE))] == []
+    for outcome in result["wrong"]:
+        print(outcome["n"], outcome["site"], outcome["kind"], outcome["came"], outcome["wrong"], sep="\n")
+    assert not result["wrong"], [outcome["site"] for outcome in result["wrong"]]
+    assert result["sites"] >= least
+    assert result["came"].get("came out", 0) >= 0.9 * result["sites"]
+    assert [site for site in result["swallowed"] if not site.startswith((*DROPPED, *IDLE))] == []
 
 
 def test_every_site_is_reached_or_has_a_reason(library):

@@ -27,10 +27,10 @@ def folder(tmp_path_factory):
 def outcomes(folder, group):
     """Run all cases of a group, those after a crash in a new process; return [name, value, outcome, words] of each."""
     environment = {**_environment(), "QUEUECORE_SIZES_FOLDER": os.fspath(folder)}
-    found = []
+    results = []
     while True:
         child = subprocess.run(
-            [sys.executable, "-P", FILE, group, str(len(found))],
+            [sys.executable, "-P", FILE, group, str(len(results))],
             env=environment,
             capture_output=True,
             text=True,
@@ -38,11 +38,11 @@ def outcomes(folder, group):
             check=False,
         )
         lines = [json.loads(line) for line in child.stdout.splitlines()]
-        found += [line for line in lines if line[2] != "begun"]
+        results += [line for line in lines if line[2] != "begun"]
         if not lines or lines[-1][2] != "begun":
             assert child.returncode == 0, child.stderr
-            return found
-        found.append([*lines[-1][:2], "died", f"exit code {child.returncode}: {child.stderr[-2000:]}"])
+            return results
+        results.append([*lines[-1][:2], "died", f"exit code {child.returncode}: {child.stderr[-2000:]}"])
 
 
 @pytest.mark.thorough

@@ -54,14 +54,14 @@ def test_accounts_go_back_to_their_mark(soak, tmp_path):
     accounts, pipelines = soak
     expected = pipelines.contents(np.arange(1000))
     pipeline = pipelines.Pipeline(None, expected, "numbers", ordered=False)
-    one = accounts.Accounts(pipeline)
-    one.take(expected[:500])
-    one.mark({"place": 500})
-    one.save(tmp_path)
-    one.take(expected[500:700])
-    one.back()
-    one.take(expected[500:])
-    assert one.finish() == 1000
+    account = accounts.Accounts(pipeline)
+    account.take(expected[:500])
+    account.mark({"place": 500})
+    account.save(tmp_path)
+    account.take(expected[500:700])
+    account.back()
+    account.take(expected[500:])
+    assert account.finish() == 1000
     again = accounts.Accounts(pipeline)
     again.load(tmp_path)
     assert again.state == {"place": 500}

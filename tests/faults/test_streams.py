@@ -156,8 +156,8 @@ def test_a_stop_ends_the_wait_for_another_try(tmp_path):
     path, _ = write(tmp_path, "NONE", text(1000))
     syscalls.fail_read(1, errno.EIO, True)
     stream = parsers.FileStream(path, 0, retries=1_000_000)
-    found = []
-    thread = threading.Thread(target=lambda: found.append(read_all(stream)))
+    outcomes = []
+    thread = threading.Thread(target=lambda: outcomes.append(read_all(stream)))
     thread.start()
     until = time.monotonic() + PATIENCE
     while syscalls.read_count() < 3 and time.monotonic() < until:
@@ -167,7 +167,7 @@ def test_a_stop_ends_the_wait_for_another_try(tmp_path):
     stream.request_stop()
     thread.join(PATIENCE)
     assert time.monotonic() - begin < AT_ONCE
-    assert found[0][1].errno == errno.EIO
+    assert outcomes[0][1].errno == errno.EIO
     stream.close()
 
 

@@ -58,7 +58,7 @@ def fifo() -> dict[str, object]:
     """Rows through a lock-free ring: single takers, takers under the turn, a seal while rows are pushed."""
     from queuecore._core.testing import rings
 
-    found: dict[str, list[int]] = {}
+    counts: dict[str, list[int]] = {}
     for seal_at in (0, rounds(1000)):
         for threads in ((1, 1, 0), (2, 2, 0), (3, 0, 2), (2, 1, 2)):
             for capacity, start in ((1, 0), (3, (1 << 63) - rounds(500)), (8, (8 << 40) - rounds(500)), (50, 0)):
@@ -67,8 +67,8 @@ def fifo() -> dict[str, object]:
                 if seal_at == 0:
                     run["refused"] = threads[0] * rounds(1000) - taken
                 for name, count in run.items():
-                    found.setdefault(name, []).append(count)
-    return found
+                    counts.setdefault(name, []).append(count)
+    return counts
 
 
 def blocking() -> dict[str, object]:
@@ -85,14 +85,14 @@ def queues() -> dict[str, object]:
     """Rows through the hand-off of queues: single calls, several rows in one piece, waits that run out, a close."""
     from queuecore._core.testing import hand
 
-    found: dict[str, list[int]] = {"lost": [], "disorder": []}
+    counts: dict[str, list[int]] = {"lost": [], "disorder": []}
     for kind in ("fifo", "random"):
         for threads in ((1, 1), (2, 2), (4, 3)):
             for capacity, start in ((1, 0), (2, 2**63 - rounds(500)), (7, 2**32 - rounds(500)), (-1, 0)):
                 run = hand.stress_hand(kind, *threads, rounds(1000), capacity, start)
                 for name, count in run.items():
-                    found[name].append(count)
-    return found
+                    counts[name].append(count)
+    return counts
 
 
 def stops() -> dict[str, object]:
@@ -147,42 +147,42 @@ def compressed() -> dict[str, object]:
         seeds[path.suffix].append(path.read_bytes())
 
     def mutated(data: bytes, others: list[bytes]) -> bytes:
-        made = bytearray(data)
+        mutant = bytearray(data)
         for _ in range(state.choice([1, 1, 1, 2, 4, 16])):
-            at = state.randrange(len(made) + 1)
-            end = min(len(made), at + state.choice([1, 2, 4, 30]))
+            at = state.randrange(len(mutant) + 1)
+            end = min(len(mutant), at + state.choice([1, 2, 4, 30]))
             way = state.randrange(7)
-            if way == 0 and at < len(made):
-                made[at] ^= 1 << state.randrange(8)
+            if way == 0 and at < len(mutant):
+                mutant[at] ^= 1 << state.randrange(8)
             elif way == 1:
-                made[at:end] = state.randbytes(end - at)
+                mutant[at:end] = state.randbytes(end - at)
             elif way == 2:
-                del made[at:end]
+                del mutant[at:end]
             elif way == 3:
-                made[at:at] = made[at:end] * state.choice([1, 3])
+                mutant[at:at] = mutant[at:end] * state.choice([1, 3])
             elif way == 4:
-                made[at:] = state.choice(others)[at:]
+                mutant[at:] = state.choice(others)[at:]
             elif way == 5:
-                made[at:end] = state.choice([b"\x00", b"\xff", b"\x7f"]) * (end - at)
+                mutant[at:end] = state.choice([b"\x00", b"\xff", b"\x7f"]) * (end - at)
             else:
-                del made[at:]
-        return bytes(made)
+                del mutant[at:]
+        return bytes(mutant)
 
     def expected(data: bytes, bits: int) -> bytes | None:
         # zlib's own word, member for member; None: it is an error, or too long.
         whole = b""
         while data and len(whole) <= most:
-            one = zlib.decompressobj(bits)
+            stream = zlib.decompressobj(bits)
             try:
-                whole += one.decompress(data, most + 1)
+                whole += stream.decompress(data, most + 1)
             except zlib.error:
                 return None
-            if not one.eof or (bits == 15 and one.unused_data):
+            if not stream.eof or (bits == 15 and stream.unused_data):
                 return None
-            data = one.unused_data.lstrip(b"\0")
+            data = stream.unused_data.lstrip(b"\0")
         return whole if len(whole) <= most else None
 
-    found = dict.fromkeys(("wrong", "refused", "accepted", "places", "kinds", "long", "corpus"), 0)
+    counts = dict.fromkeys(("wrong", "refused", "accepted", "places", "kinds", "long", "corpus"), 0)
     seen: dict[str, set[int]] = {suffix: set() for suffix in kinds}
 
     def check(suffix: str, data: bytes) -> None:
@@ -194,33 +194,33 @@ def compressed() -> dict[str, object]:
             source, into = state.choice([1, 2, 3, 7, 64, 1000, 100_000]), state.choice([1, 2, 3, 7, 64, 1000, 200_000])
             got, what, place = parsers.inflate_pieces(data, encoding, source, into, most)
             seen[suffix].add(what)
-            found["places"] += not 0 <= place <= len(data)
-            found["long"] += len(got) > most + into
+            counts["places"] += not 0 <= place <= len(data)
+            counts["long"] += len(got) > most + into
             right = expected(data, bits) if bits else None
             if right is not None:
-                found["refused"] += what != 0
-                found["wrong"] += what == 0 and got != right
+                counts["refused"] += what != 0
+                counts["wrong"] += what == 0 and got != right
             elif bits:
-                found["accepted"] += what == 0 and len(got) <= most
+                counts["accepted"] += what == 0 and len(got) <= most
             try:
-                found["wrong"] += ops.decode_compressed(data, word, max_record_bytes=most) != got
+                counts["wrong"] += ops.decode_compressed(data, word, max_record_bytes=most) != got
             except errors.DecompressError as error:
-                found["kinds"] += what == 0
-                found["places"] += not 0 <= error.offset <= len(data)
+                counts["kinds"] += what == 0
+                counts["places"] += not 0 <= error.offset <= len(data)
             except errors.RecordTooLargeError:
-                found["kinds"] += len(got) <= most
+                counts["kinds"] += len(got) <= most
         parsers.prefer_library("")
 
     for suffix, files in seeds.items():
         for data in files:
             check(suffix, data)
-        found["corpus"] += seen[suffix] - {0} != set()
+        counts["corpus"] += seen[suffix] - {0} != set()
     for _ in range(rounds(400)):
         suffix = state.choice(list(kinds))
         check(suffix, mutated(state.choice(seeds[suffix]), seeds[suffix]))
     # Every way that data can be wrong was seen.
-    found["unseen"] = len({-1, 0, 101, 102, 103, 104} - seen[".gz"])
-    return {name: [count] for name, count in found.items()}
+    counts["unseen"] = len({-1, 0, 101, 102, 103, 104} - seen[".gz"])
+    return {name: [count] for name, count in counts.items()}
 
 
 def pictures() -> dict[str, object]:
@@ -237,14 +237,14 @@ def pictures() -> dict[str, object]:
 
     files = {name: data for name, data in samples().items() if not name.startswith("gif")}
     whole = {name: ops.decode_image(data) for name, data in files.items()}
-    found = {"wrong": [0] * 4, "accepted": [0] * 4, "other": [0] * 4}
+    counts = {"wrong": [0] * 4, "accepted": [0] * 4, "other": [0] * 4}
 
     def work(index: int) -> None:
         state = random.Random(f"{os.environ.get('QUEUECORE_FUZZ_SEED', '1')} {index}")
         for _ in range(rounds(500)):
             name = state.choice(list(files))
             if not np.array_equal(ops.decode_image(files[name]), whole[name]):
-                found["wrong"][index] += 1
+                counts["wrong"][index] += 1
             damaged = bytearray(files[name])
             if state.random() < 0.2:
                 del damaged[state.randrange(len(damaged)) :]
@@ -252,19 +252,19 @@ def pictures() -> dict[str, object]:
                 damaged[state.randrange(len(damaged))] = state.randrange(256)
             try:
                 ops.decode_image(bytes(damaged), max_pixels=1 << 18)
-                found["accepted"][index] += len(damaged) < len(files[name])
+                counts["accepted"][index] += len(damaged) < len(files[name])
             except (errors.DecodeError, errors.UnimplementedError):
                 pass
             except Exception as error:
                 print(repr(error), file=sys.stderr)
-                found["other"][index] += 1
+                counts["other"][index] += 1
 
     threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    return dict(found)
+    return dict(counts)
 
 
 def race() -> dict[str, object]:
@@ -333,14 +333,14 @@ def pipeline() -> dict[str, object]:
             "shuffled": lambda: plain().shuffle(300, seed=3).repeat(2).batch(64).prefetch(2),
             "cut": lambda: plain().skip(10).take(1001).batch(32, drop_remainder=True),
         }
-        found: dict[str, object] = {"records": total}
+        summary: dict[str, object] = {"records": total}
         for kind, make in kinds.items():
             results = []
             for threads in (1, 2, 4):
                 options = data.Options(num_threads=threads)
                 results += [digest(make().with_options(options)) for _ in range(rounds(4))]
-            found[kind] = {"rows": results[0][1], "orders": len(set(results))}
-        return found
+            summary[kind] = {"rows": results[0][1], "orders": len(set(results))}
+        return summary
 
 
 def records() -> dict[str, object]:
@@ -407,14 +407,14 @@ def records() -> dict[str, object]:
                 .with_options(data.Options(on_error="skip"))
             ),
         }
-        found: dict[str, object] = {}
+        summary: dict[str, object] = {}
         for kind, make in kinds.items():
             results = []
             for threads in (1, 2, 4):
                 options = data.Options(num_threads=threads)
                 results += [fingerprint(make().with_options(options)) for _ in range(rounds(2))]
-            found[kind] = {"rows": results[0][0], "orders": len(set(results))}
-        return found
+            summary[kind] = {"rows": results[0][0], "orders": len(set(results))}
+        return summary
 
 
 def handed() -> dict[str, object]:
@@ -469,7 +469,7 @@ def handed() -> dict[str, object]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_files(folder, 24)
-        found: dict[str, object] = {}
+        summary: dict[str, object] = {}
         source = data.FixedLengthRecordDataset(str(folder / "*.bin"), 24)
         for kind, last in (("rows", Through), ("chosen", Chosen), ("objects", Each)):
             results = []
@@ -492,8 +492,8 @@ def handed() -> dict[str, object]:
                 del kept
             # Every pass has another order, and a dataset's iterators go on with it: only the first ones are alike.
             first = {results[i] for i in range(0, len(results), rounds(2))}
-            found[kind] = {"rows": results[0][0], "orders": len(first)}
-        return found
+            summary[kind] = {"rows": results[0][0], "orders": len(first)}
+        return summary
 
 
 def early_end() -> dict[str, object]:
@@ -527,7 +527,7 @@ def programs() -> dict[str, object]:
         op = qc.StageProgram(reader, names, qc.ops.decode_raw(out_type=np.dtype([("a", ">u2"), ("b", "u1", size - 2)])))
         return qc.QueueRunner(rows, [op] * 3).create_threads(coord, start=True)
 
-    found: dict[str, object] = {}
+    counts: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as name:
         records = write_files(Path(name), 24)
         paths = sorted(map(str, Path(name).glob("*.bin")))
@@ -543,9 +543,9 @@ def programs() -> dict[str, object]:
                     rows.dequeue()
                 coord.request_stop()
             else:
-                found["missing"] = records - sum(1 for _ in rows)
+                counts["missing"] = records - sum(1 for _ in rows)
             coord.join(threads)
-    return found
+    return counts
 
 
 def device() -> dict[str, object]:
@@ -572,7 +572,7 @@ def device() -> dict[str, object]:
     kinds = {
         "as they lie": (source.batch(16), lambda ds: ds, expected),
         "put together": (source.map(in_python(lambda x: {"x": x})).batch(16), lambda ds: ds, expected),
-        "wider": (source.batch(16), lambda ds: ds.map(lambda x: x * 2 + 1), [one * 2 + 1 for one in expected]),
+        "wider": (source.batch(16), lambda ds: ds.map(lambda x: x * 2 + 1), [batch * 2 + 1 for batch in expected]),
     }
 
     def dequeued(cuda):
@@ -580,8 +580,8 @@ def device() -> dict[str, object]:
         queue = qc.FIFOQueue(7, [np.float32])
 
         def fill() -> None:
-            for one in expected[: rounds(10)]:
-                queue.enqueue(one)
+            for batch in expected[: rounds(10)]:
+                queue.enqueue(batch)
             queue.close()
 
         threading.Thread(target=fill, daemon=True).start()
@@ -590,11 +590,11 @@ def device() -> dict[str, object]:
     def missing(cuda, ds, wanted: list) -> int:
         count = 0
         with iter(ds) as it:
-            for got, one in zip(it, wanted[: rounds(10)], strict=False):
+            for got, right in zip(it, wanted[: rounds(10)], strict=False):
                 part = got["x"] if isinstance(got, dict) else got
-                part.consume(one)
+                part.consume(right)
                 cuda.order(cuda.streams[0], cuda.streams[1])
-                part.consume(one, stream=cuda.streams[1])
+                part.consume(right, stream=cuda.streams[1])
                 record_stream(got, cuda.streams[1])
                 box = [got, part]
                 del got, part

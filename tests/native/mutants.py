@@ -278,31 +278,31 @@ def mutated(file: str, text: str, mutants: Sequence[Mistake]) -> str:
     lines = text.split("\n")
     statements: dict[int, list[tuple[int, str]]] = {}
     expressions: dict[tuple[int, str], list[tuple[int, str]]] = {}
-    for number, one in enumerate(mutants, 1):
-        for edit in one.edits:
+    for number, mistake in enumerate(mutants, 1):
+        for edit in mistake.edits:
             name, function, *which = edit.place.split()
             if name != file:
                 continue
             wanted = edit.text.removesuffix(REST)
-            found = [i for i in _function(lines, function) if wanted in lines[i]]
+            places = [i for i in _function(lines, function) if wanted in lines[i]]
             nth, count = map(int, which[0].split("/")) if which else (1, 1)
-            if len(found) != count or lines[found[nth - 1]].count(wanted) != 1:
-                raise Stale(f"{one.name}: {edit.text!r} is {len(found)} times in {edit.place}")
-            at = found[nth - 1]
+            if len(places) != count or lines[places[nth - 1]].count(wanted) != 1:
+                raise Stale(f"{mistake.name}: {edit.text!r} is {len(places)} times in {edit.place}")
+            at = places[nth - 1]
             code = lines[at].split("  #")[0].strip()
             if code == wanted or (code.startswith(wanted) and edit.text.endswith(REST)):
                 statements.setdefault(at, []).append((number, edit.wrong))
             else:
                 expressions.setdefault((at, edit.text), []).append((number, edit.wrong))
     for (at, original), choices in expressions.items():
-        made = original
+        expression = original
         for number, text in choices:
             # Of a condition that is dropped no conditional expression: of mixed types it would be a Python object.
-            dropped = f"(qc_mutant != {number} and ({made}))"
-            made = dropped if text == "False" else f"(({text}) if qc_mutant == {number} else ({made}))"
+            dropped = f"(qc_mutant != {number} and ({expression}))"
+            expression = dropped if text == "False" else f"(({text}) if qc_mutant == {number} else ({expression}))"
         if original not in lines[at]:
             raise Stale(f"{original!r} is in another expression that goes wrong")
-        lines[at] = lines[at].replace(original, made)
+        lines[at] = lines[at].replace(original, expression)
     for at, choices in statements.items():
         indent = " " * (len(lines[at]) - len(lines[at].lstrip()))
         chain = "".join(

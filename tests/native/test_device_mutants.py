@@ -384,11 +384,11 @@ def test_the_copy_without_a_mistake_passes(tree, fake_cuda_library, workload):
 @pytest.mark.watchdog(600)  # some never end now and then, and each such schedule takes its time
 @pytest.mark.parametrize("number", range(1, len(PLANTED) + 1), ids=lambda number: PLANTED[number - 1].name)
 def test_a_mistake_is_found(tree, fake_cuda_library, number):
-    one = PLANTED[number - 1]
-    for workload in one.workloads:
+    mistake = PLANTED[number - 1]
+    for workload in mistake.workloads:
         wrong: dict[str, dict[str, int]] = {}
         for _ in range(ROUNDS):
-            missing = tuple(schedule for schedule in one.schedules if not wrong.get(schedule))
+            missing = tuple(schedule for schedule in mistake.schedules if not wrong.get(schedule))
             if missing:
-                wrong |= found(tree, fake_cuda_library, number, workload, missing, one.patience)
+                wrong |= found(tree, fake_cuda_library, number, workload, missing, mistake.patience)
         assert all(wrong.values()), (workload, wrong)

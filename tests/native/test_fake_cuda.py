@@ -393,9 +393,9 @@ def test_the_last_holder_ends_a_context(device):
 
 def test_objects_of_one_context_are_not_used_under_another(fake):
     fake.set(devices=2)
-    one, other = Device(fake, 0), Device(fake, 1)
-    one.enter()
-    stream, event, memory = one.stream(), one.event(), one.memory(64)
+    first, other = Device(fake, 0), Device(fake, 1)
+    first.enter()
+    stream, event, memory = first.stream(), first.event(), first.memory(64)
     other.enter()
     mine, driver = other.event(), fake.driver
     source = other.pinned(64)
@@ -406,8 +406,8 @@ def test_objects_of_one_context_are_not_used_under_another(fake):
     assert driver.cuMemFree_v2(memory) == INVALID_VALUE
     assert fake.faults() == {"wrong_context": 5}
     # But to wait for the other device is what events are for.
-    one.enter()
-    one.record(event, stream)
+    first.enter()
+    first.record(event, stream)
     other.enter()
     check(driver.cuStreamWaitEvent(other.stream(), event, 0))
     check(driver.cuEventSynchronize(event))
@@ -579,18 +579,18 @@ def test_each_thread_has_a_default_stream(device):
 def test_device_memory(device):
     fake, driver = device.fake, device.driver
     fake.set(total_memory=3 * PAGE)
-    one, two = device.memory(PAGE), device.memory(PAGE + 1)
-    assert one % 256 == 0 and two % 256 == 0
-    assert fake.read(two, PAGE + 1) == b"\xcd" * (PAGE + 1)
+    first, second = device.memory(PAGE), device.memory(PAGE + 1)
+    assert first % 256 == 0 and second % 256 == 0
+    assert fake.read(second, PAGE + 1) == b"\xcd" * (PAGE + 1)
     address = c_uint64()
     assert driver.cuMemAlloc_v2(byref(address), PAGE) == OUT_OF_MEMORY
     assert fake.alive() == {"contexts": 1, "retained": 1, "allocations": 2, "allocated_bytes": 2 * PAGE + 1}
-    check(driver.cuMemFree_v2(two))
-    assert device.memory(PAGE) not in (one, two)
+    check(driver.cuMemFree_v2(second))
+    assert device.memory(PAGE) not in (first, second)
     assert driver.cuMemAlloc_v2(byref(address), 1 << 60) == OUT_OF_MEMORY
     assert fake.faults() == {}
     assert driver.cuMemAlloc_v2(byref(address), 0) == INVALID_VALUE
-    assert driver.cuMemFree_v2(one + 256) == INVALID_VALUE
+    assert driver.cuMemFree_v2(first + 256) == INVALID_VALUE
     assert fake.faults() == {"bad_argument": 1, "bad_address": 1}
 
 
@@ -877,20 +877,20 @@ def test_a_kernel_runs_in_order_with_the_parameters_of_its_launch(device):
 
     kernel = fake.kernel(widen, 8, 8, 8)
     values = [c_uint64(wide), c_uint64(narrow), c_uint64(n)]
-    params = (c_void_p * 3)(*[ctypes.addressof(one) for one in values])
+    params = (c_void_p * 3)(*[ctypes.addressof(parameter) for parameter in values])
     fake.hold(stream)
     check(device.copy(narrow, source, stream))
     check(driver.cuLaunchKernel(kernel, 4, 1, 1, 256, 1, 1, 16, stream, params, None))
-    for one in values:
-        one.value = 0  # the launch has copied them
+    for parameter in values:
+        parameter.value = 0  # the launch has copied them
     fake.go_on(stream)
     check(driver.cuStreamSynchronize(stream))
     assert np.array_equal(np.frombuffer(fake.read(wide, 4 * n), np.float32), source.astype(np.float32))
     assert seen == [[4, 1, 1, 256, 1, 1, 16]]
     assert fake.happened()["kernels"] == 1
     # A function's address is a handle too, whose parameters stay where they are.
-    for one, value in zip(values, (wide, narrow + n // 2, 2), strict=True):
-        one.value = value
+    for parameter, value in zip(values, (wide, narrow + n // 2, 2), strict=True):
+        parameter.value = value
     check(driver.cuLaunchKernel(ctypes.cast(widen, c_void_p), 1, 1, 1, 1, 1, 1, 0, stream, params, None))
     check(driver.cuStreamSynchronize(stream))
     assert np.frombuffer(fake.read(wide, 8), np.float32).tolist() == source[n // 2 :][:2].tolist()
@@ -1112,21 +1112,21 @@ def test_many_threads_and_many_streams(device):
             for (stream, _), i in itertools.product(zip(streams, events, strict=True), range(3)):
                 check(driver.cuStreamWaitEvent(stream, events[i], 0))
                 fake.consume(stream, memory + i * PAGE, PAGE, expected)
-            for one in streams:
-                check(driver.cuStreamSynchronize(one))
-                check(driver.cuStreamDestroy_v2(one))
-            for one in events:
-                check(driver.cuEventDestroy_v2(one))
+            for stream in streams:
+                check(driver.cuStreamSynchronize(stream))
+                check(driver.cuStreamDestroy_v2(stream))
+            for event in events:
+                check(driver.cuEventDestroy_v2(event))
             check(driver.cuMemFree_v2(memory))
             check(driver.cuMemHostUnregister(source.ctypes.data))
         except BaseException as error:
             problems.append(error)
 
     threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert not problems
     assert fake.faults() == {}, fake.story()
     assert fake.happened()["consumers"] == 54

@@ -114,42 +114,42 @@ class Round:
 # ---- faults: each plays a round, and returns how often it struck
 
 
-def none(one: Round) -> int:
-    return one.play() + 0
+def none(round_: Round) -> int:
+    return round_.play() + 0
 
 
-def short(one: Round) -> int:
-    syscalls.short_reads(one.state.randint(1000, 30_000))
-    return one.play() + 1
+def short(round_: Round) -> int:
+    syscalls.short_reads(round_.state.randint(1000, 30_000))
+    return round_.play() + 1
 
 
-def interrupted(one: Round) -> int:
-    syscalls.interrupt_reads(one.state.randint(2, 9))
-    return one.play() + 1
+def interrupted(round_: Round) -> int:
+    syscalls.interrupt_reads(round_.state.randint(2, 9))
+    return round_.play() + 1
 
 
-def slow(one: Round) -> int:
+def slow(round_: Round) -> int:
     syscalls.set_read_delay(0.0005)
-    return one.play() + 1
+    return round_.play() + 1
 
 
-def cold(one: Round) -> int:
+def cold(round_: Round) -> int:
     syscalls.set_uncached(True)
-    return one.play() + 1
+    return round_.play() + 1
 
 
-def retried(one: Round) -> int:
-    one.retries = 2
-    syscalls.fail_read(one.state.randint(1, 40), errno.EIO)
-    return one.play() + 1
+def retried(round_: Round) -> int:
+    round_.retries = 2
+    syscalls.fail_read(round_.state.randint(1, 40), errno.EIO)
+    return round_.play() + 1
 
 
-def failed(one: Round) -> int:
-    syscalls.fail_read(one.state.randint(1, 40), errno.EIO)
-    return one.play((errors.UnavailableError,))
+def failed(round_: Round) -> int:
+    syscalls.fail_read(round_.state.randint(1, 40), errno.EIO)
+    return round_.play((errors.UnavailableError,))
 
 
-def quiet_signals(one: Round) -> int:
+def quiet_signals(round_: Round) -> int:
     struck = 0
 
     def count(*_: Any) -> None:
@@ -159,14 +159,14 @@ def quiet_signals(one: Round) -> int:
     before = signal.signal(signal.SIGALRM, count)
     signal.setitimer(signal.ITIMER_REAL, 0.002, 0.002)
     try:
-        one.play()
+        round_.play()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     return struck
 
 
-def signals(one: Round) -> int:
+def signals(round_: Round) -> int:
     struck = 0
     armed = False
 
@@ -176,14 +176,14 @@ def signals(one: Round) -> int:
 
     before = signal.signal(signal.SIGALRM, strike)
     signal.setitimer(signal.ITIMER_REAL, 0.003, 0.003)
-    one.open()
+    round_.open()
     try:
         more = True
         while more:
             received: list[Any] = []
             try:
                 armed = True
-                received.extend(itertools.islice(one.iterator, 4))
+                received.extend(itertools.islice(round_.iterator, 4))
                 armed = False
                 more = len(received) == 4
             except Interrupt:
@@ -194,57 +194,57 @@ def signals(one: Round) -> int:
                 # A user's function was cut short, and the iterator with it.
                 if not isinstance(error.__cause__, (Interrupt, errors.PipelineError)):
                     raise
-                one.accounts.begin_again()
-                one.open()
+                round_.accounts.begin_again()
+                round_.open()
                 received.clear()
             for batch in received:
-                one.accounts.take(batch)
-        one.iterator.close()
-        one.done = one.accounts.finish()
+                round_.accounts.take(batch)
+        round_.iterator.close()
+        round_.done = round_.accounts.finish()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     return struck
 
 
-def pauses(one: Round) -> int:
+def pauses(round_: Round) -> int:
     struck = 0
 
     def pause() -> None:
         nonlocal struck
-        if struck < 20 and one.state.random() < 0.2:
+        if struck < 20 and round_.state.random() < 0.2:
             struck += 1
-            time.sleep(one.state.uniform(0, 0.02))
+            time.sleep(round_.state.uniform(0, 0.02))
 
-    one.play(between=pause)
+    round_.play(between=pause)
     return struck
 
 
-def closed(one: Round) -> int:
+def closed(round_: Round) -> int:
     struck = 0
 
     def close() -> None:
         nonlocal struck
-        if struck < 20 and one.state.random() < 0.1:
+        if struck < 20 and round_.state.random() < 0.1:
             struck += 1
-            one.open()
+            round_.open()
 
-    one.play(between=close)
+    round_.play(between=close)
     return struck
 
 
-def forked(one: Round) -> int:
+def forked(round_: Round) -> int:
     struck = 0
 
     def fork() -> None:
         nonlocal struck
-        if struck == 3 or one.state.random() > 0.1:
+        if struck == 3 or round_.state.random() > 0.1:
             return
         struck += 1
         child = os.fork()
         if child == 0:
             try:
-                next(one.iterator)
+                next(round_.iterator)
             except errors.ForkedPipelineError:
                 os._exit(0)
             finally:
@@ -252,12 +252,12 @@ def forked(one: Round) -> int:
         if os.waitpid(child, 0)[1]:
             raise Wrong("an iterator can be used after a fork")
 
-    one.play(between=fork)
+    round_.play(between=fork)
     return struck
 
 
-def tripped(one: Round) -> int:
-    return one.play((errors.PipelineError,))
+def tripped(round_: Round) -> int:
+    return round_.play((errors.PipelineError,))
 
 
 class Trap:
@@ -273,15 +273,15 @@ class Trap:
         return np.int64(int(x))
 
 
-def shared(one: Round) -> int:
+def shared(round_: Round) -> int:
     """Let several threads take from one iterator: each batch comes to one of them."""
-    one.open()
-    taken: list[list[Any]] = [[] for _ in range(one.state.randint(2, 4))]
+    round_.open()
+    taken: list[list[Any]] = [[] for _ in range(round_.state.randint(2, 4))]
     failures: list[BaseException] = []
 
     def take(into: list[Any]) -> None:
         try:
-            for batch in one.iterator:
+            for batch in round_.iterator:
                 into.append(np.array(batch))
         except BaseException as error:  # noqa: BLE001 - told to the main thread
             failures.append(error)
@@ -294,26 +294,26 @@ def shared(one: Round) -> int:
     if failures:
         raise failures[0]
     for batch in itertools.chain.from_iterable(taken):
-        one.accounts.take(batch)
-    one.iterator.close()
-    one.done = one.accounts.finish()
+        round_.accounts.take(batch)
+    round_.iterator.close()
+    round_.done = round_.accounts.finish()
     return len(threads)
 
 
-def changed(one: Round, folder: pathlib.Path) -> int:
+def changed(round_: Round, folder: pathlib.Path) -> int:
     """Cut or rewrite the first file once it is open: what is missing then, or wrong, is followed by an error."""
     path = min(path for path in folder.iterdir() if path.stat().st_size)
-    cut = one.state.random() < 0.5
-    one.open()
+    cut = round_.state.random() < 0.5
+    round_.open()
     received: list[Any] = []
     whole = True
     try:
-        received.extend(itertools.islice(one.iterator, one.state.randint(1, 12)))
+        received.extend(itertools.islice(round_.iterator, round_.state.randint(1, 12)))
         if cut:
-            os.truncate(path, one.state.randrange(path.stat().st_size))
+            os.truncate(path, round_.state.randrange(path.stat().st_size))
         else:
             path.write_bytes(path.read_bytes()[::-1])
-        received.extend(one.iterator)
+        received.extend(round_.iterator)
     except errors.DataLossError:
         whole = False
     except errors.InvalidArgumentError:
@@ -321,11 +321,11 @@ def changed(one: Round, folder: pathlib.Path) -> int:
             raise
         whole = False
     finally:
-        one.iterator.close()
+        round_.iterator.close()
     if whole or cut:
         for batch in received:
-            one.accounts.take(batch)
-        one.done = one.accounts.finish(whole)
+            round_.accounts.take(batch)
+        round_.done = round_.accounts.finish(whole)
     return 1
 
 
@@ -428,37 +428,37 @@ def play(seed: int, folder: pathlib.Path) -> dict[str, Any]:
                     "x + ", ""
                 ):  # it opens files twice: the second time as they are then
                     pipeline = draw(state, pathlib.Path(kept))
-                one = Round(state, pipeline)
-                struck = changed(one, pathlib.Path(kept))
+                round_ = Round(state, pipeline)
+                struck = changed(round_, pathlib.Path(kept))
             else:
                 trap = Trap(state)
                 last = (lambda ds: ds.map(trap)) if name == "tripped" else None
                 few = name in ("tripped", "slow", "short", "forked")
-                one = Round(state, draw(state, folder, few, last), ordered=False if name == "shared" else None)
-                struck = FAULTS[name](one)
+                round_ = Round(state, draw(state, folder, few, last), ordered=False if name == "shared" else None)
+                struck = FAULTS[name](round_)
     except Exception as error:
-        error.add_note(f"round {seed}, fault {name!r}, {one.pipeline.text if 'one' in locals() else ''}")
+        error.add_note(f"round {seed}, fault {name!r}, {round_.pipeline.text if 'round_' in locals() else ''}")
         raise
     finally:
         syscalls.reset_faults()
-    return {"records": one.done, "fault": name, "struck": struck, "pipeline": one.pipeline.text}
+    return {"records": round_.done, "fault": name, "struck": struck, "pipeline": round_.pipeline.text}
 
 
 def journaled(seed: int, folder: pathlib.Path, journal: pathlib.Path) -> dict[str, Any]:
     """Play a round that may be killed anywhere; its account is written at each mark."""
     state = random.Random(seed)
-    one = Round(state, draw(state, folder, few=True))
-    one.accounts.load(journal)
-    one.state = random.Random(os.getpid())  # another one after each kill
-    one.open()
+    round_ = Round(state, draw(state, folder, few=True))
+    round_.accounts.load(journal)
+    round_.state = random.Random(os.getpid())  # another one after each kill
+    round_.open()
     more = True
     while more:
-        more = one.some()
-        if more and one.state.random() < 0.1:
-            one.accounts.mark(one.iterator.state_dict())
-            one.accounts.save(journal)
-    one.iterator.close()
-    return {"records": one.accounts.finish(), "fault": "killed", "struck": 0, "pipeline": one.pipeline.text}
+        more = round_.some()
+        if more and round_.state.random() < 0.1:
+            round_.accounts.mark(round_.iterator.state_dict())
+            round_.accounts.save(journal)
+    round_.iterator.close()
+    return {"records": round_.accounts.finish(), "fault": "killed", "struck": 0, "pipeline": round_.pipeline.text}
 
 
 def resident() -> int:

@@ -128,16 +128,16 @@ def main(file: str) -> None:
         write_files(Path(folder))
         for name, make in CASES.items():
             dataset = make()
-            made: dict[str, Any] = {}
+            saved: dict[str, Any] = {}
             try:
-                made["pickle"] = base64.b64encode(pickle.dumps(dataset, 4)).decode()
+                saved["pickle"] = base64.b64encode(pickle.dumps(dataset, 4)).decode()
             except Exception as error:
                 print(f"{name}: no pickle: {error!r}")
             iterator = iter(dataset)
-            made["begin"] = [plain(next(iterator)) for _ in range(AT)]
-            made["state"] = iterator.state_dict()
-            made["rest"] = [plain(one) for one in iterator]
-            kept[name] = made
+            saved["begin"] = [plain(next(iterator)) for _ in range(AT)]
+            saved["state"] = iterator.state_dict()
+            saved["rest"] = [plain(element) for element in iterator]
+            kept[name] = saved
     Path(file).write_text(json.dumps(kept) + "\n")
 
 

@@ -68,14 +68,14 @@ def column(kind: str, values: list[Any]) -> Any:
     if kind == "mask":
         return np.array(values, np.bool_)
     if kind == "strings":
-        flat = column("string", [b"".join(one) for one in values])
-        lengths = [np.array([len(s) for s in one], np.int64) for one in values]
+        flat = column("string", [b"".join(strings) for strings in values])
+        lengths = [np.array([len(s) for s in strings], np.int64) for strings in values]
         return flat, _varying(lengths)
     if kind == "string":
-        return _varying([np.frombuffer(one, np.uint8) for one in values])
+        return _varying([np.frombuffer(string, np.uint8) for string in values])
     if kind == "ragged":
         return _varying(values)
-    return _varying(values, np.array([one.shape for one in values], np.int64).reshape(-1, 2))
+    return _varying(values, np.array([array.shape for array in values], np.int64).reshape(-1, 2))
 
 
 def _varying(parts: list[np.ndarray], dims: Any = None) -> tuple[Any, Any, Any]:

@@ -60,13 +60,13 @@ class Given(Node):
 def columns_of(component: Component, elements: Sequence[Any]) -> list[Any]:
     """The columns of rows of a component."""
     if component.dtype == BYTES:
-        data, ends = _joined([b"".join(one) for one in elements])
-        lengths = _joined([np.array([len(text) for text in one], np.int64).tobytes() for one in elements])
+        data, ends = _joined([b"".join(strings) for strings in elements])
+        lengths = _joined([np.array([len(text) for text in strings], np.int64).tobytes() for strings in elements])
         return [(data, ends, None), (*lengths, None)]
     if component.shape is not None and None not in component.shape:
         return [np.ascontiguousarray(np.stack(elements))]
-    dims = np.array([one.shape for one in elements], np.int64).reshape(len(elements), -1)
-    return [(*_joined([one.tobytes() for one in elements]), dims)]
+    dims = np.array([array.shape for array in elements], np.int64).reshape(len(elements), -1)
+    return [(*_joined([array.tobytes() for array in elements]), dims)]
 
 
 def _joined(parts: Sequence[bytes]) -> tuple[Any, Any]:

@@ -196,16 +196,16 @@ def plane(path: Path) -> Iterator[Plane]:
     fake.reset()
     driver.open_driver(str(path))
     check(fake.driver.cuCtxSetCurrent(None))  # a test may have left this thread in a context that is gone
-    made = Plane(fake)
+    cuda = Plane(fake)
     try:
-        yield made
+        yield cuda
         assert soon(nobody_works, within=PATIENCE)
         collect()
         fake.drain()
-        made.close()
+        cuda.close()
         memory.close_driver()
         faults, story = fake.faults(), fake.story()
-        if made.leaks is None or faults.get("leaked") == made.leaks:
+        if cuda.leaks is None or faults.get("leaked") == cuda.leaks:
             faults.pop("leaked", None)
         assert not faults, f"{faults}\n{story}"
         assert not fake.alive()

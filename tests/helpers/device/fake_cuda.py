@@ -153,20 +153,20 @@ def compiled(folder: Path, sources: list[Path | str], *flags: str, shared: bool 
     command = [*compiler(), "-std=c++17", "-O1", "-g1", "-Wall", "-Wextra", "-Werror", "-pthread", *flags]
     if shared:
         command += ["-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,nodelete"]
-    texts = [Path(one).read_bytes() for one in sources]
+    texts = [Path(source).read_bytes() for source in sources]
     name = hashlib.sha256(b"\0".join([*map(str.encode, command), *texts])).hexdigest()[:16]
     stem = Path(sources[0]).stem
-    made = folder / (f"lib{stem}-{name}.so" if shared else f"{stem}-{name}")
+    binary = folder / (f"lib{stem}-{name}.so" if shared else f"{stem}-{name}")
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / f"{made.name}.lock", "w") as lock:
+    with open(folder / f"{binary.name}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not made.exists():
-            part = made.with_suffix(".part")
-            rest = [str(one) for one in sources]
+        if not binary.exists():
+            part = binary.with_suffix(".part")
+            rest = [str(source) for source in sources]
             done = subprocess.run([*command, "-o", str(part), *rest], capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, done.stderr
-            part.rename(made)
-    return made
+            part.rename(binary)
+    return binary
 
 
 def build(folder: Path, *flags: str) -> Path:

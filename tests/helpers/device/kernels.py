@@ -48,14 +48,14 @@ class Host:
         room = aligned(kernel.nbytes(rows) + ALIGNMENT)
         room[:] = POISON
         function(area if isinstance(area, int) else area.ctypes.data, room.ctypes.data, rows)
-        made = []
+        outputs = []
         pairs = itertools.pairwise(kernel.offsets(rows))
-        for (begin, end), one, nbytes in zip(pairs, kernel.outputs, kernel.row_bytes(), strict=True):
+        for (begin, end), output, nbytes in zip(pairs, kernel.outputs, kernel.row_bytes(), strict=True):
             assert begin % ALIGNMENT == 0
             assert (room[begin + rows * nbytes : end] == POISON).all()
-            made.append(room[begin : begin + rows * nbytes].view(one.dtype).reshape(rows, *one.shape))
+            outputs.append(room[begin : begin + rows * nbytes].view(output.dtype).reshape(rows, *output.shape))
         assert (room[kernel.nbytes(rows) :] == POISON).all()
-        return made
+        return outputs
 
 
 def aligned(nbytes):

@@ -378,22 +378,22 @@ WORKLOADS: dict[str, Callable[[Plane], Counter[str]]] = {
 
 def wrong(library: Path, workload: str, schedule: str) -> dict[str, int]:
     """Run a workload; return what is wrong, and how often."""
-    found: Counter[str] = Counter()
+    faults: Counter[str] = Counter()
     try:
-        with contextlib.contextmanager(plane)(library) as made:
-            made.fake.schedule(schedule, 1)
-            made.stream()
+        with contextlib.contextmanager(plane)(library) as cuda:
+            cuda.fake.schedule(schedule, 1)
+            cuda.stream()
             try:
-                found += WORKLOADS[workload](made)
+                faults += WORKLOADS[workload](cuda)
                 context = ctypes.c_void_p()
-                check(made.fake.driver.cuCtxGetCurrent(ctypes.byref(context)))
-                found["the consumer's thread is in another context"] += context.value is not None
+                check(cuda.fake.driver.cuCtxGetCurrent(ctypes.byref(context)))
+                faults["the consumer's thread is in another context"] += context.value is not None
             finally:
-                made.fake.drain()
-                found += Counter(made.fake.faults())
+                cuda.fake.drain()
+                faults += Counter(cuda.fake.faults())
     except Exception as error:
-        found[f"{type(error).__name__}: {error}"[:500]] += 1
-    return dict(+found)
+        faults[f"{type(error).__name__}: {error}"[:500]] += 1
+    return dict(+faults)
 
 
 def main(tree: str, library: str, workload: str, *schedules: str) -> None:

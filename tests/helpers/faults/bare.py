@@ -33,10 +33,10 @@ LEFT_OUT = {("StopEvent", "wait"), ("SimpleQueue", "get"), ("Start", "wait"), ("
 
 def classes() -> list[type]:
     """Import all of the package, and return all extension classes, and what is made of them in Python."""
-    for one in pkgutil.walk_packages(queuecore.__path__, "queuecore."):
-        if not {"__main__", "torch", "_torch", "jax", "demo"} & set(one.name.split(".")):
-            importlib.import_module(one.name)
-    found: dict[str, type] = {}
+    for module in pkgutil.walk_packages(queuecore.__path__, "queuecore."):
+        if not {"__main__", "torch", "_torch", "jax", "demo"} & set(module.name.split(".")):
+            importlib.import_module(module.name)
+    by_name: dict[str, type] = {}
 
     def walk(cls: type, compiled: bool) -> None:
         name = str(cls.__module__)  # which another's class may have made something else
@@ -44,12 +44,12 @@ def classes() -> list[type]:
         native = name.startswith("queuecore._core.")
         compiled = compiled or (ours and (native or not cls.__flags__ & 1 << 9))  # no heap type
         if compiled and ours:
-            found.setdefault(f"{name}.{cls.__qualname__}", cls)
+            by_name.setdefault(f"{name}.{cls.__qualname__}", cls)
         for below in type.__subclasses__(cls):
             walk(below, compiled)
 
     walk(object, False)
-    return [found[name] for name in sorted(found) if not issubclass(found[name], BaseException)]
+    return [by_name[name] for name in sorted(by_name) if not issubclass(by_name[name], BaseException)]
 
 
 def bare(cls: type) -> Any:
@@ -81,14 +81,14 @@ def calls_of(method: Any) -> list[tuple[Any, ...]]:
     try:
         parameters = list(inspect.signature(method).parameters.values())
     except (TypeError, ValueError):
-        return [(), *[(one,) for one in GIVEN]]
-    plain = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    needed = sum(one.default is one.empty for one in plain)
+        return [(), *[(value,) for value in GIVEN]]
+    plain = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    needed = sum(p.default is p.empty for p in plain)
     counts = {needed, len(plain)} if len(plain) < 8 else {needed}
-    made: list[tuple[Any, ...]] = []
+    calls: list[tuple[Any, ...]] = []
     for count in sorted(counts):
-        made += [()] if count == 0 else [(one,) * count for one in GIVEN]
-    return made
+        calls += [()] if count == 0 else [(value,) * count for value in GIVEN]
+    return calls
 
 
 def use(cls: type) -> list[str]:

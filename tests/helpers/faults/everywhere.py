@@ -259,13 +259,13 @@ def pipe(folder: pathlib.Path, got: Got) -> None:
 def program(folder: pathlib.Path, got: Got) -> None:
     """Two native threads read, decode and enqueue."""
     names = qc.FIFOQueue(-1, [str])
-    names.enqueue_many([[str(one) for one in sorted(folder.glob("*.tfrecord"))]])
+    names.enqueue_many([[str(path) for path in sorted(folder.glob("*.tfrecord"))]])
     names.close()
     q = qc.FIFOQueue(16, [np.int64], [(1,)])
     decode = qc.ops.decode_raw(out_type=np.int64, fixed_length=8)
-    one = qc.StageProgram(qc.TFRecordReader(), names, decode)
+    op = qc.StageProgram(qc.TFRecordReader(), names, decode)
     coord = qc.Coordinator()
-    begun = qc.QueueRunner(q, [one, one]).create_threads(coord, start=True)
+    begun = qc.QueueRunner(q, [op, op]).create_threads(coord, start=True)
     try:
         while True:
             got += numbers_in(q.dequeue())

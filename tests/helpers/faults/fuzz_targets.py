@@ -47,7 +47,7 @@ def _datasets() -> list[Dataset]:
     file = Path(_folder().name) / "numbers"
     file.write_bytes(np.arange(40, dtype="<i4").tobytes())
     numbers = FixedLengthRecordDataset([file, file], record="<i4")
-    made = [
+    datasets = [
         numbers.batch(3),
         numbers.shuffle(5, seed=1).repeat(2).batch(4).prefetch(1),
         qc.data.TextLineDataset(file).batch(2),
@@ -55,7 +55,7 @@ def _datasets() -> list[Dataset]:
         Dataset.range(5).interleave(lambda x: Dataset.range(x, x + 4), cycle_length=2, block_length=1),
         numbers.filter(_third).shuffle(4).batch(2),
     ]
-    return [one.with_options(Options(num_threads=1)) for one in made]
+    return [ds.with_options(Options(num_threads=1)) for ds in datasets]
 
 
 def _opaque(x: Any) -> int:
@@ -70,14 +70,14 @@ def _third(x: Any) -> bool:
 
 @functools.cache
 def _states() -> list[str]:
-    made = []
+    states = []
     for ds in _datasets():
         with iter(ds) as it:
             for _ in range(5):
                 with contextlib.suppress(QueueCoreError, StopIteration):
                     next(it)
-            made.append(json.dumps(it.state_dict()))
-    return made
+            states.append(json.dumps(it.state_dict()))
+    return states
 
 
 def _places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -98,13 +98,13 @@ def _value(kind: int, number: int) -> Any:
 def state(data: bytes) -> None:
     """A state with some of its parts exchanged, whose check is right: it is refused, or leads to a place."""
     which = data[0] % len(_datasets()) if data else 0
-    made = json.loads(_states()[which])
+    forged = json.loads(_states()[which])
     for i in range(1, len(data) - 10, 11):
-        places = _places(made)
+        places = _places(forged)
         if not places:  # all parts were taken away
             break
         way = places[int.from_bytes(data[i : i + 2], "little") % len(places)]
-        holder = made
+        holder = forged
         for key in way[:-1]:
             holder = holder[key]
         value = _value(data[i + 2], int.from_bytes(data[i + 3 : i + 11], "little"))
@@ -114,9 +114,9 @@ def state(data: bytes) -> None:
             del holder[way[-1]]
         else:
             holder[way[-1]] = value
-    made["check"] = _check(made)
+    forged["check"] = _check(forged)
     with contextlib.suppress(QueueCoreError), iter(_datasets()[which]) as it:
-        it.load_state_dict(made)
+        it.load_state_dict(forged)
         for _ in range(4):
             with contextlib.suppress(StopIteration):
                 next(it)

@@ -218,12 +218,12 @@ def _is_repeatable(source: Source) -> bool:
 
 def _stamps(chain: Chain) -> list[tuple[int, int] | None]:
     """The sizes and times of a chain's files."""
-    made: list[tuple[int, int] | None] = []
+    stamps: list[tuple[int, int] | None] = []
     for path in chain.paths():
         try:
             status = os.stat(path)
         except OSError:
-            made.append(None)
+            stamps.append(None)
         else:
-            made.append((status.st_size, status.st_mtime_ns))
-    return made
+            stamps.append((status.st_size, status.st_mtime_ns))
+    return stamps

@@ -40,17 +40,17 @@ def _standard() -> Any:
 
 def _with_a_put() -> Any:
     # A close waits for the puts that wait.
-    made = queue(True)
+    q = queue(True)
 
     def put() -> None:
         try:
-            made.enqueue(1)
+            q.enqueue(1)
         except qc.errors.CancelledError:
             return
 
     threading.Thread(target=put).start()
-    assert soon(lambda: made.stats()["waiting_enqueues"] == 1)
-    return made
+    assert soon(lambda: q.stats()["waiting_enqueues"] == 1)
+    return q
 
 
 def _joining() -> tuple[Any, list[threading.Thread]]:
@@ -84,7 +84,7 @@ OTHERS: dict[str, Case] = {
 def interrupted(case: Case) -> float:
     """Return how long a call goes on after Ctrl-C."""
     make, wait = case
-    made = make()
+    target = make()
     sent = 0.0
 
     def interrupt() -> None:
@@ -96,13 +96,13 @@ def interrupted(case: Case) -> float:
     thread = threading.Thread(target=interrupt)
     try:
         thread.start()
-        wait(made)
+        wait(target)
         raise AssertionError("it did not wait")
     except KeyboardInterrupt:
         took = time.monotonic() - sent
     thread.join()
-    if isinstance(made, qc.FIFOQueue):
-        made.close(cancel_pending_enqueues=True)
+    if isinstance(target, qc.FIFOQueue):
+        target.close(cancel_pending_enqueues=True)
     return took
 
 

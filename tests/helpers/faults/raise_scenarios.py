@@ -187,8 +187,8 @@ def states(folder: Path) -> Scenario:
     ds = _lines(folder).shuffle(9, 1, False).batch(4).with_options(FEW)
     with iter(ds) as it:
         expected, places = [], []
-        for one in it:
-            expected.append(numbers(one))
+        for batch in it:
+            expected.append(numbers(batch))
             places.append(it.state_dict())
 
     def run(trial: Trial) -> None:
@@ -205,7 +205,7 @@ def states(folder: Path) -> Scenario:
         if it.closed:
             assert trial.came_out
         else:
-            rest = [numbers(one) for one in it]
+            rest = [numbers(batch) for batch in it]
             assert rest in [expected[first:] for first in may], (rest, may)
         it.close()
 

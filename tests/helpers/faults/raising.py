@@ -48,13 +48,13 @@ def is_behind(error: BaseException | None, cause: BaseException) -> bool:
     known: set[int] = set()
     left = [error]
     while left:
-        one = left.pop()
-        if one is None or id(one) in known:
+        chained = left.pop()
+        if chained is None or id(chained) in known:
             continue
-        if one is cause:
+        if chained is cause:
             return True
-        known.add(id(one))
-        left += [one.__cause__, one.__context__, *getattr(one, "exceptions", ())]
+        known.add(id(chained))
+        left += [chained.__cause__, chained.__context__, *getattr(chained, "exceptions", ())]
     return False
 
 
@@ -164,7 +164,7 @@ def tried(library: ctypes.PyDLL, scenario: Callable[[Trial], None], n: int, othe
     """Run a scenario. Returns the site that raised, if one did, what came of that, and what is wrong."""
     trial = Trial(library, n, others)
     ignored: list[BaseException | None] = []
-    sys.unraisablehook = lambda one: ignored.append(one.exc_value)
+    sys.unraisablehook = lambda unraisable: ignored.append(unraisable.exc_value)
     wrong = ""
     try:
         scenario(trial)
@@ -172,7 +172,7 @@ def tried(library: ctypes.PyDLL, scenario: Callable[[Trial], None], n: int, othe
         wrong = traceback.format_exc()
     trial.library.count(False)
     site = trial.site
-    trial.ignored = any(is_behind(one, trial.error) for one in ignored)
+    trial.ignored = any(is_behind(error, trial.error) for error in ignored)
     came = "came out" if trial.came_out else "ignored" if trial.ignored else "swallowed"
     trial.end()
     ignored.clear()
@@ -187,8 +187,8 @@ def sweep(library: ctypes.PyDLL, scenario: Callable[[Trial], None], others: bool
     """Run a scenario for every n, until no site is the n-th any more."""
     left = Left()
     for _ in range(WARM_UP):
-        made = tried(library, scenario, 0, others, left)
-        assert not made["wrong"], made["wrong"]
+        outcome = tried(library, scenario, 0, others, left)
+        assert not outcome["wrong"], outcome["wrong"]
         gc.collect()
         gc.freeze()
     left = Left()
@@ -196,21 +196,21 @@ def sweep(library: ctypes.PyDLL, scenario: Callable[[Trial], None], others: bool
     quiet: dict[str, set[str]] = {"ignored": set(), "swallowed": set()}
     fired: set[str] = set()
     wrong = []
-    first, last = (int(one) for one in os.environ.get("QUEUECORE_RAISE_N", "1-1000000").split("-"))
+    first, last = (int(bound) for bound in os.environ.get("QUEUECORE_RAISE_N", "1-1000000").split("-"))
     for n in range(first, last + 1):
         note.write_text(str(n))
-        made = tried(library, scenario, n, others, left)
+        outcome = tried(library, scenario, n, others, left)
         if n % 16 == 0:
             gc.collect()
-        if made["wrong"]:
-            wrong.append(made)
+        if outcome["wrong"]:
+            wrong.append(outcome)
             left = Left()
-        if not made["site"]:
+        if not outcome["site"]:
             break
-        came[made["came"]] += 1
-        fired.add(made["site"])
-        if made["came"] in quiet:
-            quiet[made["came"]].add(made["site"])
+        came[outcome["came"]] += 1
+        fired.add(outcome["site"])
+        if outcome["came"] in quiet:
+            quiet[outcome["came"]].add(outcome["site"])
         if len(wrong) >= int(os.environ.get("QUEUECORE_RAISE_WRONG", "8")):
             break
     return {

@@ -27,22 +27,22 @@ def _classes() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="queuecore_test.proto", package="queuecore_test", syntax="proto3")
 
     def message(name: str, *fields: tuple[Any, ...]) -> Any:
-        made = file.message_type.add(name=name)
+        descriptor = file.message_type.add(name=name)
         for number, (field, kind, repeated) in enumerate(fields, 1):
-            one = made.field.add(name=field, number=number)
-            one.label = FIELD.LABEL_REPEATED if repeated else FIELD.LABEL_OPTIONAL
+            entry = descriptor.field.add(name=field, number=number)
+            entry.label = FIELD.LABEL_REPEATED if repeated else FIELD.LABEL_OPTIONAL
             if isinstance(kind, str):
-                one.type = FIELD.TYPE_MESSAGE
-                one.type_name = f".queuecore_test.{kind}"
+                entry.type = FIELD.TYPE_MESSAGE
+                entry.type_name = f".queuecore_test.{kind}"
             else:
-                one.type = kind
-        return made
+                entry.type = kind
+        return descriptor
 
     def with_map(name: str, field: str, entry: str, value: str) -> None:
-        made = message(name, (field, f"{name}.{entry}", True))
+        descriptor = message(name, (field, f"{name}.{entry}", True))
         nested = message(entry, ("key", FIELD.TYPE_STRING, False), ("value", value, False))
         nested.options.map_entry = True
-        made.nested_type.add().CopyFrom(nested)
+        descriptor.nested_type.add().CopyFrom(nested)
         del file.message_type[-1]
 
     message("BytesList", ("value", FIELD.TYPE_BYTES, True))
@@ -64,7 +64,7 @@ def _classes() -> dict[str, Any]:
     message("SequenceExample", ("context", "Features", False), ("feature_lists", "FeatureLists", False))
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    names = [one.name for one in file.message_type]
+    names = [descriptor.name for descriptor in file.message_type]
     return {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"queuecore_test.{name}")) for name in names
     }
@@ -95,13 +95,13 @@ def example(**features: Any) -> bytes:
 
 def sequence(context: dict[str, Any] | None = None, **lists: Iterable[Any]) -> bytes:
     """Return a serialized SequenceExample."""
-    made = SequenceExample()
-    for key, one in (context or {}).items():
-        made.context.feature[key].CopyFrom(one)
+    example = SequenceExample()
+    for key, feature in (context or {}).items():
+        example.context.feature[key].CopyFrom(feature)
     for key, steps in lists.items():
-        made.feature_lists.feature_list[key].feature.extend(steps)
-        made.feature_lists.feature_list[key].SetInParent()
-    return made.SerializeToString(deterministic=True)
+        example.feature_lists.feature_list[key].feature.extend(steps)
+        example.feature_lists.feature_list[key].SetInParent()
+    return example.SerializeToString(deterministic=True)
 
 
 # ---- what parsing must give ------------------------------------------------------------------------------------------
@@ -143,58 +143,58 @@ def _shaped(values: list[Any], shape: tuple[int, ...]) -> Any:
 
 def expected(messages: list[Any], features: dict[str, Any], batch: bool) -> dict[str, Any]:
     """Return what `plain` makes of the right answer for Example messages; or raise Refused."""
-    made = {}
-    for key, one in features.items():
-        kind = one.dtype
+    answers = {}
+    for key, feature in features.items():
+        kind = feature.dtype
 
         def values(name: str, kind: Any = kind) -> list[list[Any] | None]:
             maps = [message.features.feature for message in messages]
-            return [_values(found[name], kind) if name in found else None for found in maps]
+            return [_values(record[name], kind) if name in record else None for record in maps]
 
-        if isinstance(one, FixedLenFeature):
-            shape = tuple(_listed(one.shape))
+        if isinstance(feature, FixedLenFeature):
+            shape = tuple(_listed(feature.shape))
             rows = []
             for row in values(key):
                 if row is None:
-                    if one.default_value is None:
+                    if feature.default_value is None:
                         raise Refused(key)
-                    row = np.ravel(np.array(one.default_value, object)).tolist()
+                    row = np.ravel(np.array(feature.default_value, object)).tolist()
                 if len(row) != np.prod(shape, dtype=int):
                     raise Refused(key)
                 rows.append(_shaped(bits(row, kind), shape))
-            made[key] = ("dense", rows if batch else rows[0])
-        elif isinstance(one, FixedLenSequenceFeature):
-            shape = tuple(_listed(one.shape))
+            answers[key] = ("dense", rows if batch else rows[0])
+        elif isinstance(feature, FixedLenSequenceFeature):
+            shape = tuple(_listed(feature.shape))
             each = int(np.prod(shape, dtype=int))
-            found = [row or [] for row in values(key)]
-            if any(len(row) % each for row in found):
+            lists = [row or [] for row in values(key)]
+            if any(len(row) % each for row in lists):
                 raise Refused(key)
-            longest = max(map(len, found), default=0)
-            fill = one.default_value if one.default_value is not None else (b"" if kind is bytes else 0)
+            longest = max(map(len, lists), default=0)
+            fill = feature.default_value if feature.default_value is not None else (b"" if kind is bytes else 0)
             rows = [
-                _shaped(bits(row + [fill] * (longest - len(row)), kind), (longest // each, *shape)) for row in found
+                _shaped(bits(row + [fill] * (longest - len(row)), kind), (longest // each, *shape)) for row in lists
             ]
-            made[key] = ("dense", rows if batch else rows[0])
-        elif isinstance(one, VarLenFeature):
-            found = [row or [] for row in values(key)]
-            places = [[i, j] if batch else [j] for i, row in enumerate(found) for j in range(len(row))]
-            shape = ([len(found)] if batch else []) + [max(map(len, found), default=0)]
-            made[key] = ("sparse", places, bits(sum(found, []), kind), shape)
-        elif isinstance(one, RaggedFeature):
-            found = bits([row or [] for row in values(one.value_key or key)], kind)
-            made[key] = ("ragged", found) if batch else ("dense", found[0])
-        elif isinstance(one, SparseFeature):
-            columns = [values(name, np.int64) for name in _listed(one.index_key)]
+            answers[key] = ("dense", rows if batch else rows[0])
+        elif isinstance(feature, VarLenFeature):
+            lists = [row or [] for row in values(key)]
+            places = [[i, j] if batch else [j] for i, row in enumerate(lists) for j in range(len(row))]
+            shape = ([len(lists)] if batch else []) + [max(map(len, lists), default=0)]
+            answers[key] = ("sparse", places, bits(sum(lists, []), kind), shape)
+        elif isinstance(feature, RaggedFeature):
+            lists = bits([row or [] for row in values(feature.value_key or key)], kind)
+            answers[key] = ("ragged", lists) if batch else ("dense", lists[0])
+        elif isinstance(feature, SparseFeature):
+            columns = [values(name, np.int64) for name in _listed(feature.index_key)]
             triples = []
-            for i, row in enumerate(values(one.value_key)):
+            for i, row in enumerate(values(feature.value_key)):
                 places = [column[i] or [] for column in columns]
                 if any(len(place) != len(row or []) for place in places):
                     raise Refused(key)
                 part = [([i] * batch + list(at), value) for *at, value in zip(*places, row or [], strict=True)]
-                triples += part if one.already_sorted else sorted(part, key=lambda pair: pair[0])
-            shape = ([len(messages)] if batch else []) + _listed(one.size)
-            made[key] = ("sparse", [at for at, _ in triples], bits([value for _, value in triples], kind), shape)
-    return made
+                triples += part if feature.already_sorted else sorted(part, key=lambda pair: pair[0])
+            shape = ([len(messages)] if batch else []) + _listed(feature.size)
+            answers[key] = ("sparse", [at for at, _ in triples], bits([value for _, value in triples], kind), shape)
+    return answers
 
 
 def plain(result: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
@@ -209,17 +209,17 @@ def plain(result: dict[str, Any], features: dict[str, Any]) -> dict[str, Any]:
         assert value.dtype == kind
         return bits(value.tolist(), kind)
 
-    made = {}
+    answers = {}
     for key, value in result.items():
         feature = features[key]
         if isinstance(value, Sparse):
             parts = value.indices.tolist(), listed(value.values, feature.dtype), value.dense_shape.tolist()
-            made[key] = ("sparse", *parts)
+            answers[key] = ("sparse", *parts)
         elif isinstance(value, Ragged) and isinstance(feature, RaggedFeature) and feature.dtype is not bytes:
             assert value.row_splits.dtype == feature.row_splits_dtype
-            made[key] = ("ragged", listed(value, feature.dtype))
+            answers[key] = ("ragged", listed(value, feature.dtype))
         else:
             nested = isinstance(value, Ragged) and isinstance(value.values, Ragged)
             ragged = nested and isinstance(feature, RaggedFeature)
-            made[key] = ("ragged" if ragged else "dense", listed(value, feature.dtype))
-    return made
+            answers[key] = ("ragged" if ragged else "dense", listed(value, feature.dtype))
+    return answers

@@ -21,15 +21,15 @@ KEYS = ["i", "i2", "f", "f2", "b", "b2", "i_a_longer_key", "f_a_longer_key"]
 def varint(value: int, pad: int = 0) -> bytes:
     """Return a number; `pad` adds bytes that say nothing."""
     value &= 2**64 - 1
-    made = bytearray()
+    encoded = bytearray()
     while value >= 128:
-        made.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    made.append(value)
-    for _ in range(min(pad, 10 - len(made))):
-        made[-1] |= 128
-        made.append(0)
-    return bytes(made)
+    encoded.append(value)
+    for _ in range(min(pad, 10 - len(encoded))):
+        encoded[-1] |= 128
+        encoded.append(0)
+    return bytes(encoded)
 
 
 def tagged(number: int, wire: int, body: bytes, pad: int = 0) -> bytes:
@@ -152,7 +152,7 @@ class Maker(random.Random):
 
     def descriptions(self):
         """Return features by key."""
-        made = {}
+        features = {}
         for key in self.sample([*KEYS, "i_absent"], self.randint(1, 4)):
             dtype = KINDS[key[0]]
             which = self.choice(["fixed", "var", "sequence", "ragged", "sparse"])
@@ -160,39 +160,39 @@ class Maker(random.Random):
             if which == "fixed":
                 count = int(np.prod(shape, dtype=int))
                 values = [self.value(key[0]) for _ in range(count)]
-                made[key] = ops.FixedLenFeature(shape, dtype, values if self.random() < 0.8 else None)
+                features[key] = ops.FixedLenFeature(shape, dtype, values if self.random() < 0.8 else None)
             elif which == "var":
-                made[key] = ops.VarLenFeature(dtype)
+                features[key] = ops.VarLenFeature(dtype)
             elif which == "sequence":
                 default = self.value(key[0]) if self.random() < 0.5 else None
-                made[key] = ops.FixedLenSequenceFeature(shape, dtype, True, default)
+                features[key] = ops.FixedLenSequenceFeature(shape, dtype, True, default)
             elif which == "ragged":
-                made[key] = ops.RaggedFeature(dtype, row_splits_dtype=self.choice([np.int32, np.int64]))
+                features[key] = ops.RaggedFeature(dtype, row_splits_dtype=self.choice([np.int32, np.int64]))
             else:
                 index = self.choice(["i", ["i", "i2"], ["i2"]])
                 size = 9 if isinstance(index, str) else [9] * len(index)
-                made["sparse " + key] = ops.SparseFeature(index, key, dtype, size, self.random() < 0.5)
-        return made
+                features["sparse " + key] = ops.SparseFeature(index, key, dtype, size, self.random() < 0.5)
+        return features
 
     def damaged(self, message):
         """Return a message with something wrong in it, mostly."""
-        made = bytearray(message)
+        data = bytearray(message)
         for _ in range(self.choice([1, 1, 2, 5])):
-            at = self.randrange(len(made) + 1)
+            at = self.randrange(len(data) + 1)
             what = self.randrange(8)
             if what == 0:
-                del made[at:]
+                del data[at:]
             elif what == 1:
-                del made[at : at + self.randint(1, 4)]
+                del data[at : at + self.randint(1, 4)]
             elif what == 2:
-                made[at:at] = self.randbytes(self.randint(1, 4))
+                data[at:at] = self.randbytes(self.randint(1, 4))
             elif what == 3:
-                made[at:at] = self.choice([b"\x80", b"\xff"]) * self.choice([1, 9, 10, 11])
+                data[at:at] = self.choice([b"\x80", b"\xff"]) * self.choice([1, 9, 10, 11])
             elif what == 4:
-                made[at:at] = made[self.randrange(len(made) + 1) :][: self.randint(1, 40)]
-            elif at < len(made):
-                made[at] = made[at] ^ 1 << self.randrange(8) if what < 7 else self.choice([0, 127, 128, 255])
-        return bytes(made)
+                data[at:at] = data[self.randrange(len(data) + 1) :][: self.randint(1, 40)]
+            elif at < len(data):
+                data[at] = data[at] ^ 1 << self.randrange(8) if what < 7 else self.choice([0, 127, 128, 255])
+        return bytes(data)
 
 
 def alone(message: bytes) -> Ragged:

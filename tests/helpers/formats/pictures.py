@@ -95,28 +95,28 @@ def png(samples: np.ndarray, depth: int, colour: int, *, interlaced: bool = Fals
 def png_kinds() -> dict[str, tuple[bytes, np.ndarray, int]]:
     """Return every kind of PNG: the file; its pixels, palettes applied; and their depth."""
     state = np.random.default_rng(3)
-    found: dict[str, tuple[bytes, np.ndarray, int]] = {}
+    kinds: dict[str, tuple[bytes, np.ndarray, int]] = {}
     for colour, count in ((0, 1), (2, 3), (4, 2), (6, 4)):
         for depth in (1, 2, 4, 8, 16) if colour == 0 else (8, 16):
             samples = state.integers(0, 1 << depth, (11, 13, count))
             for interlaced in (False, True):
                 data = png(samples, depth, colour, interlaced=interlaced)
-                found[f"{colour}-{depth}-{interlaced}"] = data, samples, depth
+                kinds[f"{colour}-{depth}-{interlaced}"] = data, samples, depth
     for depth in (1, 2, 4, 8):
         palette = state.integers(0, 256, (1 << depth, 3))
         alpha = state.integers(0, 256, 1 << depth)
         samples = state.integers(0, 1 << depth, (11, 13, 1))
         plain = chunk(b"PLTE", palette.astype(np.uint8).tobytes())
         data = png(samples, depth, 3, chunks=plain, interlaced=depth == 2)
-        found[f"3-{depth}"] = data, palette[samples[..., 0]], 8
+        kinds[f"3-{depth}"] = data, palette[samples[..., 0]], 8
         data = png(samples, depth, 3, chunks=plain + chunk(b"tRNS", alpha.astype(np.uint8).tobytes()))
         seen = np.concatenate([palette, alpha[:, None]], 1)
-        found[f"3-{depth}-alpha"] = data, seen[samples[..., 0]], 8
+        kinds[f"3-{depth}-alpha"] = data, seen[samples[..., 0]], 8
     samples = state.integers(0, 4, (11, 13, 1))
-    found["0-8-key"] = png(samples, 8, 0, chunks=chunk(b"tRNS", b"\0\2")), samples, 8
+    kinds["0-8-key"] = png(samples, 8, 0, chunks=chunk(b"tRNS", b"\0\2")), samples, 8
     samples = state.integers(0, 256, (11, 13, 3))
-    found["2-8-gamma"] = png(samples, 8, 2, chunks=chunk(b"gAMA", struct.pack(">I", 100000))), samples, 8
-    return found
+    kinds["2-8-gamma"] = png(samples, 8, 2, chunks=chunk(b"gAMA", struct.pack(">I", 100000))), samples, 8
+    return kinds
 
 
 def samples() -> dict[str, bytes]:
@@ -127,7 +127,7 @@ def samples() -> dict[str, bytes]:
     turned = [Image.fromarray(np.ascontiguousarray(one)) for one in (picture[::-1], picture[:, ::-1])]
     part = picture.copy()
     part[3:6, 5:9] = 255
-    found = {
+    files = {
         "jpeg": saved(picture, "JPEG"),
         "jpeg-grey": saved(grey, "JPEG"),
         "jpeg-progressive": saved(picture, "JPEG", progressive=True),
@@ -145,9 +145,9 @@ def samples() -> dict[str, bytes]:
         "gif-transparent": saved(np.where(np.arange(4) == 3, 255 * (alpha[..., :1] > 99), alpha).astype("u1"), "GIF"),
     }
     # Without what Adobe's programs write, it isn't the complement of the inks.
-    adobe = found["jpeg-cmyk"].index(b"\xff\xee")
-    found["jpeg-inks"] = found["jpeg-cmyk"][:adobe] + found["jpeg-cmyk"][adobe + 16 :]
-    return found | {f"png-{name}": data for name, (data, *_) in png_kinds().items()}
+    adobe = files["jpeg-cmyk"].index(b"\xff\xee")
+    files["jpeg-inks"] = files["jpeg-cmyk"][:adobe] + files["jpeg-cmyk"][adobe + 16 :]
+    return files | {f"png-{name}": data for name, (data, *_) in png_kinds().items()}
 
 
 def _rotated() -> Any:

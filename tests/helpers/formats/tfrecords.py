@@ -51,22 +51,22 @@ def places(records: list[bytes]) -> list[int]:
 
 def read(data: bytes, limit: int = LIMIT) -> tuple[list[tuple[int, int, bytes]], Fault | None]:
     """The records up to the first fault, as (offset, index, data), and that fault."""
-    found: list[tuple[int, int, bytes]] = []
+    records: list[tuple[int, int, bytes]] = []
     at = 0
     while at < len(data):
-        where = (at, len(found))
+        where = (at, len(records))
         if len(data) - at < HEADER:
-            return found, Fault("TruncatedRecordError", *where)
+            return records, Fault("TruncatedRecordError", *where)
         (length,) = struct.unpack_from("<Q", data, at)
         if data[at + 8 : at + HEADER] != checksum(data[at : at + 8]):
-            return found, Fault("ChecksumError", *where)
+            return records, Fault("ChecksumError", *where)
         if length > limit:
-            return found, Fault("RecordTooLargeError", *where)
+            return records, Fault("RecordTooLargeError", *where)
         if len(data) - at < length + FRAME:
-            return found, Fault("TruncatedRecordError", *where)
+            return records, Fault("TruncatedRecordError", *where)
         record = data[at + HEADER : at + HEADER + length]
         if data[at + HEADER + length : at + FRAME + length] != checksum(record):
-            return found, Fault("ChecksumError", *where)
-        found.append((at, len(found), record))
+            return records, Fault("ChecksumError", *where)
+        records.append((at, len(records), record))
         at += length + FRAME
-    return found, None
+    return records, None

@@ -89,7 +89,7 @@ class Row(NamedTuple):
 
 def rows(data: bytes, delim: bytes = b",", quotes: bool = True) -> tuple[list[Row], tuple[str, int, int] | None]:
     """Return the rows of a file, up to one that is wrong; and what is wrong with that, in which line and field."""
-    found: list[Row] = []
+    table: list[Row] = []
     i = 3 if data.startswith(b"\xef\xbb\xbf") else 0
     line = 1
     ends = {delim, b"\n", b"\r", b""}
@@ -101,25 +101,25 @@ def rows(data: bytes, delim: bytes = b",", quotes: bool = True) -> tuple[list[Ro
                 i += 1
                 while data[i : i + 1] != b'"' or data[i + 1 : i + 2] == b'"':
                     if i >= len(data):
-                        return found, ("never closed", begun, len(row.fields))
+                        return table, ("never closed", begun, len(row.fields))
                     c = data[i : i + 1]
                     line += c == b"\n" or (c == b"\r" and data[i + 1 : i + 2] != b"\n")
                     text += c
                     i += 2 if c == b'"' else 1
                 i += 1
                 if data[i : i + 1] not in ends:
-                    return found, ("not doubled", begun, len(row.fields))
+                    return table, ("not doubled", begun, len(row.fields))
             else:
                 while data[i : i + 1] not in ends and not (quotes and data[i : i + 1] == b'"'):
                     text += data[i : i + 1]
                     i += 1
                 if data[i : i + 1] not in ends:
-                    return found, ("not quoted", begun, len(row.fields))
+                    return table, ("not quoted", begun, len(row.fields))
             row.fields.append(text)
             if i >= len(data) or data[i : i + 1] != delim:
                 break
             i += 1
         i += 2 if data[i : i + 2] == b"\r\n" else 1
         line += 1
-        found.append(row)
-    return found, None
+        table.append(row)
+    return table, None

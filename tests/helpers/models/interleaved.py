@@ -21,7 +21,7 @@ def interleave(inputs: Iterable[Iterable[Any]], cycle_length: int, block_length:
     """The elements of all inputs. An input may raise: so does this, in its place."""
     waiting = iter(inputs)
     slots: list[Iterator[Any] | None] = [None] * cycle_length
-    at = given = 0
+    at = yielded = 0
     ended = False
     while not ended or any(slot is not None for slot in slots):
         slot = slots[at]
@@ -38,10 +38,10 @@ def interleave(inputs: Iterable[Iterable[Any]], cycle_length: int, block_length:
                 slots[at] = None
             else:
                 yield element
-                given += 1
-                if given < block_length:
+                yielded += 1
+                if yielded < block_length:
                     continue
-        at, given = (at + 1) % cycle_length, 0
+        at, yielded = (at + 1) % cycle_length, 0
 
 
 def of_lists(records: Sequence[Sequence[Any]], cycle_length: int, block_length: int) -> list[Any]:

@@ -325,14 +325,14 @@ def record(
 
     With `ends`, all must be over before the close. What should end and doesn't has no result in the history, then.
     """
-    made = recorder(queue)
+    recording = recorder(queue)
     barrier = threading.Barrier(len(programs))
 
     def drain() -> None:
-        while made.call((linearize.GET, 1, None)).result == linearize.OK:
+        while recording.call((linearize.GET, 1, None)).result == linearize.OK:
             pass
 
-    threads = [threading.Thread(target=made.run, args=(p, barrier), daemon=True) for p in programs]
+    threads = [threading.Thread(target=recording.run, args=(p, barrier), daemon=True) for p in programs]
     for thread in threads:
         thread.start()
 
@@ -343,7 +343,7 @@ def record(
 
     soon(at_rest, within=patience)
     if ends and any(t.is_alive() for t in threads):
-        return made.history()
+        return recording.history()
     end = time.monotonic() + patience
 
     def start(target: Any, *arguments: Any) -> None:
@@ -355,13 +355,13 @@ def record(
             thread.join(max(end - time.monotonic(), 0))
         return not any(t.is_alive() for t in threads)
 
-    start(made.call, (linearize.CANCEL if cancel else linearize.CLOSE, None, None))
+    start(recording.call, (linearize.CANCEL if cancel else linearize.CLOSE, None, None))
     # A close that cancels ends every wait; one that doesn't waits for room, which these gets make. Who still waits when
     # they are over had long enough.
     if not cancel or over():
         start(drain)
         over()
-    return made.history()
+    return recording.history()
 
 
 def verdict(history: Sequence[Call], capacity: float = math.inf, **options: Any) -> str | None:

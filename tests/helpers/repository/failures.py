@@ -58,19 +58,21 @@ def mistakes(table: dict[str, Any]) -> list[str]:
     """Return what is wrong: with numbers and groups; tests that there are not; rows of which nothing is said."""
     rows = table["row"]
     numbers = [row["number"] for row in rows]
-    found = []
+    problems = []
     if numbers != list(range(1, len(rows) + 1)):
-        found.append(f"the numbers are not 1 to {len(rows)}, each once and in order: {numbers}")
+        problems.append(f"the numbers are not 1 to {len(rows)}, each once and in order: {numbers}")
     for row in rows:
         where = f"row {row['number']}"
         if row["group"] not in table["groups"]:
-            found.append(f"{where}: there is no group {row['group']}")
+            problems.append(f"{where}: there is no group {row['group']}")
         if not (row.get("tests") or row.get("open") or row.get("needs")):
-            found.append(f"{where}: it has no tests, and says neither what is open nor what it needs")
-        found += [f"{where}: there is no test {name}" for name in row.get("tests", []) if not is_test(name)]
-    for one in table["promise"]:
-        found += [f"{one['name']}: there is no test {name}" for name in one.get("tests", []) if not is_test(name)]
-    return found
+            problems.append(f"{where}: it has no tests, and says neither what is open nor what it needs")
+        problems += [f"{where}: there is no test {name}" for name in row.get("tests", []) if not is_test(name)]
+    for promise in table["promise"]:
+        problems += [
+            f"{promise['name']}: there is no test {name}" for name in promise.get("tests", []) if not is_test(name)
+        ]
+    return problems
 
 
 def is_test(name: str) -> bool:
@@ -87,14 +89,14 @@ def _functions(file: Path) -> set[str]:
 
 def _class(cls: type[Exception]) -> str:
     known = {getattr(errors, name) for name in errors.__all__}
-    above = [one for one in cls.__mro__[1:] if one in known]
+    above = [base for base in cls.__mro__[1:] if base in known]
     builtin = [
-        one for one in cls.__mro__ if one.__module__ == "builtins" and one not in (Exception, BaseException, object)
+        base for base in cls.__mro__ if base.__module__ == "builtins" and base not in (Exception, BaseException, object)
     ]
-    also = [one for one in builtin if not any(other is not one and issubclass(other, one) for other in builtin)]
+    also = [base for base in builtin if not any(other is not base and issubclass(other, base) for other in builtin)]
     said = (inspect.getdoc(cls) or "").splitlines()[0]
     parent = f"`{above[0].__name__}`" if above else ""
-    return f"| `{cls.__name__}` | {parent} | {', '.join(f'`{one.__name__}`' for one in also)} | {_cell(said)} |\n"
+    return f"| `{cls.__name__}` | {parent} | {', '.join(f'`{base.__name__}`' for base in also)} | {_cell(said)} |\n"
 
 
 def _group(letter: str, title: str, rows: list[dict[str, Any]]) -> str:

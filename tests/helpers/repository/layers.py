@@ -30,14 +30,14 @@ class Import(NamedTuple):
 
 def files() -> dict[str, list[pathlib.Path]]:
     """Return the modules, by the names of their files; a native module's have no suffix, and may be several."""
-    found: dict[str, list[pathlib.Path]] = {}
+    modules: dict[str, list[pathlib.Path]] = {}
     for path in sorted((REPOSITORY / "queuecore").rglob("*.py")):
-        found[str(path.relative_to(REPOSITORY))] = [path]
+        modules[str(path.relative_to(REPOSITORY))] = [path]
     native = REPOSITORY / "src" / NATIVE
     for path in sorted([*native.rglob("*.p[yx][xd]"), *(REPOSITORY / NATIVE).rglob("*.pyi")]):
         base = native if path.is_relative_to(native) else REPOSITORY / NATIVE
-        found.setdefault(f"{NATIVE}/{path.relative_to(base).with_suffix('')}", []).append(path)
-    return found
+        modules.setdefault(f"{NATIVE}/{path.relative_to(base).with_suffix('')}", []).append(path)
+    return modules
 
 
 def imports(modules: dict[str, list[pathlib.Path]]) -> list[Import]:
@@ -85,16 +85,16 @@ def _python(path: pathlib.Path) -> Iterator[tuple[int, str, str | None]]:
 
 
 def _cython(path: pathlib.Path) -> Iterator[tuple[int, str, str | None]]:
-    text = re.sub(r"\(\s*\n(.*?)\)", lambda found: " ".join(found[1].split()), path.read_text(), flags=re.DOTALL)
+    text = re.sub(r"\(\s*\n(.*?)\)", lambda match: " ".join(match[1].split()), path.read_text(), flags=re.DOTALL)
     for number, line in enumerate(text.splitlines(), 1):
-        found = _CIMPORT.match(line)
-        if found is None:
+        match = _CIMPORT.match(line)
+        if match is None:
             continue
-        if found[3]:
-            yield number, found[3], None
+        if match[3]:
+            yield number, match[3], None
             continue
-        for name in re.findall(r"(\w+)(?:\s+as\s+\w+)?", found[2].strip("()").partition("#")[0]):
-            yield number, found[1], name
+        for name in re.findall(r"(\w+)(?:\s+as\s+\w+)?", match[2].strip("()").partition("#")[0]):
+            yield number, match[1], name
 
 
 def is_private(name: str) -> bool:
@@ -113,16 +113,16 @@ def graph(found: Iterable[Import]) -> Graph:
 
 def rooms(whole: Graph) -> dict[str, Graph]:
     """Return, for each folder, its rooms, which are its files and its folders, and which imports which."""
-    made: dict[str, Graph] = {}
+    by_folder: dict[str, Graph] = {}
     for file, others in whole.items():
         for other in others:
             pairs = zip(_way(file), _way(other), strict=False)
             same = [a for a, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
-            inside = made.setdefault("/".join(same), {})
+            inside = by_folder.setdefault("/".join(same), {})
             one, two = _way(file)[len(same)], _way(other)[len(same)]
             inside.setdefault(one, set()).add(two)
             inside.setdefault(two, set())
-    return made
+    return by_folder
 
 
 def _way(file: str) -> list[str]:
@@ -134,7 +134,7 @@ def circles(whole: Graph) -> list[list[str]]:
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found = []
+    parts = []
 
     def visit(node: str) -> None:
         order[node] = low[node] = len(order)
@@ -149,9 +149,9 @@ def circles(whole: Graph) -> list[list[str]]:
             at = stack.index(node)
             part, stack[at:] = sorted(stack[at:]), []
             if len(part) > 1:
-                found.append(part)
+                parts.append(part)
 
     for node in sorted(whole):
         if node not in order:
             visit(node)
-    return sorted(found)
+    return sorted(parts)

@@ -23,12 +23,12 @@ Steps = list[list[Any]]
 def build(dataset: Any, steps: Steps) -> Any:
     """Return the pipeline of a library, given its class of datasets."""
 
-    def argument(one: Any) -> Any:
-        return build(dataset, one["of"]) if isinstance(one, dict) else one
+    def argument(value: Any) -> Any:
+        return build(dataset, value["of"]) if isinstance(value, dict) else value
 
     ds: Any = None
-    for name, *given in steps:
-        arguments = [argument(one) for one in given]
+    for name, *values in steps:
+        arguments = [argument(value) for value in values]
         if name == "range":
             ds = dataset.range(*arguments)
         elif name == "slices":
@@ -62,7 +62,7 @@ def build(dataset: Any, steps: Steps) -> Any:
         elif name == "windows":
             ds = ds.window(*arguments).flat_map(lambda window: window.batch(100))
         elif name == "choose":
-            ds = dataset.choose_from_datasets([ds, argument(given[0])], dataset.range(40).map(lambda x: x * 7 % 2))
+            ds = dataset.choose_from_datasets([ds, argument(values[0])], dataset.range(40).map(lambda x: x * 7 % 2))
         else:
             ds = getattr(ds, name)(*arguments)
     return ds

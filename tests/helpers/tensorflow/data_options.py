@@ -57,17 +57,17 @@ OPTIONS = {
 
 def of(options: Any, names: Any = OPTIONS) -> dict[str, Any]:
     """Return the attributes of a library's options, as `OPTIONS` has them: by what can be set."""
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for name, inner in names.items():
         group = getattr(options, name)
         if isinstance(inner, dict) and not isinstance(group, Enum) and type(group).__name__.endswith("Options"):
-            found[name] = of(group, inner)
+            attributes[name] = of(group, inner)
             continue
         try:
             setattr(options, name, object())
         except (TypeError, ValueError) as error:
-            found[name] = _type(str(error), options, name)
-    return found
+            attributes[name] = _type(str(error), options, name)
+    return attributes
 
 
 def _type(refusal: str, options: Any, name: str) -> Any:

@@ -27,14 +27,14 @@ def bits(values: Any) -> Any:
 
 def described(tf: Any, name: str, arguments: dict[str, Any]) -> Any:
     """Return a description of TensorFlow's."""
-    made = dict(arguments)
+    keywords = dict(arguments)
     for key in ("dtype", "row_splits_dtype"):
-        if key in made:
-            made[key] = getattr(tf, made[key])
-    if "partitions" in made:
-        made["partitions"] = [getattr(tf.io.RaggedFeature, kind)(value) for kind, value in made["partitions"]]
-        made["validate"] = True
-    return getattr(tf.io, name)(**made)
+        if key in keywords:
+            keywords[key] = getattr(tf, keywords[key])
+    if "partitions" in keywords:
+        keywords["partitions"] = [getattr(tf.io.RaggedFeature, kind)(value) for kind, value in keywords["partitions"]]
+        keywords["validate"] = True
+    return getattr(tf.io, name)(**keywords)
 
 
 def plain(tf: Any, value: Any) -> Any:

@@ -22,33 +22,33 @@ def plain(value: Any) -> Any:
     if hasattr(value, "row_splits"):
         return [plain(value.values), plain(value.row_splits)]
     if hasattr(value, "_fields"):
-        return [plain(one) for one in value]
+        return [plain(inner) for inner in value]
     if isinstance(value, (list, tuple)):
-        return [plain(one) for one in value]
+        return [plain(inner) for inner in value]
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in sorted(value.items())}
+        return {str(key): plain(inner) for key, inner in sorted(value.items())}
     if value is None:
         return None
     if isinstance(value, bytes):
         return ["string", [], value.decode("latin-1")]
     array = np.asarray(value)
     if array.dtype.kind == "O":
-        flat = [one.decode("latin-1") for one in array.ravel()]
+        flat = [text.decode("latin-1") for text in array.ravel()]
         return ["string", list(array.shape), flat if array.ndim else flat[0]]
     flat = array.ravel().tolist()
-    flat = [str(one) if isinstance(one, float) and not math.isfinite(one) else one for one in flat]
+    flat = [str(number) if isinstance(number, float) and not math.isfinite(number) else number for number in flat]
     return [array.dtype.name, list(array.shape), flat if array.ndim else flat[0]]
 
 
-def sides(tf: Any, made: Any) -> Any:
+def sides(tf: Any, result: Any) -> Any:
     """Return the static shapes of tensors."""
-    if isinstance(made, (list, tuple)):
-        return [sides(tf, one) for one in made]
-    if isinstance(made, dict):
-        return {str(key): sides(tf, one) for key, one in sorted(made.items())}
-    if not isinstance(made, tf.Tensor):
+    if isinstance(result, (list, tuple)):
+        return [sides(tf, inner) for inner in result]
+    if isinstance(result, dict):
+        return {str(key): sides(tf, inner) for key, inner in sorted(result.items())}
+    if not isinstance(result, tf.Tensor):
         return "no tensor"
-    return None if made.shape.ndims is None else made.shape.as_list()
+    return None if result.shape.ndims is None else result.shape.as_list()
 
 
 def kinds(error: BaseException) -> list[str]:
@@ -61,18 +61,18 @@ def answer(tf: Any, expression: str, runs: int) -> dict[str, Any]:
     with tf.Graph().as_default(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            made = eval(expression, {"tf": tf, "np": np})
+            result = eval(expression, {"tf": tf, "np": np})
         except (ValueError, TypeError, IndexError, NotImplementedError, RuntimeError, tf.errors.OpError) as error:
             return {"built": kinds(error)}
-        found: dict[str, Any] = {"sides": sides(tf, made), "runs": []}
+        outcome: dict[str, Any] = {"sides": sides(tf, result), "runs": []}
         with tf.Session() as session:
             session.run(tf.global_variables_initializer())
             for _ in range(runs):
                 try:
-                    found["runs"].append(plain(session.run(made)))
+                    outcome["runs"].append(plain(session.run(result)))
                 except Exception as error:
-                    found["runs"].append({"error": kinds(error)})
-    return found
+                    outcome["runs"].append({"error": kinds(error)})
+    return outcome
 
 
 def main() -> None:

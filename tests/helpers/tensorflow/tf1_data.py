@@ -35,16 +35,16 @@ def program(function: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
 def shown(value: Any) -> Any:
     """Return a value of a run as JSON has it, with its type."""
     if isinstance(value, dict):
-        return {str(key): shown(one) for key, one in value.items()}
+        return {str(key): shown(inner) for key, inner in value.items()}
     if hasattr(value, "dense_shape"):
         return [shown(value.indices), shown(value.values), shown(value.dense_shape)]
     if isinstance(value, (list, tuple)):
-        return [shown(one) for one in value]
+        return [shown(inner) for inner in value]
     if isinstance(value, bytes):
         return value.decode("latin-1")
     array = np.asarray(value)
     if array.dtype == object:
-        return [list(array.shape), [one.decode("latin-1") for one in array.ravel()]]
+        return [list(array.shape), [text.decode("latin-1") for text in array.ravel()]]
     return [str(array.dtype), array.tolist()]
 
 
@@ -274,14 +274,12 @@ def padded(tf: Any, folder: str) -> Any:
 
 @program
 def sparse(tf: Any, folder: str) -> Any:
-    made = tf.data.Dataset.range(1, 5).map(
-        lambda x: (tf.SparseTensor([[0, 0], [1, 2]], tf.stack([x, x * 2]), [2, 3]), x)
-    )
+    ds = tf.data.Dataset.range(1, 5).map(lambda x: (tf.SparseTensor([[0, 0], [1, 2]], tf.stack([x, x * 2]), [2, 3]), x))
     words = tf.data.Dataset.from_tensors(0).map(lambda _: tf.SparseTensor([[1]], ["w"], [3]))
     return [
-        elements(tf, made.take(2))[1],
-        elements(tf, made.batch(3))[1],
-        elements(tf, made.map(lambda one, x: one.values + x))[1],
+        elements(tf, ds.take(2))[1],
+        elements(tf, ds.batch(3))[1],
+        elements(tf, ds.map(lambda one, x: one.values + x))[1],
         elements(tf, words.repeat(2).batch(2))[1],
     ]
 
@@ -310,7 +308,7 @@ def orders(tf: Any, folder: str) -> Any:
 @program
 def reduced(tf: Any, folder: str) -> Any:
     ds = tf.data.Dataset
-    made = [
+    tensors = [
         ds.range(10).reduce(np.int64(1), lambda a, b: a * 2 + b),
         ds.range(5).map(lambda x: tf.cast(x, tf.float32)).reduce((0.0, 1), lambda s, x: (s[0] + x, s[1] + 1)),
         ds.range(0).reduce(7, lambda a, b: a),
@@ -321,7 +319,7 @@ def reduced(tf: Any, folder: str) -> Any:
         tf.data.experimental.cardinality(ds.range(7).filter(lambda x: x > 2)),
     ]
     with tf.Session() as sess:
-        return [[static(one), shown(sess.run(one))] for one in made]
+        return [[static(tensor), shown(sess.run(tensor))] for tensor in tensors]
 
 
 # ---- iterators
@@ -511,14 +509,14 @@ def refused(tf: Any, folder: str) -> Any:
 
 def answers(tf: Any, only: str | None = None) -> dict[str, Any]:
     """Return what the programs answer."""
-    made = {}
+    by_program = {}
     for name, run in PROGRAMS.items():
         if only is not None and name != only:
             continue
         with tempfile.TemporaryDirectory() as folder, tf.Graph().as_default():
             text = json.dumps(run(tf, folder))
-            made[name] = json.loads(text.replace(json.dumps(folder)[1:-1], "FOLDER"))
-    return made
+            by_program[name] = json.loads(text.replace(json.dumps(folder)[1:-1], "FOLDER"))
+    return by_program
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from helpers.tensorflow.tf1_scenarios import Beside, got, outcome, plain, refuse
 @scenario
 def names_of_operations(tf):
     """Names are unique, and scopes stand before them."""
-    made = [
+    tensors = [
         tf.constant(1),
         tf.constant(2),
         tf.constant(3, name="x"),
@@ -20,22 +20,22 @@ def names_of_operations(tf):
         tf.constant(5, name="X"),
     ]
     with tf.name_scope("a") as scope:
-        made += [tf.constant(1, name="x"), tf.add(1, 2, name="y")]
+        tensors += [tf.constant(1, name="x"), tf.add(1, 2, name="y")]
         with tf.name_scope("b"):
-            made.append(tf.constant(1, name="x"))
+            tensors.append(tf.constant(1, name="x"))
         with tf.name_scope(None):
-            made.append(tf.constant(1, name="x"))
+            tensors.append(tf.constant(1, name="x"))
         with tf.name_scope("/"[:0] or "b"):
-            made.append(tf.constant(1, name="x"))
+            tensors.append(tf.constant(1, name="x"))
     with tf.name_scope("a"):
-        made.append(tf.constant(1, name="x"))
+        tensors.append(tf.constant(1, name="x"))
     with tf.name_scope(scope):
-        made.append(tf.constant(1, name="z"))
+        tensors.append(tf.constant(1, name="z"))
     with tf.name_scope(None, "default"):
-        made.append(tf.constant(1, name="z"))
+        tensors.append(tf.constant(1, name="z"))
     return [
         scope,
-        *(one.name for one in made),
+        *(tensor.name for tensor in tensors),
         [refused(tf.constant, 1, name=name) for name in ("a b", "-a", "_a", "é")],
     ]
 
@@ -188,10 +188,10 @@ def variables(tf):
     c = tf.Variable(lambda: tf.zeros([2]), name="c", collections=[tf.GraphKeys.LOCAL_VARIABLES])
     d = tf.Variable(a.initialized_value() * 2, name="d")
     with tf.Session() as sess:
-        before = [got(tf, sess, one) for one in (a, b, c)]
+        before = [got(tf, sess, variable) for variable in (a, b, c)]
         before.append(plain(sess.run([tf.is_variable_initialized(a)])))
         sess.run(tf.global_variables_initializer())
-        after = [got(tf, sess, one) for one in (a, b, c, d)]
+        after = [got(tf, sess, variable) for variable in (a, b, c, d)]
         sess.run(tf.local_variables_initializer())
         more = [
             got(tf, sess, c),
@@ -210,9 +210,9 @@ def variables(tf):
         before,
         after,
         more,
-        [one.name for one in tf.global_variables()],
-        [one.name for one in tf.trainable_variables()],
-        [one.name for one in tf.local_variables()],
+        [variable.name for variable in tf.global_variables()],
+        [variable.name for variable in tf.trainable_variables()],
+        [variable.name for variable in tf.local_variables()],
         [shape(a), shape(b)],
         [refused(tf.Variable), refused(tf.assign, b, [1.5, 2]), refused(tf.assign, b, [1, 2, 3])],
         [a.op.name, a.initializer.type, a.op.type],
@@ -222,37 +222,37 @@ def variables(tf):
 @scenario
 def variables_by_name(tf):
     """`get_variable` in scopes, with and without reuse."""
-    made = []
+    nodes = []
     with tf.variable_scope("outer") as outer:
-        made.append(tf.get_variable("v", [2], initializer=tf.constant_initializer(3)))
+        nodes.append(tf.get_variable("v", [2], initializer=tf.constant_initializer(3)))
         with tf.variable_scope("inner"):
-            made.append(tf.get_variable("v", initializer=[1, 2]))
-            made.append(tf.constant(1, name="c"))
+            nodes.append(tf.get_variable("v", initializer=[1, 2]))
+            nodes.append(tf.constant(1, name="c"))
         again = refused(tf.get_variable, "v", [2])
     with tf.variable_scope(outer, reuse=True):
-        same = tf.get_variable("v", [2]) is made[0]
+        same = tf.get_variable("v", [2]) is nodes[0]
         missing = refused(tf.get_variable, "w", [2])
         other_shape = refused(tf.get_variable, "v", [3])
         other_type = refused(tf.get_variable, "v", [2], tf.int32)
     with tf.variable_scope("outer", reuse=tf.AUTO_REUSE):
-        either = [tf.get_variable("v", [2]) is made[0], tf.get_variable("new", [1]).name]
+        either = [tf.get_variable("v", [2]) is nodes[0], tf.get_variable("new", [1]).name]
     with tf.variable_scope("outer", reuse=None, initializer=tf.constant_initializer(8)):
-        made.append(tf.get_variable("x", [3], tf.int32))
+        nodes.append(tf.get_variable("x", [3], tf.int32))
     with tf.variable_scope(None, "default"):
-        made.append(tf.get_variable("v", []))
+        nodes.append(tf.get_variable("v", []))
     with tf.variable_scope(None, "default"):
-        made.append(tf.get_variable("v", []))
+        nodes.append(tf.get_variable("v", []))
     unshaped = refused(tf.get_variable, "u", [None])
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
-        values = [got(tf, sess, made[0]), got(tf, sess, made[1]), got(tf, sess, made[3])]
-    return [[one.name for one in made], again, same, missing, other_shape, other_type, either, unshaped, values]
+        values = [got(tf, sess, nodes[0]), got(tf, sess, nodes[1]), got(tf, sess, nodes[3])]
+    return [[node.name for node in nodes], again, same, missing, other_shape, other_type, either, unshaped, values]
 
 
 @scenario
 def initializers(tf):
     """What they make of a shape."""
-    made = [
+    variables = [
         tf.get_variable("a", [2, 2], initializer=tf.constant_initializer([1, 2, 3, 4])),
         tf.get_variable("b", [3], tf.int32, tf.zeros_initializer()),
         tf.get_variable("c", [3], tf.float64, tf.ones_initializer()),
@@ -262,7 +262,7 @@ def initializers(tf):
     ]
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
-        return [got(tf, sess, one) for one in made]
+        return [got(tf, sess, variable) for variable in variables]
 
 
 @scenario
@@ -277,22 +277,22 @@ def sessions(tf):
     first.run(counter.assign(7))
     second.run(init)
     first.run(put)
-    found = [plain(one.run([counter, size])) for one in (first, second)]
+    results = [plain(session.run([counter, size])) for session in (first, second)]
     with first.as_default():
-        found += [plain(counter.eval()), plain((counter + 1).eval()), plain(put.run()), plain(size.eval())]
-    found += [outcome(tf, counter.eval), outcome(tf, put.run)]
-    found.append(plain(size.eval(session=second)))
+        results += [plain(counter.eval()), plain((counter + 1).eval()), plain(put.run()), plain(size.eval())]
+    results += [outcome(tf, counter.eval), outcome(tf, put.run)]
+    results.append(plain(size.eval(session=second)))
     second.close()
-    found.append(outcome(tf, second.run, size))
+    results.append(outcome(tf, second.run, size))
     with first:
-        found.append(plain(size.eval()))
-    found.append(outcome(tf, first.run, size))
+        results.append(plain(size.eval()))
+    results.append(outcome(tf, first.run, size))
     with tf.Graph().as_default():
-        found.append(outcome(tf, tf.Session().run, size))
+        results.append(outcome(tf, tf.Session().run, size))
         inner = tf.InteractiveSession()
-        found.append(plain(tf.constant(3).eval()))
+        results.append(plain(tf.constant(3).eval()))
         inner.close()
-    return found
+    return results
 
 
 @scenario
@@ -341,7 +341,7 @@ def operations_that_wait_help_each_other(tf):
     closed = tf.FIFOQueue(1, tf.int32, [()])
     with tf.Session() as sess:
         sess.run(closed.close())
-        found = [
+        results = [
             got(tf, sess, [a.dequeue(), a.enqueue(3)]),
             got(tf, sess, [a.enqueue_many([[1, 2, 3]]), a.dequeue_many(3)]),
             got(tf, sess, [a.enqueue(b.dequeue()), b.enqueue(a.size() + 4), a.dequeue()]),
@@ -349,9 +349,9 @@ def operations_that_wait_help_each_other(tf):
             got(tf, sess, a.size()),
         ]
         waiting = Beside(tf, sess, [a.dequeue(), b.dequeue()])
-        found.append(waiting.waits())
+        results.append(waiting.waits())
         run(tf, sess, [a.enqueue(1), b.enqueue(2)])
-        return [*found, waiting.over()]
+        return [*results, waiting.over()]
 
 
 @scenario
@@ -393,16 +393,16 @@ def types_of_constants(tf):
         1, 1.5, True, "a", b"a", 2**31, [1, 2.5], [[True], [False]], np.float64(1), np.arange(3), np.float16([1]),
         [np.float64(1), 2], [], [[]], np.zeros((0, 3), np.int8), ["a", b"b"], np.array(["x", "yz"]),
     ]  # fmt: skip
-    made = [tf.constant(one) for one in values]
-    made += [
+    constants = [tf.constant(value) for value in values]
+    constants += [
         tf.constant(1, tf.float64),
         tf.constant([1, 2], tf.uint8),
         tf.constant(2, shape=[2, 2]),
         tf.constant([1, 2], shape=[2, 2]),
     ]
-    made.append(tf.constant(3.0, "float"))
+    constants.append(tf.constant(3.0, "float"))
     with tf.Session() as sess:
-        return [[shape(one), got(tf, sess, one)] for one in made]
+        return [[shape(constant), got(tf, sess, constant)] for constant in constants]
 
 
 @scenario
@@ -413,14 +413,14 @@ def shapes(tf):
     x = tf.placeholder(tf.float32)
     x.set_shape([None, 4])
     return [
-        [str(one) for one in (a, b, c, S([]), S([1]))],
+        [str(dims) for dims in (a, b, c, S([]), S([1]))],
         a.merge_with(b).as_list(),
         a.merge_with(c).as_list(),
         outcome(tf, a.merge_with, [3, 3]),
         [a.is_compatible_with(b), a.is_compatible_with([2]), c.is_compatible_with([1, 2]), a.is_fully_defined()],
         a.concatenate(b).as_list(),
         [a.ndims, c.ndims, len(a), bool(c), a.num_elements(), S([2, 3]).num_elements()],
-        [a[0].value, a[1].value, a[:1].as_list(), [one.value for one in b]],
+        [a[0].value, a[1].value, a[:1].as_list(), [dim.value for dim in b]],
         outcome(tf, c.as_list),
         [S([2, 3]) == [2, 3], S([2, 3]) == S([2, 3]), S([2]) == S([3])],
         shape(x),

@@ -91,7 +91,7 @@ def epochs_in_order(tf):
 @scenario
 def epochs_shuffled(tf):
     """Orders for seeds, with and without a graph seed, for vectors and rows of all lengths modulo 4."""
-    made = []
+    results = []
     for graph_seed, seed in ((None, 3), (7, 3), (7, 0)):
         for count in (1, 2, 3, 4, 5, 6, 7, 8, 9, 13):
             with tf.Graph().as_default(), tf.Session() as sess:
@@ -99,9 +99,9 @@ def epochs_shuffled(tf):
                 queue = tf.train.range_input_producer(count, num_epochs=3, seed=seed)
                 rows = tf.train.input_producer(np.arange(2 * count).reshape(count, 2), num_epochs=2, seed=seed)
                 runners(tf, sess)
-                found = [run(tf, sess, queue.dequeue_many(count)).tolist() for _ in range(3)]
-                made.append([found, run(tf, sess, rows.dequeue_many(2 * count)).tolist()])
-    return made
+                orders = [run(tf, sess, queue.dequeue_many(count)).tolist() for _ in range(3)]
+                results.append([orders, run(tf, sess, rows.dequeue_many(2 * count)).tolist()])
+    return results
 
 
 @scenario
@@ -120,15 +120,15 @@ def epochs_counted(tf):
     """The counter is of the epochs begun; resetting it begins anew in another session."""
     queue = tf.train.range_input_producer(4, num_epochs=3, shuffle=False, capacity=2)
     (epochs,) = tf.local_variables()
-    made = []
+    results = []
     for _ in range(2):
         with tf.Session() as sess:
             coord = tf.train.Coordinator()
             threads = runners(tf, sess, coord)
-            made.append(eventually(lambda sess=sess: int(sess.run(epochs)) == 1))
-            made += [got(tf, sess, queue.dequeue_many(3)), eventually(lambda sess=sess: int(sess.run(epochs)) == 2)]
-            made += [rest(tf, sess, queue.dequeue())[:2], got(tf, sess, epochs), finished(tf, coord, threads)]
-    return made
+            results.append(eventually(lambda sess=sess: int(sess.run(epochs)) == 1))
+            results += [got(tf, sess, queue.dequeue_many(3)), eventually(lambda sess=sess: int(sess.run(epochs)) == 2)]
+            results += [rest(tf, sess, queue.dequeue())[:2], got(tf, sess, epochs), finished(tf, coord, threads)]
+    return results
 
 
 @scenario
@@ -155,25 +155,25 @@ def the_limit_is_said(tf):
 @scenario
 def empty_ones(tf):
     """Nothing at all: an empty vector of strings is an error of the runner's, a range of nothing is at its end."""
-    made = []
+    results = []
     with tf.Graph().as_default():
         x = tf.constant([], tf.string)
-        made.append(drained(tf, tf.train.string_input_producer(x, num_epochs=1).dequeue())[1::2])
+        results.append(drained(tf, tf.train.string_input_producer(x, num_epochs=1).dequeue())[1::2])
     with tf.Graph().as_default():
-        made.append(drained(tf, tf.train.range_input_producer(0, num_epochs=2).dequeue()))
-    return made
+        results.append(drained(tf, tf.train.range_input_producer(0, num_epochs=2).dequeue()))
+    return results
 
 
 @scenario
 def slices(tf):
     """Rows of several tensors together, in order and shuffled."""
-    made = []
+    results = []
     for shuffle in (False, True):
         with tf.Graph().as_default():
             x = np.arange(10).reshape(5, 2).astype(np.float32)
             parts = tf.train.slice_input_producer([x, list("abcde")], num_epochs=2, shuffle=shuffle, seed=4)
-            made.append(drained(tf, parts))
-    return made
+            results.append(drained(tf, parts))
+    return results
 
 
 @scenario
@@ -199,24 +199,24 @@ def file_names(tf):
     """Patterns, expanded when the variable is initialised, sorted, twice what matches twice."""
     path = folder({"b.txt": b"", "a.txt": b"", ".h.txt": b"", "[x].bin": b"", "c.bin": b""})
     patterns = ["*.txt", "?.txt", "none*", "[ab].txt", "a.txt", "missing", "[[]x].bin", "*"]
-    made = []
-    for given in [str(path / one) for one in patterns] + [[str(path / "*.txt"), str(path / "a*")]]:
+    results = []
+    for pattern in [str(path / name) for name in patterns] + [[str(path / "*.txt"), str(path / "a*")]]:
         with tf.Graph().as_default(), tf.Session() as sess:
-            names = tf.train.match_filenames_once(given)
+            names = tf.train.match_filenames_once(pattern)
             sess.run(tf.local_variables_initializer())
-            made.append([one.decode().rpartition("/")[2] for one in sess.run(names)])
+            results.append([name.decode().rpartition("/")[2] for name in sess.run(names)])
     with tf.Graph().as_default(), tf.Session() as sess:
         names = tf.train.match_filenames_once(str(path / "*.new"), name="files")
-        made += [names.name, shape(names), len(tf.local_variables()), got(tf, sess, names)]
+        results += [names.name, shape(names), len(tf.local_variables()), got(tf, sess, names)]
         (path / "1.new").write_bytes(b"")
         sess.run(tf.local_variables_initializer())
         (path / "2.new").write_bytes(b"")
-        made.append(len(sess.run(names)))
+        results.append(len(sess.run(names)))
         queue = tf.train.string_input_producer(names, num_epochs=2, shuffle=False)
         coord = tf.train.Coordinator()
         threads = runners(tf, sess, coord)
-        made.append([one.rpartition("/")[2] for one in rest(tf, sess, queue.dequeue())[0]])
-        return [*made, finished(tf, coord, threads)]
+        results.append([name.rpartition("/")[2] for name in rest(tf, sess, queue.dequeue())[0]])
+        return [*results, finished(tf, coord, threads)]
 
 
 @scenario
@@ -230,13 +230,13 @@ def relative_patterns(tf):
         os.mkdir("sub")
         with open("sub/c.txt", "w"):
             pass
-        made = []
-        for given in ("*.txt", "./*.txt", "sub/*.txt", "*/*.txt", "a.txt", "a.t[xy]t", ["b*", "./a*"]):
+        results = []
+        for pattern in ("*.txt", "./*.txt", "sub/*.txt", "*/*.txt", "a.txt", "a.t[xy]t", ["b*", "./a*"]):
             with tf.Graph().as_default(), tf.Session() as sess:
-                names = tf.train.match_filenames_once(given)
+                names = tf.train.match_filenames_once(pattern)
                 sess.run(tf.local_variables_initializer())
-                made.append(plain(sess.run(names)))
-        return made
+                results.append(plain(sess.run(names)))
+        return results
     finally:
         os.chdir(before)
 
@@ -289,8 +289,8 @@ def batches_give(tf):
     """Structures, names and shapes of what they return."""
     t, c = tf.train, tf.constant
     ab = {"b": c([1.5, 2.5]), "a": c(1)}
-    made = []
-    for found in (
+    results = []
+    for batch in (
         t.batch([c(1)], 2),
         t.batch((c(1), c(["x"])), 2),
         t.batch({"a": c(1)}, 2),
@@ -306,14 +306,14 @@ def batches_give(tf):
         t.maybe_shuffle_batch([c([1, 2])], 2, 10, 2, tf.placeholder(tf.bool, [])),
         t.batch([c(1)], 0),
     ):
-        if isinstance(found, dict):
-            made.append({key: [one.name, shape(one)] for key, one in found.items()})
-        elif isinstance(found, list):
-            made.append([[one.name, shape(one)] for one in found])
+        if isinstance(batch, dict):
+            results.append({key: [tensor.name, shape(tensor)] for key, tensor in batch.items()})
+        elif isinstance(batch, list):
+            results.append([[tensor.name, shape(tensor)] for tensor in batch])
         else:
-            made.append([found.name, shape(found)])
+            results.append([batch.name, shape(batch)])
     runs = tf.get_collection("queue_runners")
-    return [made, [[one.name, type(one.queue).__name__, len(one.enqueue_ops)] for one in runs]]
+    return [results, [[runner.name, type(runner.queue).__name__, len(runner.enqueue_ops)] for runner in runs]]
 
 
 def numbers(tf, count, epochs=1):
@@ -324,14 +324,14 @@ def numbers(tf, count, epochs=1):
 @scenario
 def batches_to_the_end(tf):
     """With and without the rest, of one and of several components; more than the capacity."""
-    made = []
+    results = []
     for smaller in (False, True):
         for capacity in (1, 3, 32):
             with tf.Graph().as_default():
                 x = numbers(tf, 10)
-                found = tf.train.batch([x, x * 2], 4, capacity=capacity, allow_smaller_final_batch=smaller)
-                made.append(drained(tf, found))
-    return made
+                batch = tf.train.batch([x, x * 2], 4, capacity=capacity, allow_smaller_final_batch=smaller)
+                results.append(drained(tf, batch))
+    return results
 
 
 @scenario
@@ -361,7 +361,7 @@ def parts_of(found):
 @scenario
 def sparse_batches(tf):
     """One more dimension in front; the others are the largest of the batch; rows of chunks are told apart."""
-    made = []
+    results = []
     for enqueue_many in (False, True):
         for text in (False, True):
             with tf.Graph().as_default(), tf.Session() as sess:
@@ -370,37 +370,37 @@ def sparse_batches(tf):
                 places, sides = [[0, 1, 0], [2, 0, 1]], [3, 2, 2]
                 if not enqueue_many:
                     places, sides = tf.stack([[x, x], [x + 1, tf.zeros_like(x)]]), tf.stack([x + 2, x + 1])
-                given = [tf.SparseTensor(places, values, sides)] * 2
-                found = tf.train.batch(given, 4, enqueue_many=enqueue_many, allow_smaller_final_batch=True)
-                made.append([shape(found[1].indices), shape(found[1].values), shape(found[1].dense_shape)])
+                inputs = [tf.SparseTensor(places, values, sides)] * 2
+                batch = tf.train.batch(inputs, 4, enqueue_many=enqueue_many, allow_smaller_final_batch=True)
+                results.append([shape(batch[1].indices), shape(batch[1].values), shape(batch[1].dense_shape)])
                 coord = tf.train.Coordinator()
                 threads = runners(tf, sess, coord)
-                while not isinstance(value := outcome(tf, lambda: parts_of(run(tf, sess, found))), str):  # noqa: B023
-                    made.append(value)
-                made += [value, finished(tf, coord, threads)]
-    return made
+                while not isinstance(value := outcome(tf, lambda: parts_of(run(tf, sess, batch))), str):  # noqa: B023
+                    results.append(value)
+                results += [value, finished(tf, coord, threads)]
+    return results
 
 
 @scenario
 def kept_ones(tf):
     """keep_input: whole elements, whole chunks, single rows."""
-    made = []
+    results = []
     for kind in ("one", "chunk", "rows"):
         with tf.Graph().as_default():
             x = numbers(tf, 6)
             if kind == "one":
-                found = tf.train.maybe_batch([x, tf.constant("s")], tf.greater(x, 1), 2)
+                batch = tf.train.maybe_batch([x, tf.constant("s")], tf.greater(x, 1), 2)
             else:
                 parts = [tf.stack([x, x + 10])]
                 keep = tf.greater(x, 1) if kind == "chunk" else tf.stack([tf.greater(x, 3), tf.less(x, 2)])
-                found = tf.train.maybe_batch(parts, keep, 3, enqueue_many=True, allow_smaller_final_batch=True)
-            made.append(drained(tf, found))
+                batch = tf.train.maybe_batch(parts, keep, 3, enqueue_many=True, allow_smaller_final_batch=True)
+            results.append(drained(tf, batch))
     with tf.Graph().as_default():
         x = numbers(tf, 6)
-        found = tf.train.maybe_shuffle_batch([x], 1, 20, 0, tf.less(x, 3))
-        values, *end = drained(tf, found)
-        made.append([sorted(one[2][0] for one in values), end])
-    return made
+        batch = tf.train.maybe_shuffle_batch([x], 1, 20, 0, tf.less(x, 3))
+        values, *end = drained(tf, batch)
+        results.append([sorted(value[2][0] for value in values), end])
+    return results
 
 
 @scenario
@@ -414,18 +414,18 @@ def joined(tf):
 @scenario
 def shuffled_batches(tf):
     """The order for seeds, when everything is in the queue before the first batch."""
-    made = []
+    results = []
     for graph_seed, seed in ((None, 1), (3, 1), (3, 5)):
         with tf.Graph().as_default(), tf.Session() as sess:
             tf.set_random_seed(graph_seed)
             tf.train.shuffle_batch([numbers(tf, 12)], 5, 40, 2, seed=seed, allow_smaller_final_batch=True)
-            (runner,) = [one for one in tf.get_collection("queue_runners") if "shuffle" in one.name]
+            (runner,) = [runner for runner in tf.get_collection("queue_runners") if "shuffle" in runner.name]
             coord = tf.train.Coordinator()
             threads = runners(tf, sess, coord)
             closed = runner.queue.is_closed()
             eventually(lambda sess=sess, closed=closed: sess.run(closed))
-            made.append(rest(tf, sess, runner.queue.dequeue_up_to(5)) + [finished(tf, coord, threads)])
-    return made
+            results.append(rest(tf, sess, runner.queue.dequeue_up_to(5)) + [finished(tf, coord, threads)])
+    return results
 
 
 @scenario
@@ -479,7 +479,7 @@ def counters_without_an_initializer(tf):
 @different(["ValueError", "OutOfRangeError", "InvalidArgumentError"])
 def slices_of_different_lengths(tf):
     """TensorFlow takes the first one's."""
-    made = [refused(tf.train.slice_input_producer, [[1, 2], [1, 2, 3]])]
+    results = [refused(tf.train.slice_input_producer, [[1, 2], [1, 2, 3]])]
     x = tf.py_func(lambda: np.arange(3, dtype=np.int32), [], tf.int32)
     x.set_shape([None])
     y = tf.py_func(lambda: np.arange(2, dtype=np.int32), [], tf.int32)
@@ -488,8 +488,8 @@ def slices_of_different_lengths(tf):
     with tf.Session() as sess:
         coord = tf.train.Coordinator()
         threads = runners(tf, sess, coord)
-        made.append([got(tf, sess, parts) for _ in range(3)][-1])
-        return [*made, finished(tf, coord, threads)]
+        results.append([got(tf, sess, parts) for _ in range(3)][-1])
+        return [*results, finished(tf, coord, threads)]
 
 
 @different([[2, 3], [2, 3], [2, None], [2, None], "ValueError"])
@@ -541,7 +541,7 @@ def a_range_of_nothing_for_ever(tf):
 @scenario
 def generated_pipelines(tf):
     """Producers and batches with arguments by chance, one thread each."""
-    made = []
+    results = []
     for number in range(40):
         rng = np.random.default_rng(number)
 
@@ -567,7 +567,7 @@ def generated_pipelines(tf):
             else:
                 parts = tf.train.slice_input_producer([np.arange(count), rng.random((count, 4)).round(3)], **options)
             if chance(True, False):
-                parts = {f"p{i}": one for i, one in enumerate(parts)}
+                parts = {f"p{i}": part for i, part in enumerate(parts)}
             size, keep = int(rng.integers(1, 7)), chance(True, True, tf.constant(True))
             many = chance(False, kind == "rows")
             options = {
@@ -577,7 +577,7 @@ def generated_pipelines(tf):
                 "enqueue_many": many,
             }
             how = chance("batch", "maybe_batch", "batch_join", "maybe_batch_join")
-            given = [[parts] if "join" in how else parts] + ([keep] if "maybe" in how else [])
-            found = getattr(tf.train, how)(*given, batch_size=size, **options)
-            made.append(drained(tf, found))
-    return made
+            inputs = [[parts] if "join" in how else parts] + ([keep] if "maybe" in how else [])
+            batch = getattr(tf.train, how)(*inputs, batch_size=size, **options)
+            results.append(drained(tf, batch))
+    return results

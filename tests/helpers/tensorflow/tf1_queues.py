@@ -54,37 +54,37 @@ def parts(tf):
     d = tf.PriorityQueue(3, [tf.float32], [[2]])
     e = tf.PaddingFIFOQueue(3, [tf.float32], [[None, 2]], names="one")
     f = tf.RandomShuffleQueue(5, 2, tf.uint8, [])
-    made = []
+    results = []
     for queue in (a, b, c, d, e, f):
-        known = [None if one.ndims is None else one.as_list() for one in queue.shapes]
-        made.append([queue.name, known, queue.names, queue.queue_ref.op.name])
+        known = [None if dims.ndims is None else dims.as_list() for dims in queue.shapes]
+        results.append([queue.name, known, queue.names, queue.queue_ref.op.name])
     with tf.name_scope("s"):
         g = tf.FIFOQueue(1, tf.int32, [()], name="q")
-        made.append([g.name, g.enqueue(1).name, g.enqueue_many([[1]]).name, g.dequeue().name, g.dequeue_many(2).name,
+        results.append([g.name, g.enqueue(1).name, g.enqueue_many([[1]]).name, g.dequeue().name, g.dequeue_many(2).name,
                      g.dequeue_up_to(2).name, g.close().name, g.size().name, g.is_closed().name])  # fmt: skip
-    return made
+    return results
 
 
 @scenario
 def static_shapes(tf):
     """What is known of what comes out."""
     n = tf.placeholder(tf.int32, [])
-    made = []
+    results = []
     for queue in (
         tf.FIFOQueue(3, [tf.float32, tf.int32], [(2, 3), ()]),
         tf.PaddingFIFOQueue(3, [tf.float32, tf.int32], [(None, 3), (None,)]),
         tf.PriorityQueue(3, [tf.float32], [(2,)]),
     ):
         for taken in (queue.dequeue(), queue.dequeue_many(4), queue.dequeue_many(n), queue.dequeue_up_to(4)):
-            made.append([shape(one) for one in taken])
+            results.append([shape(tensor) for tensor in taken])
     free = tf.FIFOQueue(3, [tf.float32, tf.int32])
-    return [*made, [shape(one) for one in free.dequeue()], shape(tf.FIFOQueue(3, tf.int32, [()]).size())]
+    return [*results, [shape(tensor) for tensor in free.dequeue()], shape(tf.FIFOQueue(3, tf.int32, [()]).size())]
 
 
 @scenario
 def structure(tf):
     """One component bare, several in a list, names in a dict; and in a single-named queue."""
-    made = []
+    results = []
     with tf.Session() as sess:
         for queue, value in (
             (tf.FIFOQueue(3, tf.int32), 5),
@@ -95,41 +95,41 @@ def structure(tf):
             (tf.FIFOQueue(3, tf.int32, [()], names="b"), {"b": 5}),
         ):
             sess.run(queue.enqueue(value))
-            made.append(got(tf, sess, queue.dequeue()))
-    return made
+            results.append(got(tf, sess, queue.dequeue()))
+    return results
 
 
 @scenario
 def values_refused(tf):
     """Values that no element can be made of."""
-    one = tf.FIFOQueue(9, tf.int32, [()])
-    two = tf.FIFOQueue(9, [tf.int32, tf.float32], [(), (2,)])
+    single = tf.FIFOQueue(9, tf.int32, [()])
+    pair = tf.FIFOQueue(9, [tf.int32, tf.float32], [(), (2,)])
     names = tf.FIFOQueue(9, [tf.int32, tf.float32], [(), ()], names=["a", "b"])
     flag = tf.FIFOQueue(9, tf.bool, [()])
     text = tf.FIFOQueue(9, tf.string, [()])
     return [
-        refused(one.enqueue_many, [0, 0]),
-        refused(one.enqueue_many, [[0, 0]]),
-        refused(one.enqueue_many, np.zeros(2, np.int32)),
-        refused(one.enqueue, 1.5),
-        refused(one.enqueue, tf.constant(1.5)),
-        refused(one.enqueue, tf.constant(1, tf.int64)),
-        refused(one.enqueue, "x"),
-        refused(one.enqueue, [[1]]),
+        refused(single.enqueue_many, [0, 0]),
+        refused(single.enqueue_many, [[0, 0]]),
+        refused(single.enqueue_many, np.zeros(2, np.int32)),
+        refused(single.enqueue, 1.5),
+        refused(single.enqueue, tf.constant(1.5)),
+        refused(single.enqueue, tf.constant(1, tf.int64)),
+        refused(single.enqueue, "x"),
+        refused(single.enqueue, [[1]]),
         refused(flag.enqueue, 1),
         refused(flag.enqueue, True),
         refused(text.enqueue, "x"),
         refused(text.enqueue, 1),
-        refused(two.enqueue, [1, [1.0, 2.0, 3.0]]),
-        refused(two.enqueue, [1, [1, 2]]),
-        refused(two.enqueue, {"a": 1, "b": [1.0, 2.0]}),
-        refused(two.enqueue_many, [[1, 2], [[1.0, 2.0]]]),
+        refused(pair.enqueue, [1, [1.0, 2.0, 3.0]]),
+        refused(pair.enqueue, [1, [1, 2]]),
+        refused(pair.enqueue, {"a": 1, "b": [1.0, 2.0]}),
+        refused(pair.enqueue_many, [[1, 2], [[1.0, 2.0]]]),
         refused(names.enqueue, [1, 1.0]),
         refused(names.enqueue, {"a": 1}),
         refused(names.enqueue, {"a": 1, "c": 1.0}),
         refused(names.enqueue, {"a": 1, "b": 1.0, "c": 1}),
         refused(names.enqueue, {"a": 1, "b": 1.0}),
-        refused(one.dequeue_many, -1),
+        refused(single.dequeue_many, -1),
         refused(tf.PriorityQueue(9, [tf.int32], [()]).enqueue, [tf.constant(1, tf.int32), 2]),
         refused(tf.PriorityQueue(9, [tf.int32], [()]).enqueue, [1, 2]),
     ]
@@ -142,15 +142,15 @@ def shapes_at_run_time(tf):
     a, b = tf.placeholder(tf.int32), tf.placeholder(tf.int32)
     free = tf.FIFOQueue(9, [tf.int32, tf.int32])
     n = tf.placeholder(tf.int32)
-    one, many = queue.enqueue([a, b]), queue.enqueue_many([a, b])
+    put, put_many = queue.enqueue([a, b]), queue.enqueue_many([a, b])
     with tf.Session() as sess:
         return [
-            got(tf, sess, one, {a: [1, 2, 3], b: 1}),
-            got(tf, sess, one, {a: [1, 2], b: [1]}),
-            got(tf, sess, many, {a: [[1, 2]], b: [1, 2]}),
-            got(tf, sess, many, {a: [[1, 2, 3]], b: [1]}),
-            got(tf, sess, one, {a: [1, 2], b: 3}),
-            got(tf, sess, many, {a: [[3, 4], [5, 6]], b: [7, 8]}),
+            got(tf, sess, put, {a: [1, 2, 3], b: 1}),
+            got(tf, sess, put, {a: [1, 2], b: [1]}),
+            got(tf, sess, put_many, {a: [[1, 2]], b: [1, 2]}),
+            got(tf, sess, put_many, {a: [[1, 2, 3]], b: [1]}),
+            got(tf, sess, put, {a: [1, 2], b: 3}),
+            got(tf, sess, put_many, {a: [[3, 4], [5, 6]], b: [7, 8]}),
             got(tf, sess, free.enqueue([a, b]), {a: [1, 2, 3], b: [[1]]}),
             got(tf, sess, free.enqueue([a, b]), {a: 1, b: []}),
             got(tf, sess, free.dequeue()),
@@ -205,19 +205,19 @@ def in_line(tf):
     queue = tf.FIFOQueue(2, tf.int32, [()])
     with tf.Session() as sess:
         first = Beside(tf, sess, queue.enqueue_many([[1, 2, 3, 4]]))
-        made = [first.waits()]
+        results = [first.waits()]
         second = Beside(tf, sess, queue.enqueue_many([[11, 12, 13, 14]]))
-        made.append(second.waits())
-        made += [got(tf, sess, queue.dequeue_many(3)), got(tf, sess, queue.dequeue_many(5))]
-        made += [first.over(), second.over()]
+        results.append(second.waits())
+        results += [got(tf, sess, queue.dequeue_many(3)), got(tf, sess, queue.dequeue_many(5))]
+        results += [first.over(), second.over()]
         big = Beside(tf, sess, queue.dequeue_many(3))
-        made.append(big.waits())
+        results.append(big.waits())
         small = Beside(tf, sess, queue.dequeue())
-        made.append(small.waits())
+        results.append(small.waits())
         run(tf, sess, queue.enqueue_many([[1, 2]]))
-        made += [big.waits(), small.waits()]
+        results += [big.waits(), small.waits()]
         run(tf, sess, queue.enqueue_many([[3, 4]]))
-        return [*made, big.over(), small.over()]
+        return [*results, big.over(), small.over()]
 
 
 @scenario
@@ -228,15 +228,15 @@ def one_run(tf):
     c, _ = queue.dequeue()
     with tf.Session() as sess:
         sess.run(queue.enqueue_many([[0, 1, 2, 3, 4, 5], [10, 11, 12, 13, 14, 15]]))
-        made = [got(tf, sess, [a, a, b, a + b]), got(tf, sess, queue.size())]
-        made.append(sorted(int(one) for one in sess.run([a, c])))
-        made += [
+        results = [got(tf, sess, [a, a, b, a + b]), got(tf, sess, queue.size())]
+        results.append(sorted(int(value) for value in sess.run([a, c])))
+        results += [
             got(tf, sess, queue.size()),
             got(tf, sess, {"x": a, "y": [b, (a,)]}),
             got(tf, sess, [a]),
             got(tf, sess, b),
         ]
-        return [*made, waits(tf, sess, a)]
+        return [*results, waits(tf, sess, a)]
 
 
 @scenario
@@ -267,14 +267,14 @@ def close_behind_enqueues(tf):
     queue = tf.FIFOQueue(2, tf.int32, [()])
     with tf.Session() as sess:
         put = Beside(tf, sess, queue.enqueue_many([[1, 2, 3, 4, 5]]))
-        made = [put.waits()]
+        results = [put.waits()]
         close = Beside(tf, sess, queue.close())
-        made += [close.waits(), got(tf, sess, queue.is_closed())]
+        results += [close.waits(), got(tf, sess, queue.is_closed())]
         late = Beside(tf, sess, queue.enqueue(9))
-        made.append(late.waits())
-        made += [got(tf, sess, queue.dequeue_up_to(3)), put.over(), close.over(), late.over()]
+        results.append(late.waits())
+        results += [got(tf, sess, queue.dequeue_up_to(3)), put.over(), close.over(), late.over()]
         return [
-            *made,
+            *results,
             got(tf, sess, queue.is_closed()),
             got(tf, sess, queue.dequeue_up_to(3)),
             rest(tf, sess, queue.dequeue()),
@@ -304,15 +304,15 @@ def close_under_a_gather(tf):
     """Those who wait for more than will come get the end, and leave what they had."""
     queue = tf.FIFOQueue(5, tf.int32, [()])
     with tf.Session() as sess:
-        made = []
+        results = []
         for up_to in (False, True):
             sess.run(queue.enqueue_many([[1, 2]])) if not up_to else None
             if not up_to:
                 take = Beside(tf, sess, queue.dequeue_many(3))
-                made += [take.waits(), got(tf, sess, queue.close()), take.over(), got(tf, sess, queue.size())]
+                results += [take.waits(), got(tf, sess, queue.close()), take.over(), got(tf, sess, queue.size())]
             else:
-                made += [got(tf, sess, queue.dequeue_up_to(3)), got(tf, sess, queue.dequeue_up_to(3))]
-        return made
+                results += [got(tf, sess, queue.dequeue_up_to(3)), got(tf, sess, queue.dequeue_up_to(3))]
+        return results
 
 
 @scenario
@@ -362,15 +362,15 @@ def shared_names(tf):
 @scenario
 def shuffled_by_seed(tf):
     """The order of a RandomShuffleQueue, one by one and in batches, with and without a graph seed."""
-    made = []
+    results = []
     for graph_seed, seed in ((None, 1), (None, 2), (5, 1), (5, 7)):
         with tf.Graph().as_default(), tf.Session() as sess:
             tf.set_random_seed(graph_seed)
             queue = tf.RandomShuffleQueue(10, 0, tf.int32, [()], seed=seed)
             sess.run(queue.enqueue_many([list(range(10))]))
             take = queue.dequeue()
-            made.append([int(sess.run(take)) for _ in range(4)] + sess.run(queue.dequeue_many(6)).tolist())
-    return made
+            results.append([int(sess.run(take)) for _ in range(4)] + sess.run(queue.dequeue_many(6)).tolist())
+    return results
 
 
 @scenario
@@ -379,13 +379,13 @@ def min_after_dequeue(tf):
     queue = tf.RandomShuffleQueue(10, 2, tf.int32, [()], seed=1)
     with tf.Session() as sess:
         sess.run(queue.enqueue_many([[1, 2, 3]]))
-        made = [got(tf, sess, queue.dequeue()), waits(tf, sess, queue.dequeue()), got(tf, sess, queue.size())]
+        results = [got(tf, sess, queue.dequeue()), waits(tf, sess, queue.dequeue()), got(tf, sess, queue.size())]
         run(tf, sess, queue.close())
-        made += [sorted(int(sess.run(queue.dequeue())) for _ in range(2)) > [0], got(tf, sess, queue.dequeue())]
+        results += [sorted(int(sess.run(queue.dequeue())) for _ in range(2)) > [0], got(tf, sess, queue.dequeue())]
         for capacity, least in ((5, 5), (5, 6), (5, -1), (5, 4), (-1, 99)):
             bad = tf.RandomShuffleQueue(capacity, least, tf.int32, [()])
-            made.append(got(tf, sess, bad.size()))
-        return made
+            results.append(got(tf, sess, bad.size()))
+        return results
 
 
 @scenario
@@ -425,13 +425,13 @@ def chosen_from_a_list(tf):
     chosen = tf.QueueBase.from_list(at, [a, b])
     take, size = chosen.dequeue(), chosen.size()
     bad = tf.QueueBase.from_list
-    made = [shape(take), refused(bad, 0, []), refused(bad, 0, (a, b)), refused(bad, 0, [a, c])]
+    results = [shape(take), refused(bad, 0, []), refused(bad, 0, (a, b)), refused(bad, 0, [a, c])]
     with tf.Session() as sess:
         sess.run(a.enqueue([[1, 2]]))
         sess.run(b.enqueue([[3, 4, 5]]))
         sess.run(b.enqueue([[6, 7, 8]]))
-        made += [got(tf, sess, size, {at: 0}), got(tf, sess, size, {at: 1}), got(tf, sess, take, {at: 0})]
-        return [*made, got(tf, sess, take, {at: 1})[1:], got(tf, sess, size, {at: 2})]
+        results += [got(tf, sess, size, {at: 0}), got(tf, sess, size, {at: 1}), got(tf, sess, take, {at: 0})]
+        return [*results, got(tf, sess, take, {at: 1})[1:], got(tf, sess, size, {at: 2})]
 
 
 @scenario
@@ -439,19 +439,19 @@ def timeouts(tf):
     """A run that is over its time changes nothing, and the queue goes on."""
     queue = tf.FIFOQueue(2, tf.int32, [()])
     with tf.Session() as sess:
-        made = [waits(tf, sess, queue.dequeue()), got(tf, sess, queue.enqueue_many([[1, 2]]))]
-        made += [
+        results = [waits(tf, sess, queue.dequeue()), got(tf, sess, queue.enqueue_many([[1, 2]]))]
+        results += [
             waits(tf, sess, queue.enqueue(3)),
             got(tf, sess, queue.size()),
             waits(tf, sess, queue.enqueue_many([[3, 4]])),
         ]
-        return [*made, got(tf, sess, queue.dequeue_many(2)), got(tf, sess, queue.size())]
+        return [*results, got(tf, sess, queue.dequeue_many(2)), got(tf, sess, queue.size())]
 
 
 @scenario
 def messages(tf):
     """What the end of a queue of each kind is called."""
-    made = []
+    results = []
     with tf.Session() as sess:
         for queue in (
             tf.FIFOQueue(3, tf.int32, [()], name="f"),
@@ -460,8 +460,8 @@ def messages(tf):
             tf.FIFOQueue(3, tf.int32, [()], name="s", shared_name="common"),
         ):
             run(tf, sess, queue.close())
-            made.append(rest(tf, sess, queue.dequeue())[1:])
-    return made
+            results.append(rest(tf, sess, queue.dequeue())[1:])
+    return results
 
 
 @scenario
@@ -591,7 +591,7 @@ def queue_of_kind(tf, kind, capacity, seed):
 @scenario
 def generated_histories(tf):
     """Operations by chance that need not wait, and those that a closed queue refuses."""
-    made = []
+    results = []
     for number in range(24):
         rng = np.random.default_rng(number)
         kind = ["FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue"][number % 4]
@@ -603,7 +603,7 @@ def generated_histories(tf):
             if kind == "PriorityQueue":
                 keys.set_shape([])
             several, n = tf.placeholder(tf.int64), tf.placeholder(tf.int32, [])
-            one, many = queue.enqueue([keys, rows]), queue.enqueue_many([several, rows])
+            put, put_many = queue.enqueue([keys, rows]), queue.enqueue_many([several, rows])
             take, take_many, take_up_to = queue.dequeue(), queue.dequeue_many(n), queue.dequeue_up_to(n)
             size, closed, fresh = 0, False, iter(rng.permutation(1000).tolist())
             for _ in range(30):
@@ -611,23 +611,23 @@ def generated_histories(tf):
                 count = int(rng.integers(1, 4))
                 choice = rng.integers(6 if size or closed else 2)
                 if choice == 0 and (closed or size < capacity):
-                    made.append(got(tf, sess, one, {keys: next(fresh), rows: rng.random(width)}))
+                    results.append(got(tf, sess, put, {keys: next(fresh), rows: rng.random(width)}))
                     size += not closed
                 elif choice == 1 and (closed or size + count <= capacity):
-                    given = {several: [next(fresh) for _ in range(count)], rows: rng.random((count, width))}
-                    made.append(got(tf, sess, many, given))
+                    feed = {several: [next(fresh) for _ in range(count)], rows: rng.random((count, width))}
+                    results.append(got(tf, sess, put_many, feed))
                     size += 0 if closed else count
                 elif choice == 2 and (closed or size):
-                    made.append(got(tf, sess, take))
+                    results.append(got(tf, sess, take))
                     size -= size > 0
                 elif choice == 3 and size >= count:
-                    made.append(got(tf, sess, take_many, {n: count}))
+                    results.append(got(tf, sess, take_many, {n: count}))
                     size -= count
                 elif choice == 4 and (size >= count or (closed and kind != "PriorityQueue")):
-                    made.append(got(tf, sess, take_up_to, {n: count}))
+                    results.append(got(tf, sess, take_up_to, {n: count}))
                     size -= min(size, count)
                 elif choice == 5 and not closed and rng.random() < 0.15:
-                    made.append(got(tf, sess, queue.close(cancel_pending_enqueues=bool(rng.integers(2)))))
+                    results.append(got(tf, sess, queue.close(cancel_pending_enqueues=bool(rng.integers(2)))))
                     closed = True
-                made.append(int(sess.run(queue.size())) == size)
-    return made
+                results.append(int(sess.run(queue.size())) == size)
+    return results

@@ -63,18 +63,20 @@ def runner_properties(tf):
         queue = tf.FIFOQueue(9, tf.int32, [()], name="q")
         op = queue.enqueue(1)
         runner = tf.train.QueueRunner(queue, [op] * 2)
-    made = [runner.name, runner.queue is queue, [one.name for one in runner.enqueue_ops], runner.close_op.name,
-            runner.cancel_op.name, [one.__name__ for one in runner.queue_closed_exception_types],
+    results = [runner.name, runner.queue is queue, [op.name for op in runner.enqueue_ops], runner.close_op.name,
+            runner.cancel_op.name, [error.__name__ for error in runner.queue_closed_exception_types],
             runner.exceptions_raised]  # fmt: skip
     coord = tf.train.Coordinator()
     with tf.Session() as sess:
-        for given in (None, coord):
-            threads = runner.create_threads(sess, given)
-            made.append([[one.name, one.daemon, one.is_alive()] for one in threads if "close_on" not in one.name])
-            made.append([one.name for one in threads if "close_on" in one.name])
+        for coordinator in (None, coord):
+            threads = runner.create_threads(sess, coordinator)
+            results.append(
+                [[thread.name, thread.daemon, thread.is_alive()] for thread in threads if "close_on" not in thread.name]
+            )
+            results.append([thread.name for thread in threads if "close_on" in thread.name])
         with tf.Session() as other:
-            made.append(len(runner.create_threads(other, coord, daemon=True)))
-    return made
+            results.append(len(runner.create_threads(other, coord, daemon=True)))
+    return results
 
 
 @scenario
@@ -85,26 +87,26 @@ def proto(tf):
     runner = tf.train.QueueRunner(queue, [queue.enqueue(1)] * 2, queue_closed_exception_types=types)
     told = runner.to_proto()
     again = tf.train.QueueRunner.from_proto(told)
-    made = [told.queue_name, list(told.enqueue_op_name), told.close_op_name, told.cancel_op_name]
-    made += [again.name, len(again.enqueue_ops), [one.__name__ for one in again.queue_closed_exception_types]]
+    results = [told.queue_name, list(told.enqueue_op_name), told.close_op_name, told.cancel_op_name]
+    results += [again.name, len(again.enqueue_ops), [error.__name__ for error in again.queue_closed_exception_types]]
     with tf.Session() as sess:
         threads = again.create_threads(sess, daemon=True, start=True)
-        made += [len(threads), got(tf, sess, queue.dequeue_many(20))[1]]
+        results += [len(threads), got(tf, sess, queue.dequeue_many(20))[1]]
         run(tf, sess, queue.close(cancel_pending_enqueues=True))
-        made += [ended(threads), again.exceptions_raised]
+        results += [ended(threads), again.exceptions_raised]
     both = refused(tf.train.QueueRunner, queue, [queue.enqueue(1)], queue_runner_def=told)
-    return [*made, both]
+    return [*results, both]
 
 
 @scenario
 def starting(tf):
     """Without a session, with what is none, with nothing to start, twice."""
     start = tf.train.start_queue_runners
-    made = [refused(start), refused(start, 3)]
+    results = [refused(start), refused(start, 3)]
     with tf.Session() as sess:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made.append(start(sess))
+            results.append(start(sess))
         queue, runner = counting(tf, 3)
         tf.train.add_queue_runner(runner)
         other, spare = counting(tf, 3)
@@ -112,12 +114,12 @@ def starting(tf):
         sess.run(tf.local_variables_initializer())
         coord = tf.train.Coordinator()
         threads = start(coord=coord, start=False)  # the default session
-        made += [len(threads), [one.is_alive() for one in threads], len(start(sess, coord))]
-        for one in threads:
-            one.start()
-        made += [rest(tf, sess, queue.dequeue())[0], len(start(sess, coord, collection="spare"))]
-        made += [rest(tf, sess, other.dequeue())[0], finished(tf, coord, threads)]
-        return made
+        results += [len(threads), [thread.is_alive() for thread in threads], len(start(sess, coord))]
+        for thread in threads:
+            thread.start()
+        results += [rest(tf, sess, queue.dequeue())[0], len(start(sess, coord, collection="spare"))]
+        results += [rest(tf, sess, other.dequeue())[0], finished(tf, coord, threads)]
+        return results
 
 
 @scenario
@@ -186,7 +188,7 @@ def a_stop_under_a_wait(tf):
 @scenario
 def closed_from_outside(tf):
     """The cancelled enqueue is an error of the coordinator's, unless it is of the closed types."""
-    made = []
+    results = []
     for types in (None, (tf.errors.OutOfRangeError, tf.errors.CancelledError)):
         with tf.Graph().as_default():
             queue, runner = counting(tf, 1000, 2, types)
@@ -195,8 +197,8 @@ def closed_from_outside(tf):
                 threads = runner.create_threads(sess, coord, daemon=True, start=True)
                 run(tf, sess, queue.dequeue())
                 run(tf, sess, queue.close(cancel_pending_enqueues=True))
-                made += [ended(threads[:1]), coord.should_stop(), finished(tf, coord, threads)]
-    return made
+                results += [ended(threads[:1]), coord.should_stop(), finished(tf, coord, threads)]
+    return results
 
 
 @scenario
@@ -247,7 +249,7 @@ def a_python_function_in_a_runner(tf):
 @scenario
 def coordinators(tf):
     """Stop, stop again, errors, clean types, and the end of join."""
-    made = []
+    results = []
     for types, error in ((None, "OutOfRangeError"), ((ValueError,), "OutOfRangeError"), ((), "OutOfRangeError"),
                          (None, None), ((ValueError,), None)):  # fmt: skip
         coord = tf.train.Coordinator() if types is None else tf.train.Coordinator(types)
@@ -257,11 +259,11 @@ def coordinators(tf):
             queue = tf.FIFOQueue(1, tf.int32)
             sess.run(queue.close())
             sess.run(queue.dequeue())
-        made.append([coord.should_stop(), coord.joined, outcome(tf, coord.join), coord.joined])
-        made.append(outcome(tf, coord.raise_requested_exception))
+        results.append([coord.should_stop(), coord.joined, outcome(tf, coord.join), coord.joined])
+        results.append(outcome(tf, coord.raise_requested_exception))
         coord.clear_stop()
-        made.append([coord.should_stop(), coord.joined, outcome(tf, coord.join), coord.wait_for_stop(0.01)])
-    return made
+        results.append([coord.should_stop(), coord.joined, outcome(tf, coord.join), coord.wait_for_stop(0.01)])
+    return results
 
 
 @scenario

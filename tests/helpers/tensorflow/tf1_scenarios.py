@@ -203,13 +203,13 @@ def finished(tf, coord, threads):
 
 def outcomes(tf, names=None):
     """Run programs, each with a graph of its own."""
-    made = {}
+    answers = {}
     for name in names or SCENARIOS:
         with tf.Graph().as_default():
-            made[name] = json.loads(json.dumps(outcome(tf, SCENARIOS[name], tf)))
+            answers[name] = json.loads(json.dumps(outcome(tf, SCENARIOS[name], tf)))
         while _folders:
             shutil.rmtree(_folders.pop())
-    return made
+    return answers
 
 
 def load():

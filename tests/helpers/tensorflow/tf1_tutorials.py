@@ -130,15 +130,15 @@ def three_pictures_five_epochs(tf):
     with tf.Session() as sess:
         coord = tf.train.Coordinator()
         threads = runners(tf, sess, coord)
-        made = []
+        results = []
         try:
             while True:
                 k, v = sess.run([key, value])
-                made.append([names([k])[0], v.decode()])
+                results.append([names([k])[0], v.decode()])
         except tf.errors.OutOfRangeError as error:
-            made.append(sentence(error))
-        made.append(got(tf, sess, reader.num_work_units_completed()))
-        return [*made, finished(tf, coord, threads)]
+            results.append(sentence(error))
+        results.append(got(tf, sess, reader.num_work_units_completed()))
+        return [*results, finished(tf, coord, threads)]
 
 
 @scenario
@@ -153,14 +153,14 @@ def two_csv_files(tf):
     with tf.Session() as sess:
         coord = tf.train.Coordinator()
         threads = runners(tf, sess, coord)
-        made = []
+        results = []
         try:
             while True:
                 k, *columns = sess.run(batch)
-                made.append([names(k), plain(columns)])
+                results.append([names(k), plain(columns)])
         except tf.errors.OutOfRangeError:
-            made.append("end")
-        return [*made, finished(tf, coord, threads)]
+            results.append("end")
+        return [*results, finished(tf, coord, threads)]
 
 
 @scenario
@@ -302,10 +302,10 @@ def feeding_a_queue(tf):
 def write_examples(tf, count, files):
     """Write messages with a number, a vector and text, spread over files; return their names."""
     path = folder({})
-    made = []
+    paths = []
     for at in range(files):
-        made.append(str(path / f"{at}.tfrecord"))
-        with tf.python_io.TFRecordWriter(made[-1]) as writer:
+        paths.append(str(path / f"{at}.tfrecord"))
+        with tf.python_io.TFRecordWriter(paths[-1]) as writer:
             for n in range(at, count, files):
                 features = {
                     "n": tf.train.Feature(int64_list=tf.train.Int64List(value=[n])),
@@ -314,7 +314,7 @@ def write_examples(tf, count, files):
                 }
                 example = tf.train.Example(features=tf.train.Features(feature=features))
                 writer.write(example.SerializeToString())
-    return made
+    return paths
 
 
 def parse(tf, text):
@@ -376,26 +376,26 @@ def a_sequence_of_runners(tf):
 @scenario
 def datasets(tf):
     """Slices of one array and of a pair, zipped; one-shot, initialised by what is fed, and switched."""
-    made = []
+    results = []
     with tf.Session() as sess:
         pair = tf.data.Dataset.from_tensor_slices({"a": np.arange(4), "b": np.arange(8.0).reshape(4, 2)})
         both = tf.data.Dataset.zip((pair, tf.data.Dataset.range(10, 13)))
-        made.append(rest(tf, sess, both.make_one_shot_iterator().get_next()))
+        results.append(rest(tf, sess, both.make_one_shot_iterator().get_next()))
         limit = tf.placeholder(tf.int64, [])
         iterator = tf.data.Dataset.range(limit).make_initializable_iterator()
         following = iterator.get_next()
-        made.append(got(tf, sess, following))
+        results.append(got(tf, sess, following))
         for n in (3, 1):
             sess.run(iterator.initializer, {limit: n})
-            made.append(rest(tf, sess, following))
+            results.append(rest(tf, sess, following))
         first = tf.data.Dataset.range(3)
         other = tf.data.Dataset.range(100, 102)
         switched = tf.data.Iterator.from_structure(first.output_types, first.output_shapes)
         following = switched.get_next()
         for data in (first, other, first):
             sess.run(switched.make_initializer(data))
-            made.append(rest(tf, sess, following)[0])
-    return made
+            results.append(rest(tf, sess, following)[0])
+    return results
 
 
 @scenario
