@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from queuecore._core.steps.images import PictureStep, library, missing
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component
 from queuecore._ops.gif import animation_of
-from queuecore._ops.stage import Stage, traceable
+from queuecore._ops.stage import Stage, decoding_op
 from queuecore._ops.strings import lone_strings, strings_of
 from queuecore.errors import DecodeError, DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
 
@@ -270,33 +270,7 @@ def _gif(decoder: _Decoder, data: bytes) -> np.ndarray:
 # ---- the operations -------------------------------------------------------------------------------------------------
 
 
-@overload
-def decode_jpeg(
-    contents: None = None,
-    channels: int = ...,
-    ratio: int = ...,
-    fancy_upscaling: bool = ...,
-    try_recover_truncated: bool = ...,
-    acceptable_fraction: float = ...,
-    dct_method: str = ...,
-    name: str | None = ...,
-    *,
-    max_pixels: int = ...,
-) -> Stage: ...
-@overload
-def decode_jpeg(
-    contents: Any,
-    channels: int = ...,
-    ratio: int = ...,
-    fancy_upscaling: bool = ...,
-    try_recover_truncated: bool = ...,
-    acceptable_fraction: float = ...,
-    dct_method: str = ...,
-    name: str | None = ...,
-    *,
-    max_pixels: int = ...,
-) -> np.ndarray: ...
-@traceable
+@decoding_op
 def decode_jpeg(
     contents: Any = None,
     channels: int = 0,
@@ -381,15 +355,7 @@ def decode_jpeg(
     return decoder.answer(contents, (_JPEG,))
 
 
-@overload
-def decode_png(
-    contents: None = None, channels: int = ..., dtype: Any = ..., name: str | None = ..., *, max_pixels: int = ...
-) -> Stage: ...
-@overload
-def decode_png(
-    contents: Any, channels: int = ..., dtype: Any = ..., name: str | None = ..., *, max_pixels: int = ...
-) -> np.ndarray: ...
-@traceable
+@decoding_op
 def decode_png(
     contents: Any = None,
     channels: int = 0,
@@ -457,13 +423,7 @@ def decode_png(
     return decoder.answer(contents, (_PNG,))
 
 
-@overload
-def decode_bmp(
-    contents: None = None, channels: int = ..., name: str | None = ..., *, max_pixels: int = ...
-) -> Stage: ...
-@overload
-def decode_bmp(contents: Any, channels: int = ..., name: str | None = ..., *, max_pixels: int = ...) -> np.ndarray: ...
-@traceable
+@decoding_op
 def decode_bmp(
     contents: Any = None, channels: int = 0, name: str | None = None, *, max_pixels: int = _MAX_PIXELS
 ) -> Any:
@@ -516,11 +476,7 @@ def decode_bmp(
     return _Decoder("decode_bmp", (_BMP,), channels, np.uint8, max_pixels, "one").answer(contents, (_BMP,))
 
 
-@overload
-def decode_gif(contents: None = None, name: str | None = ..., *, max_pixels: int = ...) -> Stage: ...
-@overload
-def decode_gif(contents: Any, name: str | None = ..., *, max_pixels: int = ...) -> np.ndarray: ...
-@traceable
+@decoding_op
 def decode_gif(contents: Any = None, name: str | None = None, *, max_pixels: int = _MAX_PIXELS) -> Any:
     """Decode all frames of GIF pictures.
 
@@ -573,27 +529,7 @@ def decode_gif(contents: Any = None, name: str | None = None, *, max_pixels: int
     return _Decoder("decode_gif", (_GIF, _JPEG, _PNG), 3, np.uint8, max_pixels, "always").answer(contents, (_GIF,))
 
 
-@overload
-def decode_image(
-    contents: None = None,
-    channels: int | None = ...,
-    dtype: Any = ...,
-    name: str | None = ...,
-    expand_animations: bool = ...,
-    *,
-    max_pixels: int = ...,
-) -> Stage: ...
-@overload
-def decode_image(
-    contents: Any,
-    channels: int | None = ...,
-    dtype: Any = ...,
-    name: str | None = ...,
-    expand_animations: bool = ...,
-    *,
-    max_pixels: int = ...,
-) -> np.ndarray: ...
-@traceable
+@decoding_op
 def decode_image(
     contents: Any = None,
     channels: int | None = None,

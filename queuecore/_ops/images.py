@@ -13,7 +13,7 @@ from queuecore._core.steps.image_ops import AdjustStep, Amount, CropStep, FlipSt
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import Component, shape_text
 from queuecore._ops.chain import FLOAT, check_array_size, lone_array, number_of, run_eagerly
-from queuecore._ops.stage import Stage, traceable
+from queuecore._ops.stage import Stage, drawing_op, traceable
 from queuecore.errors import DtypeError, InvalidArgumentError
 
 __all__ = [
@@ -125,13 +125,7 @@ def resize(x: Any = None, size: Any = None, method: str = "bilinear") -> Any:
     return stage if x is None else run_eagerly("resize", stage, x)
 
 
-@overload
-def random_crop(
-    x: None = None, size: Any = ..., seed: SupportsIndex | None = ..., *, element: int = ..., epoch: int = ...
-) -> Stage: ...
-@overload
-def random_crop(x: Any, size: Any, seed: SupportsIndex, *, element: int = ..., epoch: int = ...) -> np.ndarray: ...
-@traceable
+@drawing_op
 def random_crop(
     x: Any = None, size: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
 ) -> Any:
@@ -199,13 +193,7 @@ def random_crop(
     return stage if x is None else run_eagerly("random_crop", stage, x, element, epoch)
 
 
-@overload
-def random_flip_left_right(
-    x: None = None, seed: SupportsIndex | None = ..., *, element: int = ..., epoch: int = ...
-) -> Stage: ...
-@overload
-def random_flip_left_right(x: Any, seed: SupportsIndex, *, element: int = ..., epoch: int = ...) -> np.ndarray: ...
-@traceable
+@drawing_op
 def random_flip_left_right(
     x: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
 ) -> Any:
@@ -488,20 +476,7 @@ def _drawn(
     return stage if x is None else run_eagerly(label, stage, x, element, epoch)
 
 
-@overload
-def random_brightness(
-    x: None = None,
-    max_delta: float | None = ...,
-    seed: SupportsIndex | None = ...,
-    *,
-    element: int = ...,
-    epoch: int = ...,
-) -> Stage: ...
-@overload
-def random_brightness(
-    x: Any, max_delta: float, seed: SupportsIndex, *, element: int = ..., epoch: int = ...
-) -> np.ndarray: ...
-@traceable
+@drawing_op
 def random_brightness(
     x: Any = None,
     max_delta: float | None = None,
@@ -547,21 +522,7 @@ def random_brightness(
     return _drawn("random_brightness", _BRIGHTNESS, x, bounds, 0, math.inf, seed, element, epoch)
 
 
-@overload
-def random_contrast(
-    x: None = None,
-    lower: float | None = ...,
-    upper: float | None = ...,
-    seed: SupportsIndex | None = ...,
-    *,
-    element: int = ...,
-    epoch: int = ...,
-) -> Stage: ...
-@overload
-def random_contrast(
-    x: Any, lower: float, upper: float, seed: SupportsIndex, *, element: int = ..., epoch: int = ...
-) -> np.ndarray: ...
-@traceable
+@drawing_op
 def random_contrast(
     x: Any = None,
     lower: float | None = None,
@@ -608,21 +569,7 @@ def random_contrast(
     return _drawn("random_contrast", _CONTRAST, x, bounds, 0, math.inf, seed, element, epoch)
 
 
-@overload
-def random_saturation(
-    x: None = None,
-    lower: float | None = ...,
-    upper: float | None = ...,
-    seed: SupportsIndex | None = ...,
-    *,
-    element: int = ...,
-    epoch: int = ...,
-) -> Stage: ...
-@overload
-def random_saturation(
-    x: Any, lower: float, upper: float, seed: SupportsIndex, *, element: int = ..., epoch: int = ...
-) -> np.ndarray: ...
-@traceable
+@drawing_op
 def random_saturation(
     x: Any = None,
     lower: float | None = None,
@@ -669,20 +616,7 @@ def random_saturation(
     return _drawn("random_saturation", _SATURATION, x, bounds, 0, math.inf, seed, element, epoch)
 
 
-@overload
-def random_hue(
-    x: None = None,
-    max_delta: float | None = ...,
-    seed: SupportsIndex | None = ...,
-    *,
-    element: int = ...,
-    epoch: int = ...,
-) -> Stage: ...
-@overload
-def random_hue(
-    x: Any, max_delta: float, seed: SupportsIndex, *, element: int = ..., epoch: int = ...
-) -> np.ndarray: ...
-@traceable
+@drawing_op
 def random_hue(
     x: Any = None,
     max_delta: float | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, Protocol, overload
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from queuecore._elements.component import Component, Structure
 from queuecore._elements.convert import Converter
 from queuecore.errors import InvalidArgumentError, PipelineError, QueueCoreError, UnimplementedError
 
-__all__ = ["Components", "Stage", "python_step", "traceable"]
+__all__ = ["Components", "DecodingOp", "DrawingOp", "Stage", "decoding_op", "drawing_op", "python_step", "traceable"]
+
+P = ParamSpec("P")
 
 Components = tuple[Component, ...]
 
@@ -174,3 +176,33 @@ def traceable(op: Any) -> Any:
 
     either.__module__ = "queuecore.ops"
     return either
+
+
+class DrawingOp(Protocol[P]):
+    """An operation that draws random numbers for each array. The seed may not be missing, though it has a default."""
+
+    @overload
+    def __call__(self, x: None = None, *args: P.args, **options: P.kwargs) -> Stage: ...
+    @overload
+    def __call__(self, x: Any, *args: P.args, **options: P.kwargs) -> np.ndarray: ...
+
+
+class DecodingOp(Protocol[P]):
+    """An operation that makes pictures of bytes."""
+
+    @overload
+    def __call__(self, contents: None = None, *args: P.args, **options: P.kwargs) -> Stage: ...
+    @overload
+    def __call__(self, contents: Any, *args: P.args, **options: P.kwargs) -> np.ndarray: ...
+
+
+def drawing_op(op: Callable[Concatenate[Any, P], Any]) -> DrawingOp[P]:
+    """Return what `traceable` does, with the types of both ways to call it."""
+    typed: DrawingOp[P] = traceable(op)
+    return typed
+
+
+def decoding_op(op: Callable[Concatenate[Any, P], Any]) -> DecodingOp[P]:
+    """Return what `traceable` does, with the types of both ways to call it."""
+    typed: DecodingOp[P] = traceable(op)
+    return typed

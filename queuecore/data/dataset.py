@@ -715,9 +715,8 @@ class Dataset(Sources, Grouping, Keeping):
         Parameters
         ----------
         buffer_size : int or None
-            How many elements; `AUTOTUNE` (-1) and `None`: the library's choice; 0: no wish. Any number is good: memory
-            is taken as elements are made, for at most 65536 batches, and no more than a quarter of what this process
-            may have.
+            How many elements; `AUTOTUNE` (-1) and `None`: the library's choice. Any number is good: memory is taken as
+            elements are made, for at most 65536 batches, and no more than a quarter of what this process may have.
         name : str, optional
             An identifier, else it is an `InvalidArgumentError`. Not used.
 
@@ -734,6 +733,11 @@ class Dataset(Sources, Grouping, Keeping):
         -----
         Elements are always made ahead, by native threads, without this step too; it only says how far. It never changes
         what comes, nor in which order. Of several, the one that asks for most memory counts.
+
+        What Python makes one by one, a generator or a function of `map`, is made for no more elements than the last
+        step says, or the last ones together: after n elements were taken, for n + `buffer_size`, whether batches or
+        not, and for as many more as `num_parallel_calls` has threads. So 0 calls it only for an element that is asked
+        for. Further steps in Python in between, other than `batch`, run ahead as they do without this step.
         """
         check_name(name)
         wanted = AUTOTUNE if buffer_size is None else buffer_size

@@ -100,6 +100,8 @@ class Description:
     on_hold_raise: bool
     inner: bool
     prefetch: int
+    ahead: int
+    at_a_time: int
     max_leases: int
     memory_budget: int
     memory_limit: int

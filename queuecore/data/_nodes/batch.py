@@ -37,6 +37,10 @@ class ObjectBatch(ObjectNode):
         return "Python: NumPy stacks elements that are Python objects"
 
     @property
+    def at_a_time(self) -> int:  # type: ignore[override]
+        return self.size
+
+    @property
     def uses_up(self) -> bool:
         return True
 

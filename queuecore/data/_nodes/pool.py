@@ -120,6 +120,11 @@ class Pool:
         """Return how far the iterator is used up by the results that were taken."""
         return self._used
 
+    def keep_count(self) -> None:
+        """Let no more elements be in work, or wait, than there are threads, instead of twice as many."""
+        for _ in range(self._threads):
+            self._room.get_nowait()
+
     def _allow(self, threads: int) -> None:
         """Allow at most so many threads from now on. Called by the thread that takes the results."""
         for _ in range(2 * (threads - self._threads)):

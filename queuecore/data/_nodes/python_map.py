@@ -153,6 +153,8 @@ class PythonMap(ObjectNode):
                 return
         count = min(max(cpus(), FIRST_TUNED), MOST_TUNED) if tuned else min(self.threads or 1, MOST_THREADS)
         pool = Pool(self.function, child, pass_, first, count, tuned, run.worked.functions, 0 in run.used)
+        if run.exact and not tuned:
+            pool.keep_count()
         if 0 in run.used:
             run.used[0] = pool.used
         yield from pool.results(not run.leaves_free)

@@ -95,6 +95,8 @@ class Seeded(NamedTuple):
         Whether the stream, of a dataset that a function made, has the same name as others in `Iterator.stages`.
     writing : Writing, optional
         The threads that write files for the other one.
+    at_a_time : int
+        How many elements the other one takes one after the other: no more are made. 0: as many as there is room for.
     """
 
     pairs: Pairs
@@ -107,6 +109,7 @@ class Seeded(NamedTuple):
     feed: Feed | None = None
     brief: bool = False
     writing: Writing | None = None
+    at_a_time: int = 0
 
 
 class Opened(Protocol):
@@ -174,6 +177,8 @@ class NodeRun:
         The scope in which users' functions run.
     cuts : Cuts
         Where errors have cut batches short.
+    exact : bool
+        Whether a user said how many elements are made ahead.
     worked : Worked
         The times of the threads that make the chunks.
     writing : Writing
@@ -205,6 +210,7 @@ class NodeRun:
         self._feed: Feed | None = None
         self.orders: Orders | None = None
         self.cuts = Cuts()
+        self.exact = False
         # For each open input, what says how much of it is used up.
         self.used: dict[int, Callable[[], Mark]] = {}
         self._stream: Callable[[], Opened | None] = lambda: None
@@ -289,6 +295,8 @@ class NodeRun:
             orders = self.orders.below(self._feed, pass_, index)
         cuts = self.cuts.below(index, pass_)
         seeded = Seeded(self._pairs[at:upto], bases, self.options, skips, 0, orders, cuts, None, self._brief)
+        if self.exact:
+            seeded = seeded._replace(at_a_time=self._source.at_a_time)
         child = self._open(chain, seeded, start, batch, index)
         if orders is None:
             return child

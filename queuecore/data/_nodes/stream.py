@@ -138,6 +138,12 @@ class ChainStream(Stream):
         chain.add_steps(description.ops, seeds)
         description.num_threads, description.help = workers, helps
         description.prefetch = chain.prefetch_elements()
+        if self._run is not None:
+            if seeded is None:
+                description.ahead = chain.ahead_elements()
+            elif seeded.at_a_time > 0:
+                description.ahead, description.at_a_time = 0, seeded.at_a_time
+            self._run.exact = description.ahead >= 0
         description.max_leases = leases
         description.on_hold_raise = options.on_hold == "raise" and not seeded
         description.retries = options.retries or 0

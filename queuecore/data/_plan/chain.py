@@ -93,6 +93,8 @@ class Source(abc.ABC):
     takes_any_files: ClassVar[bool] = False
     # Whether it has elements; one without them only keeps the settings of the node that it is an input of.
     has_elements: ClassVar[bool] = True
+    # How many elements of its input it takes for one of its own, one by one; 0: any number, or rows.
+    at_a_time: int = 0
     # Whether a user marked its function for a device, where it can't run.
     on_device: bool = False
 
@@ -393,6 +395,18 @@ class Chain:
                 # A prefetch below a batch counts what goes into batches.
                 most = max(most, -(-step.buffer_size // stacked))
         return most
+
+    def ahead_elements(self) -> int:
+        """Return how many elements the last steps make ahead of the consumer, and no more; -1: the library chooses."""
+        ahead = -1
+        for step in reversed(self.steps):
+            if isinstance(step, Prefetch):
+                if step.buffer_size < 0:
+                    return -1
+                ahead = max(ahead, 0) + step.buffer_size
+            elif not isinstance(step, Map):
+                break
+        return ahead
 
     def native(self, options: Options) -> Description:
         """Return the description of the source and the maps for the native stream."""

@@ -28,7 +28,7 @@ PATIENCE = 20
 OF_TESTS = "queuecore._core.testing."
 GIVEN = [0, -1, None, b"x", "x", [], {}, np.zeros(3, np.int64)]
 # That end the process by nature, or wait for ever if they work; and what `__del__` stops.
-LEFT_OUT = {("StopEvent", "wait"), ("SimpleQueue", "get"), ("Start", "wait"), ("StagedIterator", "_feed")}
+LEFT_OUT = {("StopEvent", "wait"), ("SimpleQueue", "get"), ("SafeStart", "wait"), ("StagedIterator", "_feed")}
 
 
 def classes() -> list[type]:

@@ -27,7 +27,9 @@ def long_lives(function):
 
 
 def test_variables_have_nouns():
-    paths = [path for folder in ("queuecore", "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")]
+    paths = [
+        path for folder in ("queuecore", "tests", "benchmarks", "examples") for path in (ROOT / folder).rglob("*.py")
+    ]
     assert len(paths) > 300
     short = [
         f"{path.relative_to(ROOT)}:{first}-{last} {name}"

@@ -209,6 +209,8 @@ cdef int _set_means(Description d, Config* c) except -1:
         c.prefer = d.target.prefer
         c.max_leases = 2 * c.buffers  # slots whose copies are on their way
     c.prefetch = min(d.prefetch, WIDTH_MOST)
+    c.ahead = d.ahead if d.target is None else -1
+    c.at_a_time = d.at_a_time
     c.helpers = HELPERS
     c.unit_bytes = UNIT_BYTES
     c.retries = d.retries

@@ -17,7 +17,7 @@ cdef class Course(CallGate):
     cdef Pipe plan            # leaves, specs and config only
     cdef FileTable* table
     cdef FileList files
-    cdef LeftOut out
+    cdef LeftOut left_out
     # The place behind the last element that was delivered. A run begins with a whole batch or chunk: so its `start`,
     # `place` and `lanes` are behind the last batch or chunk whose elements were all delivered.
     cdef Point at

@@ -17,6 +17,7 @@ from queuecore._core.order.op cimport PULL_FAULT, Cut, OpSpec
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.order.store cimport store_failed
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify_all, turn_give, turn_take
+from queuecore._core.stream.feed cimport feed_taken
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop, table_find
@@ -61,6 +62,8 @@ cdef class Course(CallGate):
             self.delivered += elements
             point_follow(&self.at, &self.ahead)
             self._pass_mark()
+            if p.config.ahead >= 0:
+                feed_taken(p, 1 if p.config.batched else b.rows)
         note_taken(p, b, k)
         self._pass_over(p, k)
 
@@ -98,12 +101,12 @@ cdef class Course(CallGate):
         cdef const Fault* f
         cdef int32_t i
         cdef list ends = []
-        if self.out.cut_count == 0:
+        if self.left_out.cut_count == 0:
             return self._end_here()
-        for i in range(self.out.cut_count):
-            cut = &self.out.cuts[i]
+        for i in range(self.left_out.cut_count):
+            cut = &self.left_out.cuts[i]
             f = &cut.fault
-            if not self.out.comes_again(f, self._feed()):
+            if not self.left_out.comes_again(f, self._feed()):
                 return None
             if f.what == WHAT_NO_ERROR:
                 ends.append([cut.pass_, cut.ordinal])
@@ -127,7 +130,7 @@ cdef class Course(CallGate):
         ordinal = p.order.at.position
         f = p.order.fault
         turn_give(p.turn)
-        return [[pass_, ordinal]] if interrupted and self.out.comes_again(&f, self._feed()) else None
+        return [[pass_, ordinal]] if interrupted and self.left_out.comes_again(&f, self._feed()) else None
 
     cdef Feed _feed(self):
         # Returns the feed of the run; None: it has none.
@@ -150,9 +153,10 @@ cdef class Course(CallGate):
         If an error that is to come again does not, what comes before it is as if it did, and then comes a
         `ResumeMismatchError`.
         """
-        self.out.check_faults([one[3:] or None for one in ends])
-        self.out.cuts = cuts_of(ends)
-        self.out.cut_count = len(ends)
+        self._check_made()
+        self.left_out.check_faults([one[3:] or None for one in ends])
+        self.left_out.cuts = cuts_of(ends)
+        self.left_out.cut_count = len(ends)
         self.at.cut = CUT_LOST
 
     cdef void _count_all_iterations(self, Pipe* p, uint64_t k) noexcept:
@@ -174,17 +178,17 @@ cdef class Course(CallGate):
         cdef Missing* m
         # A new run has the cuts from its beginning on. Behind a mark of later records a shuffle would never give the
         # record of a cut, and would keep other records: the mark stays.
-        if not self.plan.config.blocks or (self.shuffles and self.out.cut_count):
+        if not self.plan.config.blocks or (self.shuffles and self.left_out.cut_count):
             return
         for pass_ in range(self.at.start.pass_, self.ahead.start.pass_):
             # All bad records of the passes before `ahead` have been met, unless the order never asked for them.
             left_out = 0
             if pass_ == self.at.start.pass_:
                 left_out = self.at.start.ordinal - self.at.start.good
-                if self.out.handed_pass == pass_ and not self.shuffles:  # breaks count in a pass
-                    left_out -= self.out.handed_count
+                if self.left_out.handed_pass == pass_ and not self.shuffles:  # breaks count in a pass
+                    left_out -= self.left_out.handed_count
             for i in range(self.pipe.order.ops[0].missing.count):  # the count is 0 if another operator leaves them out
-                m = &self.out.missing[i]
+                m = &self.left_out.missing[i]
                 if m.pass_ == pass_ and (pass_ > self.at.start.pass_ or m.ordinal >= self.at.start.ordinal):
                     left_out += 1
             turn_take(self.pipe.turn)
@@ -239,7 +243,7 @@ cdef class Course(CallGate):
         cdef Saved saved = Saved.__new__(Saved)
         cdef int64_t whole = -1
         cdef list lengths = numbers(<const int64_t*>self.lengths.runs, 2 * self.lengths.count)
-        cdef list missing = numbers(<const int64_t*>self.out.missing, 2 * self.out.missing_count)
+        cdef list missing = numbers(<const int64_t*>self.left_out.missing, 2 * self.left_out.missing_count)
         saved.elements = self.delivered
         if self.files.names.count == 0:
             pass
@@ -263,19 +267,19 @@ cdef class Course(CallGate):
         saved.begun = numbers(self.begun, self.shuffles)
         saved.missing = [missing[i:i + 2] for i in range(0, len(missing), 2)]
         saved.lengths = [lengths[i:i + 2] for i in range(0, len(lengths), 2)]
-        saved.handed = [list(place) for place in list(self.out.handed)]
+        saved.handed = [list(place) for place in list(self.left_out.handed)]
         saved.seams = [list(seam) for seam in self._seams()]
-        saved.told = sorted(list(place) for place in list(self.out.told))
+        saved.told = sorted(list(place) for place in list(self.left_out.told))
         # A break that isn't delivered yet is saved too: it may have cut a delivered batch short, or have left a
         # shuffle.
         saved.ended = (self._ends() or []) if self.at.cut >= CUT_LOST else []
-        breaks = self.out.breaks  # a list of the keys is made at once; the consumer may be adding some
+        breaks = self.left_out.breaks  # a list of the keys is made at once; the consumer may be adding some
         saved.breaks = sorted([*place, *(breaks[place] or ())] for place in list(breaks))
         return saved
 
     cdef list _seams(self):
         # Returns the seams of the delivered batches.
-        cdef list seams = list(self.out.seams)
+        cdef list seams = list(self.left_out.seams)
         if self.at.cut == CUT_SEAM:
             seams.append((self.at.seam.pass_, self.at.seam.ordinal, self.at.seam.good))
         return seams
@@ -315,8 +319,8 @@ cdef class Course(CallGate):
         # Takes over the numbers of the goal, which frees the earlier ones. Nothing raises before all are taken over.
         cdef OpSpec* spec
         cdef int i
-        self.out.missing, goal.missing = goal.missing, self.out.missing
-        self.out.missing_count = goal.missing_count
+        self.left_out.missing, goal.missing = goal.missing, self.left_out.missing
+        self.left_out.missing_count = goal.missing_count
         self.lengths, goal.lengths = goal.lengths, self.lengths
         self.at, goal.at = goal.at, self.at
         for i in range(self.shuffles):
@@ -324,20 +328,20 @@ cdef class Course(CallGate):
             spec.seed_lo, spec.seed_hi = goal.pairs[2 * i], goal.pairs[2 * i + 1]
             spec.iteration = self.base[i] = goal.base[i]
             self.begun[i] = goal.begun[i]
-        self.out.cuts, goal.cuts = goal.cuts, self.out.cuts
-        self.out.cut_count = goal.cut_count
+        self.left_out.cuts, goal.cuts = goal.cuts, self.left_out.cuts
+        self.left_out.cut_count = goal.cut_count
         self.delivered = place.elements
         self.expect_files = place.files_known
         self.expect_digest = self.table.entries[place.files_known - 1].digest if place.files_known > 0 else 0
         self.state = STATE_RUNNING
         self.told = False
         self.version += 1
-        self.out.handed_pass, self.out.handed_count = goal.handed_pass, goal.handed_count
+        self.left_out.handed_pass, self.left_out.handed_count = goal.handed_pass, goal.handed_count
         # The objects that these assignments release may run Python.
-        self.out.handed = goal.handed
-        self.out.seams = goal.seams
-        self.out.told = goal.told
-        self.out.breaks = goal.breaks
+        self.left_out.handed = goal.handed
+        self.left_out.seams = goal.seams
+        self.left_out.told = goal.told
+        self.left_out.breaks = goal.breaks
         self.counters = goal.counters
         self.drawn = drawn
         self.chunk = None

@@ -80,7 +80,7 @@ cdef class Description:
     cdef readonly Ops ops
     cdef public int32_t num_threads
     cdef public bint help, on_hold_raise, inner
-    cdef public int64_t prefetch, max_leases, memory_budget, memory_limit
+    cdef public int64_t prefetch, ahead, at_a_time, max_leases, memory_budget, memory_limit
     cdef public int retries, depth
     cdef public bint asks
     cdef public double stall_warn, stall_timeout

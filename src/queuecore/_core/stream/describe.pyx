@@ -291,6 +291,10 @@ cdef class Description:
         Whether the consumer works, too.
     prefetch : int
         Elements that are made ahead; -1: the user set no number.
+    ahead : int
+        Elements that are made ahead, and no more of those that a feed gets one by one; -1: as many as there is room for.
+    at_a_time : int
+        Elements that the consumer takes one after the other once it has taken one of them: `ahead` counts from the last.
     max_leases : int
         Batches that the consumer may hold.
     on_hold_raise : bool
@@ -337,7 +341,8 @@ cdef class Description:
         self.frames = frames
         self.ops = Ops()
         self.num_threads = 1
-        self.prefetch = -1
+        self.prefetch = self.ahead = -1
+        self.at_a_time = 1
         self.max_leases = 4
         self.stall_warn = self.stall_timeout = -1
         self.asks = True

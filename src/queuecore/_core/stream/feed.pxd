@@ -1,5 +1,5 @@
 # Feeds: the entrance for rows into a stream that reads no files.
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from queuecore._core.io.blocks cimport Column
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Fault
@@ -20,9 +20,11 @@ cdef class Feed:
     cdef list group_columns   # the columns of these rows; None: the group has objects
     cdef int64_t group_pass, group_begun  # group_begun: in ns of the monotonic clock
     cdef bint awaited         # the consumer has waited since the last group was handed in
+    cdef int64_t wanted       # rows that may come before the consumer takes, or waits for, more
     cdef bint handing         # the feeding thread or the consumer hands in a group
 
     cdef bint _await(self, uint32_t epoch) noexcept nogil
+    cdef int64_t _await_demand(self) noexcept nogil
     cdef void _tell(self) noexcept nogil
     # Hands in a block; `wait`: waits for room, if there is none. Returns blocks_hand's status; HANDED_FULL after a
     # wait: the run is over.
@@ -39,6 +41,10 @@ cdef class Feed:
     cdef int sweep(self) except -1
     cdef int _note(self, Fault* f, error) except -1
 
+
+# For a feed that makes no more elements than `ahead` says: the consumer has taken some; it waits for a batch.
+cdef void feed_taken(Pipe* p, int64_t elements) noexcept nogil
+cdef void feed_awaited(Pipe* p, uint64_t k) noexcept nogil
 
 # The feed of a run; `handed`: pass and row of each break before its start.
 cdef Feed feed_new(Pipe* p, list handed)

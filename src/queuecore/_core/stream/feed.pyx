@@ -13,7 +13,7 @@ from queuecore._core.atoms.errors cimport CODE_HANDED, STAGE_NONE, fault_begin
 from queuecore._core.atoms.parking cimport (
     event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold
-from queuecore._core.atoms.platform cimport Fault, kAcquire, layout_hash, monotonic_ns
+from queuecore._core.atoms.platform cimport Fault, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, note_slice, stop_requested, wait_out_exit, waited
 from queuecore._core.atoms.times cimport ON_OUTPUT, begin_wait, end_wait
 
@@ -60,6 +60,35 @@ cdef class Feed:
         end_wait()
         note_slice()
         return not stop_requested(&self.pipe.runner.stop)
+
+    cdef int64_t _await_demand(self) noexcept nogil:
+        # Waits until all rows are in batches, and the consumer wants more elements. Returns how many rows make no more
+        # than these; 0: the run is over.
+        cdef Pipe* p = self.pipe
+        cdef uint32_t epoch
+        cdef int64_t rows, wanted, begun
+        cdef bint starves
+        waited()
+        while True:
+            epoch = event_prepare(&p.shared.room)
+            turn_take(p.turn)
+            begun = 0 if p.open == NULL else p.open.rows
+            # relaxed: the event count orders them, P1 and N1 in parking.pxd
+            starves = p.next_batch - (p.open != NULL) < p.shared.awaited.load(kRelaxed)
+            wanted = p.shared.taken.load(kRelaxed) + starves + p.config.at_a_time - 1
+            wanted += p.config.ahead - wanted % p.config.at_a_time - p.closed
+            rows = (wanted * p.config.batch_rows if p.config.batched else wanted) - begun
+            # Operators drop rows, and keep some: whatever was counted, a consumer doesn't wait in vain.
+            if starves and rows < 1:
+                rows = 1
+            if p.blocks.available > 0:
+                rows = 0
+            turn_give(p.turn)
+            if rows > 0:
+                event_cancel(&p.shared.room, epoch)
+                return rows
+            if not self._await(epoch):
+                return 0
 
     cdef void _tell(self) noexcept nogil:
         # Wakes the threads that make rows.
@@ -218,8 +247,17 @@ cdef class Feed:
             self.group_pass = pass_
             self.group_begun = monotonic_ns()
         self.group.append(item)
-        if self.awaited or len(self.group) >= GROUP or monotonic_ns() - self.group_begun >= GROUP_NS:
-            return self._flush(True)
+        self.wanted -= 1
+        if (self.awaited or len(self.group) >= GROUP or monotonic_ns() - self.group_begun >= GROUP_NS
+                or (self.wanted <= 0 and self.pipe.config.ahead >= 0)):
+            if not self._flush(True):
+                return False
+        if self.wanted <= 0 and self.pipe.config.ahead >= 0:
+            with nogil:
+                self.wanted = self._await_demand()
+            if self.wanted == 0:
+                wait_out_exit()
+                return False
         return True
 
     cdef bint _flush(self, bint wait) except *:
@@ -361,6 +399,18 @@ cdef class Feed:
     def stopped(self):
         """True if the run is over: no more rows of any pass are wanted."""
         return stop_requested(&self.pipe.runner.stop)
+
+
+cdef void feed_taken(Pipe* p, int64_t elements) noexcept nogil:
+    p.shared.taken.fetch_add(elements, kRelaxed)  # relaxed: as in _await_demand
+    event_notify_all(&p.shared.room)
+
+
+cdef void feed_awaited(Pipe* p, uint64_t k) noexcept nogil:
+    # relaxed: as in _await_demand; consumers are under the GIL here
+    if p.config.ahead >= 0 and p.shared.awaited.load(kRelaxed) <= k:
+        p.shared.awaited.store(k + 1, kRelaxed)
+        event_notify_all(&p.shared.room)
 
 
 cdef Feed feed_new(Pipe* p, list handed):

@@ -103,6 +103,8 @@ cdef struct Config:
     int64_t skip           # elements to leave out at the start
     int64_t store_rows     # rows of the store besides those of the shuffle's buffer; 0: no store
     int64_t prefetch       # batches
+    int64_t ahead          # elements that a feed may make ahead of the consumer; -1: as many as there is room for
+    int64_t at_a_time      # elements that the consumer takes one after the other once it has taken one of them
     bint blocks            # records have no known places
     bint skip_bad          # records that can't be made, and files that can't be read, are left out
     bint tell_bad          # the error of a record that can't be made comes out as a break
@@ -140,6 +142,8 @@ cdef extern from *:
       Atomic<int32_t> asks;                     // 1: some unit was with the engine
       Atomic<int32_t> cold;                     // units that go to the engine before one tries the page cache again
       Atomic<uint32_t> touched;                 // number of slots that batches have had
+      Atomic<int64_t> taken;                    // elements that the consumer has taken, if `ahead` isn't -1
+      Atomic<uint64_t> awaited;                 // the last batch that it has waited for, plus 1
     };
     }  // namespace queuecore
     """
@@ -157,6 +161,8 @@ cdef extern from *:
         Atomic[int32_t] asks
         Atomic[int32_t] cold
         Atomic[uint32_t] touched
+        Atomic[int64_t] taken
+        Atomic[uint64_t] awaited
 
 cdef struct Pipe:
     PipeAtomics* shared
@@ -213,6 +219,7 @@ cdef struct Pipe:
     int64_t ramp_rows      # rows of the next unit: grows to config.unit_rows
     uint64_t next_batch
     Batch* open
+    int64_t closed         # elements of the batches before the open one
     uint64_t* whole        # numbers of batches that became whole under the turn, and are to be published
     int32_t whole_count
     Bad* bad

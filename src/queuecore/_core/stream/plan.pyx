@@ -137,6 +137,7 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
             at += 1
     b.cut = _cut(p, b, b.seam)
     p.open = NULL
+    p.closed += 1 if p.config.batched else b.rows
     if not window_less(b, p.config.batch_rows - b.rows + 1):
         return
     if b.parts == NULL and p.maker.pad_count == 0:

@@ -11,7 +11,7 @@ from queuecore._core.stream.views cimport Views
 
 cdef class Running(Course):
     cdef Views views
-    cdef ToDevice there       # the way of batches to a device, or None
+    cdef ToDevice to_device   # the way of batches to a device, or None
     cdef Keeper keeper
     cdef object feeder        # callable that gets the Feed of each run, and starts to hand in rows
     # callable that returns the error of an input whose files have changed, or None; None: there are no inputs

@@ -56,8 +56,8 @@ cdef class Running(Course):
             if self._times is not None:
                 self._times.end()
                 self._times.over = True
-            if self.there is not None:
-                self.there.end()
+            if self.to_device is not None:
+                self.to_device.end()
             if self.pipe != NULL:
                 runner_stop(self.pipe.runner, NULL)
                 pipe_drop(self.pipe)
@@ -91,17 +91,18 @@ cdef class Running(Course):
         if self.at.has_lanes:
             self.at.lanes[blocks_saved(self.frame.cycle)] = 0
         self.plan.lengths = &self.lengths
-        self.out.seams = self._seams()
+        self.left_out.seams = self._seams()
         if self.at.cut == CUT_SEAM:
             self.at.cut = CUT_NONE
-        self.out.plan_run(&self.plan, &self.at.start, self.shuffles > 0)
+        self.left_out.plan_run(&self.plan, &self.at.start, self.shuffles > 0)
         self.table.refs.fetch_add(1, kRelaxed)  # relaxed: this object holds a reference
         with nogil:
-            p = pipe_new(&self.plan, self.table, self.out.cuts, self.out.cut_count, self.delivered, execute_step)
+            p = pipe_new(&self.plan, self.table, self.left_out.cuts, self.left_out.cut_count, self.delivered,
+                         execute_step)
             if p != NULL:
                 execute_init(p)
         if p == NULL and self.plan.pin_result != 0:
-            self._fail(self.there.refused(&self.plan))
+            self._fail(self.to_device.refused(&self.plan))
         if p == NULL:
             batches = f", {self.plan.slots_bytes} bytes for its batches alone" if self.plan.slots_bytes > 0 else ""
             self._fail(new_error(CODE_EXHAUSTED,
@@ -111,21 +112,21 @@ cdef class Running(Course):
             pipe_drop(p)
             return 0
         self.next_k = 0
-        self.out.files_logged = 0
+        self.left_out.files_logged = 0
         self.pipe = p
         p.number = self.pipe_count
         self.pipe_count += 1
         if self.traced:
             trace_pipe(p, self.timeline.lines)
         self._times.begin(p.meters, p.steps, &p.table.bytes_read)
-        if self.there is not None:
+        if self.to_device is not None:
             try:
-                error = self.there.start(p, self.views)
+                error = self.to_device.start(p, self.views)
                 if error is not None:
                     self._fail(error)
             except BaseException:
                 if self.state == STATE_RUNNING:  # the run has not begun; the next call begins it
-                    self.there.end()
+                    self.to_device.end()
                     self.pipe = NULL
                     self._times.end()
                     pipe_drop(p)
@@ -142,7 +143,7 @@ cdef class Running(Course):
             self._stopped(p)
         if self.feeder is not None:
             try:
-                self.feed = feed_new(p, self.out.handed)
+                self.feed = feed_new(p, self.left_out.handed)
                 self.keeper.kept[2:] = [self.feed.owners]
                 self.feeder(self.feed, self.drawn)
             except BaseException as error:  # without a feeder no rows would come
@@ -170,8 +171,8 @@ cdef class Running(Course):
             engine_counts(p.engine, &asked, &depth)
             self.asked_before += asked
             self._times.end()
-            if self.there is not None:
-                self.there.end()
+            if self.to_device is not None:
+                self.to_device.end()
             self.pipe = NULL
             self.chunk = None  # its records are marked by the pipe
             pipe_drop(p)
@@ -184,11 +185,12 @@ cdef class Running(Course):
         # batch and uses the same table. It delivers what comes before the record, in the order that it had; then what a
         # shuffle has kept of the records before that one; and then it raises the error.
         cdef Batch* b = window_batch(self.pipe.window, k)
-        if b.fault.what == WHAT_BEHIND or self.out.is_cut(b.fault_pass, b.fault_ordinal):  # no run comes to that record
-            self._fail(self.out.error(&b.fault, self.feed))
+        # No run comes to that record.
+        if b.fault.what == WHAT_BEHIND or self.left_out.is_cut(b.fault_pass, b.fault_ordinal):
+            self._fail(self.left_out.error(&b.fault, self.feed))
         if self.at.cut == CUT_FAULT:
             self._repeat_fault(self.pipe)
-        self.out.cut(b.fault_pass, b.fault_ordinal, True, &b.fault)
+        self.left_out.cut(b.fault_pass, b.fault_ordinal, True, &b.fault)
         self._log_files(self.pipe, False)
         self._discard_pipe()
         return 0
@@ -206,7 +208,7 @@ cdef class Running(Course):
             pipe_drop(p)
         if self.pipe != p:  # a signal handler went to another place
             return True
-        if not self.out.take_bad(p, self.feed, &self.at.start, self.shuffles > 0):
+        if not self.left_out.take_bad(p, self.feed, &self.at.start, self.shuffles > 0):
             return False
         if self.at.cut == CUT_FAULT:
             self._repeat_fault(p)
@@ -223,17 +225,17 @@ cdef class Running(Course):
             self._fail(new_error(CODE_PRECONDITION,
                 "an element could not be made, and those behind it can't be made in the order that they had: an "
                 "error, which was to come at their end, has changed it. Go on from a state that was saved before"))
-        if p.order.interrupted != PULL_FAULT or self.out.cut_count > 0:
-            self._fail(self.out.error(&p.order.fault, self.feed))
+        if p.order.interrupted != PULL_FAULT or self.left_out.cut_count > 0:
+            self._fail(self.left_out.error(&p.order.fault, self.feed))
         if f.code == CODE_HANDED:  # its number is one of this run's feed: the next run meets the error itself
             cut_expect(&expected, p.order.at.pass_, p.order.at.position)
             f = &expected.fault
-        self.out.cut(p.order.at.pass_, p.order.at.position, False, f)
+        self.left_out.cut(p.order.at.pass_, p.order.at.position, False, f)
         self.at.cut = CUT_LOST
         return 0
 
     cdef int _log_files(self, Pipe* p, bint all_) except -1:
-        cdef object error = self.out.log_files(p, self.table, &self.at, all_, self.feed)
+        cdef object error = self.left_out.log_files(p, self.table, &self.at, all_, self.feed)
         if error is not None:
             self._fail(error)
         return 0
@@ -256,7 +258,7 @@ cdef class Running(Course):
     cdef int _stopped(self, Pipe* p) except -1:
         cdef const Fault* f = stop_fault(&p.runner.stop)
         if f != NULL:
-            self._fail(self.out.error(f, self.feed))
+            self._fail(self.left_out.error(f, self.feed))
         wait_out_exit()
         if self.state == STATE_RUNNING:
             self.state = STATE_CLOSED
@@ -269,7 +271,7 @@ cdef class Running(Course):
         if self.pipe != p:  # a signal handler went to another place
             return 0
         if p.end_status == PULL_FAULT:
-            self._fail(self.out.final_error(&p.end_fault, self.feed))
+            self._fail(self.left_out.final_error(&p.end_fault, self.feed))
         error = self._changed(p)
         if error is None and self.settle_inputs is not None:
             error = self.settle_inputs()
@@ -288,8 +290,8 @@ cdef class Running(Course):
         cdef int64_t lane = 0
         cdef object error = None
         while error is None and not _settled(p, &lane, &f):
-            if self.out.skips is None or not file_skippable(f.code, f.what, f.err):
-                error = self.out.error(&f, self.feed)
+            if self.left_out.skips is None or not file_skippable(f.code, f.what, f.err):
+                error = self.left_out.error(&f, self.feed)
             else:
-                error = self.out.log_file(&f, self.table, self.feed)
+                error = self.left_out.log_file(&f, self.table, self.feed)
         return error

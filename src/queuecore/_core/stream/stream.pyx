@@ -9,6 +9,7 @@ from queuecore._core.atoms.errors cimport (
     CODE_OUT_OF_RANGE, CODE_PRECONDITION, CODE_SLOTS, is_own, raise_error, raise_from)
 from queuecore._core.atoms.memory cimport calloc
 from queuecore._core.atoms.process cimport check_layout, fork_generation
+from queuecore._core.stream.feed cimport feed_awaited, feed_taken
 from queuecore._core.stream.configure cimport configure
 from queuecore._core.stream.describe cimport Description, keeper_new
 from queuecore._core.device.lease cimport DeviceLease, transfer_hand
@@ -91,18 +92,18 @@ cdef class Stream(Running):
         self.drawn = d.drawn
         self.counters = d.ops.counters
         self.views = Views.__new__(Views)
-        self.out = LeftOut.__new__(LeftOut)
-        self.out.files = d.files
-        self.out.headings = None if d.frames is None else d.frames.headings
-        self.out.skips = d.skips
+        self.left_out = LeftOut.__new__(LeftOut)
+        self.left_out.files = d.files
+        self.left_out.headings = None if d.frames is None else d.frames.headings
+        self.left_out.skips = d.skips
         if d.elements.components is not None:
-            self.out.step = d.elements.step
+            self.left_out.step = d.elements.step
         if d.target is not None:
-            self.there = ToDevice.__new__(ToDevice)
-            self.there.set_target(d.target)
+            self.to_device = ToDevice.__new__(ToDevice)
+            self.to_device.set_target(d.target)
         self.keeper = keeper_new(d)
         self.table = configure(d, &self.plan, &self.frame, self.views, self.keeper)
-        self.out.encoded = self.frame.encoding != 0
+        self.left_out.encoded = self.frame.encoding != 0
         point_init(&self.at, &self.frame)
         point_init(&self.ahead, &self.frame)
         self.base = <int64_t*>calloc(d.ops.shuffles + 1, sizeof(int64_t))
@@ -174,7 +175,7 @@ cdef class Stream(Running):
             k = self.next_k
             # relaxed: published by B3 in window.pxd
             if (window_ready(p.window, k) and not window_batch(p.window, k).failed.load(kRelaxed)
-                    and (self.there is None or self.there.is_ready(k))):
+                    and (self.to_device is None or self.to_device.is_ready(k))):
                 return True
             if not waits:
                 waited()
@@ -190,10 +191,10 @@ cdef class Stream(Running):
         # for which it waits.
         cdef int64_t spin_ns = self.spin_ns
         cdef int32_t failed
-        cdef bint out
+        cdef bint let_in
         if window_ready(p.window, k):
             failed = window_batch(p.window, k).failed.load(kRelaxed)  # relaxed: as above
-            if not failed or (failed == BATCH_OWED and self.there is not None and not self.there.is_ready(k)):
+            if not failed or (failed == BATCH_OWED and self.to_device is not None and not self.to_device.is_ready(k)):
                 return self._send(p, k)
             waited()
             if failed == BATCH_OWED:
@@ -208,7 +209,7 @@ cdef class Stream(Running):
                 if not self._leave_out():
                     self._recover(k)
             except BaseException as error:
-                if self.state == STATE_RUNNING and self.out.skips is not None:
+                if self.state == STATE_RUNNING and self.left_out.skips is not None:
                     self._fail(error)  # some of the bad records may have been counted and logged already
                 raise
             return 0
@@ -217,11 +218,12 @@ cdef class Stream(Running):
         if stop_requested(&p.runner.stop):
             self._stopped(p)
         if self.feed is not None:
+            feed_awaited(p, k)
             try:
                 self.feed.press()
             except BaseException as error:
                 self._fail(error)  # the group that was to be handed in is lost
-        out = self._let_in()
+        let_in = self._let_in()
         with nogil:
             spin_ns = wait_for_batch(p, k, spin_ns)
         self.spin_ns = spin_ns
@@ -230,7 +232,7 @@ cdef class Stream(Running):
             still_waiting()
         else:
             waited()
-        if out:
+        if let_in:
             self._enter()
         if self.pipe == p:
             error = self.stall.watch(p)
@@ -254,19 +256,19 @@ cdef class Stream(Running):
         cdef Batch* b = window_batch(p.window, k)
         cdef int64_t pass_ = b.fault_pass
         cdef bint was_handed
-        cdef object error = self.out.break_error(b, self.feed)
+        cdef object error = self.left_out.break_error(b, self.feed)
         if self.pipe != p or self.next_k != k:
             return 0
-        was_handed = self.out.deliver_break(b, self.feed)
+        was_handed = self.left_out.deliver_break(b, self.feed)
         self.stall.since = 0
         self._count_all_iterations(p, k)
         slots_push(&p.slab.stack, b.slot)
         self._take(p, b, k, 0)
         if was_handed:
-            self.out.count_handed(pass_)
-        if not self.views.levels and not self.shuffles and self.out.step is None and self.frame.passes == 1:
-            self.out.forget_handed(self.at.start.pass_, self.at.place.base)
-        if self.there is not None:  # which waits there
+            self.left_out.count_handed(pass_)
+        if not self.views.levels and not self.shuffles and self.left_out.step is None and self.frame.passes == 1:
+            self.left_out.forget_handed(self.at.start.pass_, self.at.place.base)
+        if self.to_device is not None:  # which waits there
             try:
                 if self.at.cut == CUT_FAULT:
                     self._repeat_fault(p)
@@ -281,7 +283,7 @@ cdef class Stream(Running):
         # and tells of the next one that is bad. Returns without raising as _raise_break does.
         cdef Batch* b = window_batch(p.window, k)
         cdef int64_t pass_ = b.fault_pass, ordinal = b.fault_ordinal
-        cdef object error = self.out.error(&b.fault, self.feed)
+        cdef object error = self.left_out.error(&b.fault, self.feed)
         if self.pipe != p or self.next_k != k:
             return 0
         if b.cut >= CUT_LOST:
@@ -291,7 +293,7 @@ cdef class Stream(Running):
         self._discard_pipe()
         if self.pipe != NULL or self.state != STATE_RUNNING:
             return 0
-        self.out.told.append((pass_, ordinal))
+        self.left_out.told.append((pass_, ordinal))
         self.version += 1
         self.behind = True
         raise error
@@ -305,7 +307,7 @@ cdef class Stream(Running):
         cdef bint copy
         cdef list arrays = None
         cdef object element = None
-        if self.there is not None:
+        if self.to_device is not None:
             return self._deliver_there(p, k, make)
         lease = self._leased(p, k)
         held = p.shared.leases.load(kRelaxed) - 1  # relaxed: consumers take leases under the GIL
@@ -316,7 +318,7 @@ cdef class Stream(Running):
                 "Drop or copy them, or use on_hold='copy'")
         if copy and not self.raw and not self.warned:
             self._say_held(p.config.max_leases)
-        if self.out.skips is not None:
+        if self.left_out.skips is not None:
             self._log_files(p, False)
         if self.pipe != p or self.next_k != k:  # self.feed would be another run's
             return _again
@@ -382,18 +384,18 @@ cdef class Stream(Running):
 
     cdef int _send(self, Pipe* p, uint64_t k) except -1:
         # Waits until the batch, which is ready, is on its way to the device.
-        cdef ToDevice there = self.there
-        cdef bint out
-        if there is None or there.is_ready(k):
+        cdef ToDevice to_device = self.to_device
+        cdef bint let_in
+        if to_device is None or to_device.is_ready(k):
             return 0
-        error = there.failure()
+        error = to_device.failure()
         if error is not None:
             self._fail(error)
-        out = self._let_in()
-        there.wait(k)
+        let_in = self._let_in()
+        to_device.wait(k)
         PyErr_CheckSignals()
         still_waiting()
-        if out:
+        if let_in:
             self._enter()
         if self.pipe == p and stop_requested(&p.runner.stop):
             self._stopped(p)
@@ -401,8 +403,8 @@ cdef class Stream(Running):
 
     cdef object _deliver_there(self, Pipe* p, uint64_t k, object make):
         # Does the same as _deliver, on a device. The consumer may hold all slots but one; further batches are copies.
-        cdef ToDevice there = self.there
-        cdef Transfer* t = there.transfer
+        cdef ToDevice to_device = self.to_device
+        cdef Transfer* t = to_device.transfer
         cdef DeviceLease lease
         cdef Batch* b = window_batch(p.window, k)
         cdef int64_t rows = b.rows, subs = b.subs
@@ -411,21 +413,21 @@ cdef class Stream(Running):
         pipe_hold(p)
         transfer_hold(t)
         try:
-            if self.out.skips is not None:
+            if self.left_out.skips is not None:
                 self._log_files(p, False)
-            stream, handle = there.arrays.stream()
-            if there.is_full():
+            stream, handle = to_device.arrays.stream()
+            if to_device.is_full():
                 said, self.warned = self.warned, True
-                there.target.say_held(self.on_hold_raise, said)
+                to_device.target.say_held(self.on_hold_raise, said)
                 if self.pipe == p and self.next_k == k:
-                    memory = there.room(k)
+                    memory = to_device.room(k)
             if self.pipe != p or self.next_k != k:
                 return _again
-            lease = transfer_hand(t, there.device, k, stream, handle, there.arrays)
+            lease = transfer_hand(t, to_device.device, k, stream, handle, to_device.arrays)
             try:
-                arrays = there.arrays_of(p, lease, memory, rows, subs, self.views)
-                if there.widen is not None:
-                    element = assembled(there.widen.template, arrays)
+                arrays = to_device.arrays_of(p, lease, memory, rows, subs, self.views)
+                if to_device.widen is not None:
+                    element = assembled(to_device.widen.template, arrays)
                 else:
                     element = self.views.whole(arrays) if self.views.levels else None
             except Exception as error:
@@ -434,7 +436,7 @@ cdef class Stream(Running):
                 element = make(element)
             if self.pipe != p or self.next_k != k:
                 return _again
-            there.taken(lease, memory is not None)
+            to_device.taken(lease, memory is not None)
             self.copied += memory is not None
             self._taken(p, k, arrays)
         finally:
@@ -467,6 +469,8 @@ cdef class Stream(Running):
         self.chunk_at = at + 1
         self.delivered += 1
         point_follow(&self.at, &self.ahead)
+        if self.pipe.config.ahead >= 0:
+            feed_taken(self.pipe, 1)
         if at + 1 == self.chunk_rows:
             self.chunk = None
             self._pass_mark()
@@ -500,8 +504,8 @@ cdef class Stream(Running):
             return
         pipe_hold(p)
         try:
-            if self.there is not None and self.there.transfer != NULL:
-                transfer_stop(self.there.transfer)
+            if self.to_device is not None and self.to_device.transfer != NULL:
+                transfer_stop(self.to_device.transfer)
             with nogil:
                 runner_stop(p.runner, NULL)
                 event_notify_all(&p.window.arrived)
@@ -535,7 +539,7 @@ cdef class Stream(Running):
         cdef int64_t deadline
         cdef uint64_t k
         cdef Pipe* p
-        cdef bint there = False
+        cdef bint ready = False
         if self.chunk is not None or self.state != STATE_RUNNING or self.generation != fork_generation():
             return True
         if self.pipe == NULL:
@@ -550,11 +554,12 @@ cdef class Stream(Running):
             return True
         k = self.next_k
         deadline = monotonic_ns() + <int64_t>(seconds * 1e9)
+        feed_awaited(p, k)
         pipe_hold(p)
         with nogil:
-            there = wait_until_there(p, k, deadline)
+            ready = wait_until_there(p, k, deadline)
         pipe_drop(p)
-        return there
+        return ready
 
     def stop(self):
         """Let the stream end, as `close` does, from another thread than the one that uses it. Waits for nothing."""
@@ -627,14 +632,14 @@ cdef class Stream(Running):
         """
         self._check_made()
         if self.timeline is None:
-            self.timeline = Timeline(self.plan.config.threads, *(ranges if self.there is not None else ()))
+            self.timeline = Timeline(self.plan.config.threads, *(ranges if self.to_device is not None else ()))
         if not on:
             self._await_notes()
         self.traced = on
         if self.pipe != NULL:
             trace_pipe(self.pipe, self.timeline.lines if on else NULL)
-            if self.there is not None:
-                self.there.trace(self.pipe)
+            if self.to_device is not None:
+                self.to_device.trace(self.pipe)
         return self.timeline
 
     cdef void _await_notes(self) noexcept:
@@ -647,8 +652,8 @@ cdef class Stream(Running):
         pipe_hold(p)
         with nogil:
             runner_join(p.runner, deadline)
-        if self.there is not None:
-            self.there.join(deadline)
+        if self.to_device is not None:
+            self.to_device.join(deadline)
         pipe_drop(p)
 
     cdef dict _stats(self, Pipe* p, int64_t dropped, int64_t helped):
@@ -671,9 +676,9 @@ cdef class Stream(Running):
             "memory_bytes": 0 if p == NULL else pipe_memory(p),
             "io_requests": self.asked_before + asked,
             "io_depth": depth,
-            **({} if self.there is None else self.there.stats()),
+            **({} if self.to_device is None else self.to_device.stats()),
             **({"skipped": 0, "skipped_files": 0,
-                "skipped_bytes": 0} if self.out.skips is None else self.out.skips.counts()),
+                "skipped_bytes": 0} if self.left_out.skips is None else self.left_out.skips.counts()),
         }
 
     def go_to(self, prepare, *arguments):
@@ -724,7 +729,7 @@ cdef class Stream(Running):
         self._check_made()
         goal = goal_of(place, seeds, counters, self.shuffles, self.plan.config.blocks, &self.frame,
                        self.files.names.count)
-        self.out.check_faults([*goal.breaks.values(), *[one[3:] or None for one in place.ended]])
+        self.left_out.check_faults([*goal.breaks.values(), *[one[3:] or None for one in place.ended]])
         for _, _, counter, _ in [] if later is None else later:
             <ShuffleCounter?>counter
         try:
