@@ -25,6 +25,8 @@ WATCHDOG_SECONDS = float(os.environ.get("QUEUECORE_WATCHDOG", "180"))
 # Whether this run looks for what is rare (.ci/nightly): other examples in each run, and what a fault may not do is
 # looked at again with other numbers of threads. Otherwise the same code gets the same answer.
 SEARCHING = os.environ.get("QUEUECORE_SEARCH") == "1"
+# The half of the thorough tests that runs, 1 or 2; 0: all.
+HALF = int(os.environ.get("QUEUECORE_SEARCH_HALF", "0"))
 
 _stderr = -1
 
@@ -92,6 +94,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         ranked = sorted(group, key=lambda item: zlib.crc32(item.name.encode()))
         for item in ranked[max(1, len(group) // every) :]:
             item.add_marker(pytest.mark.thorough)
+    if HALF:
+        items[:] = [item for item in items if not item.get_closest_marker("thorough") or _half_of(item) == HALF]
+
+
+def _half_of(item: pytest.Item) -> int:
+    """Return in which of two runs of the search a thorough test runs, 1 or 2; those of a costly library in the same."""
+    costly = "library" in getattr(item, "fixturenames", ())
+    return zlib.crc32((item.nodeid.partition("::")[0] if costly else item.nodeid).encode()) % 2 + 1
 
 
 def pytest_collection_finish() -> None:

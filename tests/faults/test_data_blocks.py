@@ -5,7 +5,6 @@ import gzip
 import json
 import os
 import resource
-import time
 import zlib
 
 import numpy as np
@@ -316,13 +315,11 @@ def test_a_hundred_thousand_files(tmp_path):
     count = 100_000
     paths = write_files(tmp_path, (b"%07d\n" % n for n in range(count)))
     for ds in (threads(TextLineDataset(paths), 4), threads(qc.data.FixedLengthRecordDataset(paths, 8), 4)):
-        times, before = [], open_descriptors()
-        for _ in range(3):  # the shortest: another process may want the processors
-            begun = time.monotonic()
-            with iter(ds.batch(10)) as it:
-                next(it)
-            times.append(time.monotonic() - begun)
-        assert min(times) < 1
+        before = open_descriptors()
+        with iter(ds.batch(10)) as it:
+            next(it)
+            # The rest of the files was not even looked for.
+            assert it.stats()["files_known"] < count // 10
         most, n = 0, 0
         with iter(ds.batch(10)) as it:
             for n, _ in enumerate(it, 1):

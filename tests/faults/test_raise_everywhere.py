@@ -15,7 +15,7 @@ from helpers.faults.raise_tree import MAIN, OTHERS, QUEUES, ROOT, build, compile
 # Where an exception of another thread is dropped, because nothing is lost by that: as the thread begins or ends, as it
 # gives back what its work is done with, or as it waits for work while nobody has any more.
 DROPPED = (
-    "atoms.runtime Start.",
+    "atoms.runtime SafeStart.",
     "atoms.times WorkTimes.leave return",
     "stream.scope Scope.",
     "stream.feed Feed.end return",

@@ -184,7 +184,7 @@ PLANTED = [
         "kept memory is freed while it is read",
         "crowded",
         "all",
-        ("memory free_done", "_read(&one.region)", "False"),
+        ("memory free_done", "_read(&node.region)", "False"),
     ),
     row(
         "a slot that becomes larger is freed while it is read",

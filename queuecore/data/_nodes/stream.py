@@ -120,14 +120,15 @@ class ChainStream(Stream):
         if seeded is not None:
             leases = _INNER_LEASES if budget == 0 else _FEW_LEASES
         self._identity = Identity(self.chain, options.identity or "stat")
-        self._notes = self._told = self._index = None
-        self._drawn = None
+        self._notes = self._told = self._index = self._drawn = None
         brief = seeded is not None and seeded.brief
         self._run = None
         feeder = None
+        ahead = _ahead_of(chain, seeded)
         if source.fed:
             writing = None if seeded is None else seeded.writing
             self._run = NodeRun(source, options, skips, seeded is not None, budget, brief, writing)
+            self._run.exact = ahead[0] >= 0
             if seeded is None:
                 self._run.writing.follow(self)
             self._run.follow(self, *((Orders(), None) if seeded is None else (seeded.orders, seeded.cuts)))
@@ -138,12 +139,7 @@ class ChainStream(Stream):
         chain.add_steps(description.ops, seeds)
         description.num_threads, description.help = workers, helps
         description.prefetch = chain.prefetch_elements()
-        if self._run is not None:
-            if seeded is None:
-                description.ahead = chain.ahead_elements()
-            elif seeded.at_a_time > 0:
-                description.ahead, description.at_a_time = 0, seeded.at_a_time
-            self._run.exact = description.ahead >= 0
+        description.ahead, description.at_a_time = ahead
         description.max_leases = leases
         description.on_hold_raise = options.on_hold == "raise" and not seeded
         description.retries = options.retries or 0
@@ -351,6 +347,16 @@ def _counter(base: int) -> ShuffleCounter:
     counter = ShuffleCounter()
     counter.next_iteration = base
     return counter
+
+
+def _ahead_of(chain: Chain, seeded: Seeded | None) -> tuple[int, int]:
+    """Return how many elements a feed makes ahead of the consumer, and how many of them the consumer takes at a time.
+
+    -1: as many as there is room for.
+    """
+    if seeded is None:
+        return chain.ahead_elements(), 1
+    return (0, seeded.at_a_time) if seeded.at_a_time else (-1, 1)
 
 
 def _native_seconds(value: float | None, default: float) -> float:

@@ -85,6 +85,6 @@ def test_every_function_is_tried():
 def test_names_that_are_not_here_say_so():
     with pytest.raises(UnimplementedError, match=r"tf\.data\.experimental\.service: it isn't in queuecore\.data"):
         experimental.service  # noqa: B018
-    with pytest.raises(AttributeError, match="no attribute 'servise'"):
-        experimental.servise  # noqa: B018
+    with pytest.raises(AttributeError, match="no attribute 'no_such_name'"):
+        experimental.no_such_name  # noqa: B018
     assert not hasattr(experimental, "service")

@@ -5,25 +5,43 @@ from collections import defaultdict
 
 from helpers.repository.failures import ROOT
 
-# What says only that something is there.
+# Names that say only that something is there.
 NO_NOUNS = {"one", "made", "given", "found"}
 MOST_LINES = 5
-FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
+FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
-def long_lives(function):
-    """The names of a function's parameters and variables that are no nouns, with their first and last lines."""
-    lines = defaultdict(list)
-    bound = set()
-    for node in ast.walk(function):
+def nodes_in(scope):
+    """The nodes of a function itself; of those within it only they, and not what is in them."""
+    left = list(ast.iter_child_nodes(scope))
+    while left:
+        node = left.pop()
+        yield node
+        if not isinstance(node, FUNCTIONS):
+            left += ast.iter_child_nodes(node)
+
+
+def parameters(scope):
+    return {node.arg: node.lineno for node in ast.walk(scope.args) if isinstance(node, ast.arg)}
+
+
+def uses(scope):
+    """The names in a function that are no nouns, with their lines, also in functions within it."""
+    for node in nodes_in(scope):
         if isinstance(node, ast.Name) and node.id in NO_NOUNS:
-            lines[node.id].append(node.lineno)
-            if isinstance(node.ctx, ast.Store):
-                bound.add(node.id)
-        elif isinstance(node, ast.arg) and node.arg in NO_NOUNS:
-            lines[node.arg].append(node.lineno)
-            bound.add(node.arg)
-    return [(name, min(lines[name]), max(lines[name])) for name in bound]
+            yield node.id, node.lineno
+        elif isinstance(node, FUNCTIONS):
+            hidden = parameters(node)
+            yield from (use for use in uses(node) if use[0] not in hidden)
+
+
+def long_lives(scope):
+    """A function's parameters and variables that are no nouns, with the first line and the last."""
+    lines = defaultdict(list)
+    for name, line in [*uses(scope), *parameters(scope).items()]:
+        lines[name].append(line)
+    stored = {node.id for node in nodes_in(scope) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return [(name, min(lines[name]), max(lines[name])) for name in NO_NOUNS & (stored | {*parameters(scope)})]
 
 
 def test_variables_have_nouns():

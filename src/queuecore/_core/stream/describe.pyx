@@ -292,9 +292,11 @@ cdef class Description:
     prefetch : int
         Elements that are made ahead; -1: the user set no number.
     ahead : int
-        Elements that are made ahead, and no more of those that a feed gets one by one; -1: as many as there is room for.
+        Elements that are made ahead, and no more of those that a feed gets one by one; -1: as many as there is room
+        for.
     at_a_time : int
-        Elements that the consumer takes one after the other once it has taken one of them: `ahead` counts from the last.
+        Elements that the consumer takes one after the other once it has taken one of them: `ahead` counts from the
+        last.
     max_leases : int
         Batches that the consumer may hold.
     on_hold_raise : bool
