@@ -27,7 +27,9 @@ from queuecore.tf1._data import nests
 
 # Folders of TensorFlow's: their attributes are modules. All else is a module.
 _PACKAGE_NAMES = """
-    compiler core core.example core.framework core.protobuf core.util python python.autograph python.autograph.core
+    compiler contrib contrib.framework contrib.framework.python contrib.framework.python.ops contrib.training
+    contrib.training.python contrib.training.python.training
+    core core.example core.framework core.protobuf core.util python python.autograph python.autograph.core
     python.checkpoint python.client python.compat python.data python.data.experimental
     python.data.experimental.kernel_tests python.data.experimental.ops python.data.kernel_tests python.data.ops
     python.data.util python.distribute python.eager python.framework python.kernel_tests python.lib python.lib.io
@@ -78,6 +80,10 @@ def _namespaces() -> dict[str, list[Any]]:
         "file_io": [tf.gfile],
         "tf_logging": [tf.logging],
         "compat": [tf.compat],
+        "bucket_ops": [tf.contrib.training],
+        "sampling_ops": [tf.contrib.training],
+        "resample": [tf.contrib.training],
+        "training": [tf.contrib.training],
         "nest": [tf.nest, types.SimpleNamespace(map_structure_up_to=_map_up_to)],
         "errors": [tf.errors],
         "errors_impl": [tf.errors],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -507,7 +507,24 @@ def prefetch_queue(
         return queue
 
 
-def _sorted_into(queues: list[QueueBase], which: Tensor, keep: Tensor, parts: list[Tensor]) -> Any:
+class _Shelf:
+    # All buckets, of a graph or of a session, as what one runner fills: if that fails, each of them has its error.
+    def __init__(self, queues: Sequence[Any]) -> None:
+        self.name = queues[0].name
+        self._queues = queues
+
+    def of(self, session: Any) -> _Shelf:
+        return _Shelf([queue.of(session) for queue in self._queues])
+
+    def is_closed(self) -> bool:
+        return all(queue.is_closed() for queue in self._queues)
+
+    def _fail(self, error: BaseException) -> None:
+        for queue in self._queues:
+            queue._fail(error)
+
+
+def _sorted_into(queues: Sequence[QueueBase], which: Tensor, keep: Tensor, parts: list[Tensor]) -> Any:
     # One operation for all buckets: only that of the example's own one runs.
     puts = [queue.enqueue(parts) for queue in queues]
 
@@ -614,7 +631,8 @@ def bucket(
         ]  # fmt: skip
         put = _sorted_into(queues, which, keep, parts)
         # The buckets close together, once no thread fills any of them; their batches' queue, once all are empty.
-        fill(queues[0], [put], num_threads, group(*[queue.close(cancel_pending_enqueues=True) for queue in queues]),
+        shelf: Any = _Shelf(queues)
+        fill(shelf, [put], num_threads, group(*[queue.close(cancel_pending_enqueues=True) for queue in queues]),
              close_op=group(*[queue.close() for queue in queues]))  # fmt: skip
         one_size = None if allow_smaller_final_batch or isinstance(batch_size, (list, tuple)) else sizes[0]
         rows = TensorShape([None if one_size is None else constant_value(convert_to_tensor(one_size, np.int32))])

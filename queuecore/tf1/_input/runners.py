@@ -239,9 +239,9 @@ def fill(
     if copies > _MOST_THREADS:
         raise ValueError(f"num_threads must be at most {_MOST_THREADS}, not {copies}")
     add_queue_runner(QueueRunner(queue, ops * copies, close_op, cancel_op))
-    span = queue.capacity - queue.kept
-    if not told or span <= 0:
+    if not told or queue.capacity <= queue.kept:
         return
+    span = queue.capacity - queue.kept
     over = f"over_{queue.kept}_of" if queue.kept else "of"
     name = told if isinstance(told, str) else f"fraction_{over}_{queue.capacity}_full"
 

@@ -21,9 +21,9 @@ from queuecore.tf1._graph.graph import (
 from queuecore.tf1._graph.values import float32, int64
 from queuecore.tf1._input.batches import batch, maybe_batch
 from queuecore.tf1._ops import checks
-from queuecore.tf1._ops.arrays import expand_dims, gather, identity, one_hot, shape, squeeze
+from queuecore.tf1._ops.arrays import expand_dims, gather, one_hot, shape, squeeze
 from queuecore.tf1._ops.control import Print, cond, summarized
-from queuecore.tf1._ops.math import cast, less, reduce_sum
+from queuecore.tf1._ops.math import cast, identity, less, reduce_sum
 from queuecore.tf1._ops.random import random_uniform
 from queuecore.tf1._ops.variables import Variable, variable_scope
 
@@ -37,7 +37,8 @@ _SEEN_BEFORE = 10
 
 def _after(checks_of: Sequence[Operation], tensor: Tensor, name: str | None = None) -> Tensor:
     with tensor.graph.control_dependencies(checks_of):
-        return identity(tensor, name)
+        same: Tensor = identity(tensor, name)
+    return same
 
 
 def _singles(tensors: list[Tensor], capacity: int, threads: int) -> list[Tensor]:

@@ -224,7 +224,7 @@ def truncated_normal(
 def _doubles(pair: Pair, block: int) -> Iterator[float]:
     # A block has two of them, and TensorFlow takes the second one first.
     while True:
-        for low, high in _uniform(pair, block, 8, np.dtype(np.float64)).reshape(-1, 2).tolist():
+        for low, high in _uniform(pair, block, 8, as_dtype(np.float64)).reshape(-1, 2).tolist():
             yield high
             yield low
         block += 4
