@@ -74,10 +74,12 @@ def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> RunPlan:
         feeds.append((tensor, len(feeds)))
     fetches = list(fetches)
     given = {(tensor.op, tensor.value_index) for tensor in fed}
+    fed_ops = {tensor.op for tensor in fed}
 
     def needs(op: Operation) -> list[Operation]:
         found = [one.op for one in op.operands if (one.op, one.value_index) not in given]
-        return list(dict.fromkeys([*found, *op.control_inputs]))
+        # What is fed has happened, also for those that only come after it.
+        return list(dict.fromkeys([*found, *(one for one in op.control_inputs if one not in fed_ops)]))
 
     wanted = [
         one if isinstance(one, Operation) else one.op
