@@ -84,7 +84,7 @@ def _namespaces() -> dict[str, list[Any]]:
         "sampling_ops": [tf.contrib.training],
         "resample": [tf.contrib.training],
         "training": [tf.contrib.training],
-        "nest": [tf.nest, types.SimpleNamespace(map_structure_up_to=_map_up_to)],
+        "nest": [tf.nest, tf.contrib.framework.nest],
         "errors": [tf.errors],
         "errors_impl": [tf.errors],
         "tf_record": [tf.python_io],
@@ -93,15 +93,6 @@ def _namespaces() -> dict[str, list[Any]]:
         "dataset_ops": [tf.data],
         "summary": [tf.summary],
     }  # fmt: skip
-
-
-def _map_up_to(shallow: Any, function: Callable[..., Any], *deep: Any) -> Any:
-    # As map_structure, where parts of `deep` may be structures.
-    if isinstance(shallow, dict):
-        return {key: _map_up_to(one, function, *[part[key] for part in deep]) for key, one in shallow.items()}
-    if isinstance(shallow, tuple) and not _is_sparse(shallow) and not hasattr(shallow, "row_splits"):
-        return tuple([_map_up_to(one, function, *[part[at] for part in deep]) for at, one in enumerate(shallow)])
-    return function(*deep)
 
 
 def _index_table(vocabulary_list: Any, *args: Any, **named: Any) -> Any:

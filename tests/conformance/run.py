@@ -34,6 +34,7 @@ FOLDERS = (
     "tensorflow/python/kernel_tests",
     "tensorflow/python/lib",
     "tensorflow/python/training",
+    "tensorflow/python/util",
     "test",
     "torchdata",
 )
