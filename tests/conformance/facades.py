@@ -83,6 +83,7 @@ def _namespaces() -> dict[str, list[Any]]:
         "bucket_ops": [tf.contrib.training],
         "sampling_ops": [tf.contrib.training],
         "resample": [tf.contrib.training],
+        "sequence_queueing_state_saver": [tf.contrib.training],
         "training": [tf.contrib.training],
         "nest": [tf.nest, tf.contrib.framework.nest],
         "errors": [tf.errors],

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import threading
 
 import numpy as np
 import pytest
@@ -378,3 +379,195 @@ def test_scopes_with_default_names_inside_of_others():
             with tf.variable_scope(None, "inner") as scope:
                 tf.get_variable("v", [])
                 assert scope.name == "outer/inner" + (f"_{number}" if number else "")
+
+
+# Sequences in segments
+
+
+def saver_of(examples, batch_size=2, num_unroll=2, **options):
+    """Return a saver that adds an example of such a length in each run, and the tensors of a training step."""
+    lengths = tf.constant(examples)
+    number = tf.to_int32(numbers(len(examples)))
+    length = lengths[number]
+    steps = tf.range(length + tf.mod(-length, num_unroll)) + 100 * number
+    steps.set_shape([None])
+    saver = training.SequenceQueueingStateSaver(
+        batch_size, num_unroll, length, tf.string_join(["n", tf.as_string(number)]), {"steps": steps},
+        {"number": number}, {"sum": tf.constant(0), "seen": tf.constant([0, 0])}, **options,
+    )  # fmt: skip
+    batch = saver.next_batch
+    sums = batch.state("sum") + tf.reduce_sum(batch.sequences["steps"], 1)
+    saved = [batch.save_state("sum", sums), batch.save_state("seen", batch.state("seen") + [1, 2])]
+    return saver, batch, {"key": batch.key, "next": batch.next_key, "saved": saved, "sum": sums,
+                          "seen": batch.state("seen"), "length": batch.length, "total": batch.total_length,
+                          "number": batch.context["number"], "steps": batch.sequences["steps"],
+                          "index": batch.insertion_index, "size": batch.batch_size}  # fmt: skip
+
+
+def test_segments_follow_each_other_with_their_states():
+    saver, batch, step = saver_of([3, 4])
+    assert (batch.sequences["steps"].shape.as_list(), batch.state("seen").shape.as_list()) == ([2, 2], [2, 2])
+    ready, waiting = saver.barrier.ready_size(), saver.barrier.incomplete_size()
+    with tf.Session() as sess:
+        sess.run(tf.local_variables_initializer())
+        tf.train.start_queue_runners(sess)
+        for _ in range(2):
+            sess.run(saver.prefetch_op)
+        assert sess.run([ready, waiting]) == [2, 2]
+        first, second = (sess.run(step) for _ in range(2))
+        assert sess.run([ready, waiting]) == [0, 0]
+    assert first["key"].tolist() == [b"00000_of_00002:n0", b"00000_of_00002:n1"]
+    assert first["next"].tolist() == second["key"].tolist() == [b"00001_of_00002:n0", b"00001_of_00002:n1"]
+    assert second["next"].tolist() == [b"STOP:n0", b"STOP:n1"]
+    assert first["steps"].tolist() == [[0, 1], [100, 101]] and second["steps"].tolist() == [[2, 3], [102, 103]]
+    assert first["seen"].tolist() == [[0, 0]] * 2 and second["seen"].tolist() == [[1, 2]] * 2
+    assert second["sum"].tolist() == [6, 406]
+    assert (first["length"].tolist(), second["length"].tolist()) == ([2, 2], [1, 2])
+    assert second["total"].tolist() == [3, 4] and second["number"].tolist() == [0, 1]
+    assert (first["index"] - np.iinfo(np.int64).min).tolist() == [0, 1] and first["size"] == 2
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_the_end_of_sequences(small):
+    saver, _, step = saver_of([6, 2, 2], allow_small_batch=small)
+    tf.train.add_queue_runner(tf.train.QueueRunner(saver, [saver.prefetch_op]))
+    with running() as sess:
+        values = to_the_end(sess, step)
+        assert sess.run(saver.barrier.ready_size()) == 0
+    keys = [value["key"].tolist() for value in values]
+    whole = [[b"00000_of_00003:n0", b"00000_of_00001:n1"], [b"00001_of_00003:n0", b"00000_of_00001:n2"]]
+    # With fewer than two examples left there is no whole batch.
+    assert keys == (whole + [[b"00002_of_00003:n0"]] if small else whole)
+    if small:
+        assert values[-1]["sum"].tolist() == [15] and values[-1]["size"] == 1
+
+
+def test_a_run_that_waits_when_the_data_ends_gets_what_is_there():
+    saver, _, step = saver_of([2, 2, 2], batch_size=2, allow_small_batch=True)
+    taken = []
+    with tf.Session() as sess:
+        sess.run(tf.local_variables_initializer())
+        tf.train.start_queue_runners(sess)
+        sess.run(saver.prefetch_op)
+        thread = threading.Thread(target=lambda: taken.append(sess.run(step)["key"].tolist()))
+        thread.start()
+        sess.run(saver.close())
+        thread.join()
+        with pytest.raises(OutOfRangeError, match="closed"):
+            sess.run(step)
+        with pytest.raises(tf.errors.CancelledError):
+            sess.run(saver.prefetch_op)
+        with pytest.raises(tf.errors.CancelledError, match="already closed"):
+            sess.run(saver.close())
+        sess.run(saver.close(cancel_pending_enqueues=True))
+    assert taken == [[b"00000_of_00001:n0"]]
+
+
+def test_examples_wait_for_room():
+    saver, _, step = saver_of([4] * 4, batch_size=1, capacity=1)
+    with tf.Session() as sess:
+        sess.run(tf.local_variables_initializer())
+        tf.train.start_queue_runners(sess)
+        sess.run(saver.prefetch_op)
+        with pytest.raises(tf.errors.DeadlineExceededError):
+            sess.run(saver.prefetch_op, options=tf.RunOptions(timeout_in_ms=30))
+        sess.run(step)  # one segment of it is left
+        with pytest.raises(tf.errors.DeadlineExceededError):
+            sess.run(saver.prefetch_op, options=tf.RunOptions(timeout_in_ms=30))
+        sess.run(step)
+        sess.run(saver.prefetch_op)
+
+
+def test_batches_with_states_by_a_runner():
+    tf.set_random_seed(3)
+    number = tf.to_int32(numbers(20))
+    length = 1 + number % 7
+    text = tf.fill([length], tf.as_string(number))
+    batch = training.batch_sequences_with_states(
+        tf.as_string(number), {"text": text, "steps": tf.range(length)}, {"number": number}, None,
+        {"count": tf.constant(0)}, 3, 4, num_threads=2, capacity=6,
+    )  # fmt: skip
+    count = batch.state("count") + batch.length
+    step = [batch.key, batch.context["number"], batch.sequences, count, batch.total_length, batch.sequence,
+            batch.sequence_count, batch.save_state("count", count)]  # fmt: skip
+    assert [tensor.shape.as_list() for tensor in (batch.key, batch.sequences["text"])] == [[None], [None, 3]]
+    done = {}
+    with running() as sess:
+        for keys, numbers_, parts, counts, totals, places, ends, _ in to_the_end(sess, step):
+            for at, one in enumerate(numbers_):
+                size = 1 + one % 7
+                base = 3 * places[at]
+                assert keys[at] == b"%05d_of_%05d:%d" % (places[at], ends[at], one)
+                assert parts["steps"][at].tolist() == [(n if n < size else 0) for n in range(base, base + 3)]
+                texts = [b"%d" % one if n < size else b"" for n in range(base, base + 3)]
+                assert parts["text"][at].tolist() == texts and totals[at] == size
+                assert counts[at] == min(size, base + 3)
+                done[int(one)] = places[at] + 1 == ends[at]
+    assert done == dict.fromkeys(range(20), True)
+
+
+def test_a_failing_example_is_the_cause_of_the_end_of_batches():
+    number = tf.to_int32(numbers(3))
+    batch = training.batch_sequences_with_states(
+        "same", {"steps": tf.range(4)}, {}, 4, {"state": tf.to_float(number)}, 3, 2, pad=False
+    )
+    with tf.Session() as sess:
+        sess.run(tf.local_variables_initializer())
+        coord = tf.train.Coordinator()
+        threads = tf.train.start_queue_runners(sess, coord)
+        with pytest.raises(OutOfRangeError) as caught:
+            sess.run(batch.key)
+        assert "multiple of: 3, but saw value: 4" in str(caught.value.__cause__)
+        with pytest.raises(InvalidArgumentError, match="multiple"):
+            coord.join(threads)
+
+
+def test_what_the_state_saver_refuses():
+    def make(batch_size=1, num_unroll=2, length=2, key="k", sequences=None, context=None, states=None, **options):
+        return training.SequenceQueueingStateSaver(
+            batch_size, num_unroll, length, key, {"s": tf.zeros([2])} if sequences is None else sequences,
+            {} if context is None else context, {"t": 0.0} if states is None else states, **options,
+        )  # fmt: skip
+
+    for wrong in (
+        {"sequences": {}}, {"states": {}}, {"sequences": {"a:b": tf.zeros([2])}}, {"length": [2]},
+        {"sequences": {"s": 1}}, {"context": {"c": tf.placeholder(tf.int32, [None])}}, {"capacity": 0},
+    ):  # fmt: skip
+        with pytest.raises(ValueError):
+            make(**wrong)
+    for wrong in (
+        {"sequences": [1]}, {"states": {3: 0.0}}, {"length": 1.0}, {"key": 5},
+    ):  # fmt: skip
+        with pytest.raises(TypeError):
+            make(**wrong)
+    for sequences, length, message in (
+        ({"a": tf.zeros([2]), "b": tf.zeros([4])}, 2, "labeled sorted_sequences_b should be: 2, shape received: 4"),
+        ({"a": tf.zeros([3])}, 2, "multiple of: 2, but saw value: 3"),
+        ({"a": tf.zeros([0])}, 0, "multiple of"),
+        ({"a": tf.zeros([2])}, 3, "Input length should be <= than length"),
+    ):
+        with tf.Session() as sess, pytest.raises(InvalidArgumentError, match=message):
+            sess.run(make(sequences=sequences, length=length).prefetch_op)
+    saver = make(key="twice", sequences={"s": tf.zeros([4])}, num_unroll=2)
+    batch = saver.next_batch
+    with tf.Session() as sess:
+        sess.run(saver.prefetch_op)
+        with pytest.raises(InvalidArgumentError, match="isn't done"):
+            sess.run(saver.prefetch_op)
+        with pytest.raises(InvalidArgumentError, match="no segment"):
+            sess.run([batch.save_state("t", batch.state("t")), batch.save_state("t", batch.state("t") + 1)])
+    with pytest.raises(KeyError):
+        batch.state("u")
+    with pytest.raises(ValueError):
+        batch.save_state("t", tf.constant([1, 2]))
+    with pytest.raises(ValueError, match="length"):
+        training.batch_sequences_with_states("k", {"s": tf.zeros([2])}, {}, None, {"t": 0.0}, 2, 1, pad=False)
+    uneven = {"a": tf.zeros([2]), "b": tf.zeros([3])}
+    bad = training.batch_sequences_with_states("k", uneven, {}, None, {"t": 0.0}, 4, 1)
+    with tf.Session() as sess:
+        coord = tf.train.Coordinator()
+        threads = tf.train.start_queue_runners(sess, coord)
+        with pytest.raises(OutOfRangeError):
+            sess.run(bad.key)
+        with pytest.raises(InvalidArgumentError, match="lengths must match"):
+            coord.join(threads)
