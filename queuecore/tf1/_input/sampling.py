@@ -204,11 +204,11 @@ def _share_checks(shares: Tensor) -> list[Operation]:
     shares.shape.assert_has_rank(1)
     known = constant_value(shares)
     total = reduce_sum(shares) if known is None else convert_to_tensor(np.float32(np.sum(known)))
-    told = "probabilities must sum to 1"
+    message = "probabilities must sum to 1"
     return [
         checks.assert_non_negative(shares),
-        checks.assert_less(total, 1.0 + _TOLERANCE, message=told),
-        checks.assert_less(1.0 - _TOLERANCE, total, message=told),
+        checks.assert_less(total, 1.0 + _TOLERANCE, message=message),
+        checks.assert_less(1.0 - _TOLERANCE, total, message=message),
     ]
 
 

@@ -111,15 +111,15 @@ class _Segments:
             with self._lock:
                 queue = self._rest if self._closed else self._ready
                 if self._closed:
-                    there = int(self._rest.size() if self._small else self._tokens.size())
-                    if there < (1 if self._small else max(count, 1)):
+                    available = int(self._rest.size() if self._small else self._tokens.size())
+                    if available < (1 if self._small else max(count, 1)):
                         why = f", since what fills it failed: {self._failure!r}" if self._failure else ""
                         raise OutOfRangeError(
                             f"Barrier '{self.name}' is closed and has insufficient elements (requested {count}, total "
-                            f"size {there}){why}"
+                            f"size {available}){why}"
                         ) from self._failure
                     if self._small:
-                        small: list[Any] = queue.dequeue_up_to(min(count, there))
+                        small: list[Any] = queue.dequeue_up_to(min(count, available))
                         return small
             try:
                 take = queue.dequeue_up_to if self._small else queue.dequeue_many
@@ -289,12 +289,12 @@ class SequenceQueueingStateSaver:
 
     @property
     def batch_size(self) -> Any:
-        """How many segments are in a batch."""
+        """The number of segments in a batch."""
         return self._batch_size
 
     @property
     def num_unroll(self) -> int:
-        """How long a segment is."""
+        """The length of a segment."""
         return self._num_unroll
 
     @property
@@ -452,12 +452,12 @@ class NextQueuedSequenceBatch:
         wanted = self._states[state_name]
         saver = self._saver
         with saver._graph.name_scope(name or "InputQueueingStateSaver_SaveState"):
-            given = convert_to_tensor(value, wanted.dtype, name=f"convert_{state_name}")
+            new_state = convert_to_tensor(value, wanted.dtype, name=f"convert_{state_name}")
             try:
-                given.shape.assert_has_rank(len(wanted.shape.sides or ()))
+                new_state.shape.assert_has_rank(len(wanted.shape.sides or ()))
             except ValueError as error:
                 raise ValueError(f"Rank check failed for {state_name}: {error}") from error
-            given.shape.assert_is_compatible_with(wanted.shape)
+            new_state.shape.assert_is_compatible_with(wanted.shape)
 
             def kernel(run: Any, old: Any, keys: Any, places: Any, counts: Any, new: Any) -> None:
                 if np.ndim(new) != np.ndim(old):
@@ -473,7 +473,7 @@ class NextQueuedSequenceBatch:
                 left = places + 1 < counts
                 saver.of(run.session).save(state_name, keys[left], new[left])
 
-            inputs = [wanted, self.next_key, self.sequence, self.sequence_count, given]
+            inputs = [wanted, self.next_key, self.sequence, self.sequence_count, new_state]
             return saver._graph.create_op("BarrierInsertMany", inputs, [], kernel, f"BarrierInsertState_{state_name}")
 
 

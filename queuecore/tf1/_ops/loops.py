@@ -481,12 +481,12 @@ def scan(
         ]
 
         def kernel(states: Iterator[list[Any]]) -> list[Any]:
-            every = list(states)
+            sequence = list(states)
             # The state before the first row says of which shape no states at all are.
-            behind = every[1:] if fold.initial else every
-            order = behind[::-1] if reverse else behind
+            kept = sequence[1:] if fold.initial else sequence
+            order = kept[::-1] if reverse else kept
             return [
-                _stacked([state[at] for state in order], dtype, TensorShape([0, *np.shape(every[0][at])]))
+                _stacked([state[at] for state in order], dtype, TensorShape([0, *np.shape(sequence[0][at])]))
                 for at, (dtype, _) in enumerate(facts)
             ]
 

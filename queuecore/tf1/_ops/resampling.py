@@ -52,8 +52,8 @@ def resample_at_rate(
         return np.repeat(np.arange(len(counts), dtype=np.int32), counts.astype(np.int64))
 
     with get_default_graph().name_scope(scope or "resample_at_rate"):
-        told = convert_to_tensor(rates)
-        counts = random_poisson(told, (), told.dtype, seed)
+        row_rates = convert_to_tensor(rates)
+        counts = random_poisson(row_rates, (), row_rates.dtype, seed)
         indices = apply_op("RepeatRange", [counts], int32, (None,), kernel, "repeat_range")
         return [gather(rows, indices) for rows in inputs]
 
@@ -88,10 +88,10 @@ def weighted_resample(
     mean of the runs so far; later ones count more.
     """
     with get_default_graph().name_scope(scope or "weighted_resample") as full:
-        given = convert_to_tensor(weights)
+        each_weight = convert_to_tensor(weights)
         with variable_scope(scope, "estimate_mean"):
-            mean = _mean_so_far(reduce_mean(given), mean_decay)
-        rates = given * overall_rate / mean
+            mean = _mean_so_far(reduce_mean(each_weight), mean_decay)
+        rates = each_weight * overall_rate / mean
         each_rate, *resampled = resample_at_rate([rates, *inputs], rates, full, seed)
     return resampled, each_rate
 
