@@ -27,7 +27,9 @@ from queuecore.tf1._data import nests
 
 # Folders of TensorFlow's: their attributes are modules. All else is a module.
 _PACKAGE_NAMES = """
-    compiler core core.example core.framework core.protobuf core.util python python.autograph python.autograph.core
+    compiler contrib contrib.framework contrib.framework.python contrib.framework.python.ops contrib.training
+    contrib.training.python contrib.training.python.training
+    core core.example core.framework core.protobuf core.util python python.autograph python.autograph.core
     python.checkpoint python.client python.compat python.data python.data.experimental
     python.data.experimental.kernel_tests python.data.experimental.ops python.data.kernel_tests python.data.ops
     python.data.util python.distribute python.eager python.framework python.kernel_tests python.lib python.lib.io
@@ -78,7 +80,12 @@ def _namespaces() -> dict[str, list[Any]]:
         "file_io": [tf.gfile],
         "tf_logging": [tf.logging],
         "compat": [tf.compat],
-        "nest": [tf.nest, types.SimpleNamespace(map_structure_up_to=_map_up_to)],
+        "bucket_ops": [tf.contrib.training],
+        "sampling_ops": [tf.contrib.training],
+        "resample": [tf.contrib.training],
+        "sequence_queueing_state_saver": [tf.contrib.training],
+        "training": [tf.contrib.training],
+        "nest": [tf.nest, tf.contrib.framework.nest],
         "errors": [tf.errors],
         "errors_impl": [tf.errors],
         "tf_record": [tf.python_io],
@@ -87,15 +94,6 @@ def _namespaces() -> dict[str, list[Any]]:
         "dataset_ops": [tf.data],
         "summary": [tf.summary],
     }  # fmt: skip
-
-
-def _map_up_to(shallow: Any, function: Callable[..., Any], *deep: Any) -> Any:
-    # As map_structure, where parts of `deep` may be structures.
-    if isinstance(shallow, dict):
-        return {key: _map_up_to(one, function, *[part[key] for part in deep]) for key, one in shallow.items()}
-    if isinstance(shallow, tuple) and not _is_sparse(shallow) and not hasattr(shallow, "row_splits"):
-        return tuple([_map_up_to(one, function, *[part[at] for part in deep]) for at, one in enumerate(shallow)])
-    return function(*deep)
 
 
 def _index_table(vocabulary_list: Any, *args: Any, **named: Any) -> Any:

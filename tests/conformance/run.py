@@ -27,12 +27,14 @@ ROOT = TESTS.parent
 BEGIN, END = "<!-- table: make conformance -->", "<!-- end of the table -->"
 # Where a peer's tests of its input stack lie.
 FOLDERS = (
+    "tensorflow/contrib",
     "tensorflow/python/client",
     "tensorflow/python/data",
     "tensorflow/python/framework",
     "tensorflow/python/kernel_tests",
     "tensorflow/python/lib",
     "tensorflow/python/training",
+    "tensorflow/python/util",
     "test",
     "torchdata",
 )

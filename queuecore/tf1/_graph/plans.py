@@ -74,10 +74,13 @@ def planned(fetches: Iterable[Any], fed: Sequence[Any]) -> RunPlan:
         feeds.append((tensor, len(feeds)))
     fetches = list(fetches)
     fed_outputs = {(tensor.op, tensor.value_index) for tensor in fed}
+    # A placeholder that is fed has happened, also for those that only come after it.
+    fed_placeholders = {tensor.op for tensor in fed if tensor.op.type == "Placeholder"}
 
     def needs(op: Operation) -> list[Operation]:
-        found = [tensor.op for tensor in op.operands if (tensor.op, tensor.value_index) not in fed_outputs]
-        return list(dict.fromkeys([*found, *op.control_inputs]))
+        sources = [tensor.op for tensor in op.operands if (tensor.op, tensor.value_index) not in fed_outputs]
+        before = [control for control in op.control_inputs if control not in fed_placeholders]
+        return list(dict.fromkeys([*sources, *before]))
 
     wanted = [
         fetch if isinstance(fetch, Operation) else fetch.op

@@ -23,7 +23,7 @@ _NAMES = {
         extract_image_patches extract_volume_patches fake_quant_with_min_max_args
         fake_quant_with_min_max_args_gradient fake_quant_with_min_max_vars fake_quant_with_min_max_vars_gradient
         fake_quant_with_min_max_vars_per_channel fake_quant_with_min_max_vars_per_channel_gradient
-        feature_column fft fft2d fft3d fftnd fingerprint fixed_size_partitioner foldl foldr function get_logger
+        feature_column fft fft2d fft3d fftnd fingerprint fixed_size_partitioner function get_logger
         get_seed get_session_handle get_session_tensor global_norm glorot_normal_initializer
         glorot_uniform_initializer grad_pass_through gradients GradientTape GRAPH_DEF_VERSION_MIN_CONSUMER
         GRAPH_DEF_VERSION_MIN_PRODUCER graph_util GraphDef guarantee_const hessians histogram_fixed_width_bins
@@ -37,8 +37,8 @@ _NAMES = {
         NoneTensorSpec norm NotDifferentiable OptimizerOptions OptionalSpec orthogonal_initializer
         parallel_stack polygamma print profiler qr quantization quantize quantize_v2
         quantized_concat ragged_fill_empty_rows ragged_fill_empty_rows_grad random_gamma
-        random_index_shuffle random_poisson raw_ops realdiv recompute_grad register_tensor_conversion_function
-        RegisterGradient repeat required_space_to_batch_paddings resource_loader rfftnd saved_model scan
+        random_index_shuffle raw_ops realdiv recompute_grad register_tensor_conversion_function
+        RegisterGradient repeat required_space_to_batch_paddings resource_loader rfftnd saved_model
         scatter_add scatter_div scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub
         scatter_nd_update scatter_sub scatter_update self_adjoint_eig self_adjoint_eigvals serialize_many_sparse
         serialize_sparse sets signal space_to_batch space_to_batch_nd space_to_depth sparse_mask sparse_matmul
@@ -107,7 +107,7 @@ _NAMES = {
     "tf.random": """
         Algorithm all_candidate_sampler categorical create_rng_state experimental
         fixed_unigram_candidate_sampler fold_in gamma Generator get_global_generator get_seed
-        learned_unigram_candidate_sampler log_uniform_candidate_sampler multinomial poisson set_global_generator
+        learned_unigram_candidate_sampler log_uniform_candidate_sampler multinomial set_global_generator
         split stateless_binomial stateless_categorical stateless_gamma stateless_multinomial stateless_normal
         stateless_parameterized_truncated_normal stateless_poisson stateless_truncated_normal stateless_uniform
         uniform_candidate_sampler

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,19 @@ from queuecore.tf1._graph.graph import (
     listed,
     row_shape,
 )
-from queuecore.tf1._graph.values import TensorShape, int64, joined, name_of, string
+from queuecore.tf1._graph.values import TensorShape, as_dtype, int64, joined, name_of, string
 from queuecore.tf1._input.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from queuecore.tf1._input.runners import fill
+from queuecore.tf1._ops import summaries
+from queuecore.tf1._ops.math import cast
 from queuecore.tf1._ops.sparse import SparseTensor
+from queuecore.tf1._ops.variables import group
 
 __all__ = [
     "batch",
     "batch_join",
+    "bucket",
+    "bucket_by_sequence_length",
     "maybe_batch",
     "maybe_batch_join",
     "maybe_shuffle_batch",
@@ -506,3 +512,220 @@ def prefetch_queue(
         op = queue.enqueue(parts if names is None else dict(zip(names, parts, strict=True)))
         fill(queue, [op], num_threads, told=True)
         return queue
+
+
+class _Shelf:
+    # All buckets, of a graph or of a session, as what one runner fills: if that fails, each of them has its error.
+    def __init__(self, queues: Sequence[Any]) -> None:
+        self.name = queues[0].name
+        self._queues = queues
+
+    def of(self, session: Any) -> _Shelf:
+        return _Shelf([queue.of(session) for queue in self._queues])
+
+    def is_closed(self) -> bool:
+        return all(queue.is_closed() for queue in self._queues)
+
+    def _fail(self, error: BaseException) -> None:
+        for queue in self._queues:
+            queue._fail(error)
+
+
+def _sorted_into(queues: Sequence[QueueBase], which: Tensor, keep: Tensor, parts: list[Tensor]) -> Any:
+    # One operation for all buckets: only that of the example's own one runs.
+    puts = [queue.enqueue(parts) for queue in queues]
+
+    def kernel(run: Any, index: Any, kept: Any, *values: Any) -> None:
+        if kept and 0 <= index < len(puts):
+            puts[index].kernel(run, *values)
+
+    return which.graph.create_op(
+        "BucketEnqueue", [which, keep, *parts], [], kernel, "group_enqueues", blocking=True
+    )  # fmt: skip
+
+
+def bucket(
+    tensors: Any,
+    which_bucket: Any,
+    batch_size: Any,
+    num_buckets: int,
+    num_threads: int = 1,
+    capacity: int = 32,
+    bucket_capacities: Any = None,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    keep_input: Any = True,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Any]:
+    """Return batches of examples that belong together, such as those of about the same length.
+
+    Parameters
+    ----------
+    tensors : list, tuple or dict of Tensor
+        One example.
+    which_bucket : Tensor of int32, scalar
+        The bucket that the example goes into; outside of ``[0, num_buckets)`` the example is dropped.
+    batch_size : int, Tensor, or list of them
+        Examples in a batch, of all buckets or of each.
+    num_buckets : int
+    num_threads : int, default 1
+        Threads that compute examples. With several, the order of examples in a bucket is not defined.
+    capacity : int, default 32
+        How many batches are kept ready, and how many examples each bucket holds.
+    bucket_capacities : list of int, optional
+        How many examples each bucket holds.
+    shapes, dynamic_pad, shared_name, name
+        As of `batch`. Examples are padded to the largest of their own batch.
+    allow_smaller_final_batch : bool, default False
+        Whether what is left in each bucket at the end forms a smaller batch. If not, it is dropped.
+    keep_input : bool or Tensor of bool, scalar
+        Whether the example of a run is kept.
+
+    Returns
+    -------
+    bucket : Tensor of int32, scalar
+        The bucket that the batch of a run comes from.
+    outputs : list or dict of Tensor
+        As `tensors`, with one more dimension in front. Its size is known if all buckets have the same one, and no
+        batch may be smaller.
+
+    Raises
+    ------
+    ValueError
+        If there are no tensors or buckets, shapes are not known, a list hasn't one item for each bucket, or
+        `which_bucket` is a tensor of another type.
+    TypeError
+        If the tensors are neither list nor dict, or `keep_input` isn't of bool.
+
+    Notes
+    -----
+    Each bucket is a queue; a thread for each moves its full batches into one more queue. A run waits for a batch of any
+    bucket, and gets an `OutOfRangeError` at the end of the data. Unlike in TensorFlow, whose queue of batches closes
+    with the input, all batches that are in the buckets then still come.
+    """
+    sizes = list(batch_size) if isinstance(batch_size, (list, tuple)) else [batch_size] * num_buckets
+    capacities = [capacity] * num_buckets if bucket_capacities is None else list(bucket_capacities)
+    if num_buckets < 1:
+        raise ValueError(f"num_buckets must be at least 1, not {num_buckets}")
+    if len(sizes) != num_buckets:
+        raise ValueError(f"If batch_size is a list it must have num_buckets elements: {sizes}, {num_buckets}")
+    if len(capacities) != num_buckets:
+        raise ValueError(
+            f"The list bucket_capacities ({capacities}) must have exactly num_buckets ({num_buckets}) elements."
+        )
+    keys, (components,) = _lists("bucket", [tensors])
+    graph = get_default_graph()
+    with graph.name_scope(name or "bucket"):
+        parts = [
+            _packed(part, False) if isinstance(part, SparseTensor) else convert_to_tensor(part) for part in components
+        ]
+        keep = convert_to_tensor(keep_input)
+        _keep(keep, False)
+        which = convert_to_tensor(which_bucket, np.int32)
+        which.shape.assert_has_rank(0)
+        for part in parts:
+            if shapes is None and part.shape.sides is None:
+                raise ValueError(f"Cannot infer Tensor's rank: {part}")
+        sides = [part.shape for part in parts] if shapes is None else shapes
+        dtypes = [part.dtype for part in parts]
+        kind = PaddingFIFOQueue if dynamic_pad else FIFOQueue
+        queues = [
+            kind(most, dtypes, sides, shared_name=shared_name and f"{shared_name}_{index}",
+                 name=f"bucket_queue_{index}")
+            for index, most in enumerate(capacities)
+        ]  # fmt: skip
+        put = _sorted_into(queues, which, keep, parts)
+        # The buckets close together, once no thread fills any of them; their batches' queue, once all are empty.
+        shelf: Any = _Shelf(queues)
+        fill(shelf, [put], num_threads, group(*[queue.close(cancel_pending_enqueues=True) for queue in queues]),
+             close_op=group(*[queue.close() for queue in queues]))  # fmt: skip
+        one_size = None if allow_smaller_final_batch or isinstance(batch_size, (list, tuple)) else sizes[0]
+        rows = TensorShape([None if one_size is None else constant_value(convert_to_tensor(one_size, np.int32))])
+        top = PaddingFIFOQueue(
+            capacity, [as_dtype(np.int32), *dtypes], [(), *(rows.concatenate(shape) for shape in queues[0].shapes)],
+            shared_name=shared_name, name="top_queue",
+        )  # fmt: skip
+        moves = []
+        for index, (queue, size) in enumerate(zip(queues, sizes, strict=True)):
+            take = queue.dequeue_up_to if allow_smaller_final_batch else queue.dequeue_many
+            taken = take(size, name=f"read_bucket_{index}")
+            batch_parts = taken if isinstance(taken, list) else [taken]
+            moves.append(top.enqueue([np.int32(index), *batch_parts], name=f"enqueue_from_bucket_{index}"))
+            summaries.scalar(f"bucket/{queue.name}/size", cast(queue.size(), np.float32))
+        fill(top, moves, told=f"bucket/{top.name}/fraction_of_{capacity}_full")
+        index_of, *batches = top.dequeue(name="dequeue_top")
+        for at, part in enumerate(components):
+            if isinstance(part, SparseTensor):
+                batches[at] = _unpacked(batches[at], part, False)
+    return index_of, batches if keys is None else dict(zip(keys, batches, strict=True))
+
+
+def bucket_by_sequence_length(
+    input_length: Any,
+    tensors: Any,
+    batch_size: Any,
+    bucket_boundaries: Any,
+    num_threads: int = 1,
+    capacity: int = 32,
+    bucket_capacities: Any = None,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    keep_input: Any = True,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> tuple[Tensor, Any]:
+    """Return batches of examples of about the same length: `bucket`, by boundaries of lengths.
+
+    Parameters
+    ----------
+    input_length : Tensor of int32, scalar
+        The example's length.
+    tensors : list, tuple or dict of Tensor
+        One example.
+    batch_size : int, Tensor, or list of them
+        Of a list, one for each bucket: one more than there are boundaries.
+    bucket_boundaries : list of int
+        Increasing. A length is in the bucket of the first boundary that is larger than it, or in the last bucket.
+    num_threads, capacity, bucket_capacities, shapes, dynamic_pad, allow_smaller_final_batch, keep_input, shared_name
+        As of `bucket`.
+    name : str, optional
+
+    Returns
+    -------
+    sequence_length : Tensor of int32, shape (batch,)
+        The lengths.
+    outputs : list or dict of Tensor
+        As of `bucket`.
+
+    Raises
+    ------
+    TypeError
+        If the boundaries are no list of integers, or as of `bucket`.
+    ValueError
+        If there are none, or they don't increase, or as of `bucket`.
+    """
+    if not isinstance(bucket_boundaries, (list, tuple)):
+        raise TypeError(f"bucket_boundaries must be a list or tuple, but received: {bucket_boundaries}")
+    if not bucket_boundaries:
+        raise ValueError("bucket_boundaries must not be empty")
+    if not all(isinstance(boundary, (int, np.integer)) for boundary in bucket_boundaries):
+        raise TypeError(f"bucket boundaries must be integers, but saw: {bucket_boundaries}")
+    for low, high in itertools.pairwise(bucket_boundaries):
+        if low >= high:
+            raise ValueError(f"Buckets must contain sequential increasing lengths, but saw: {low} before {high}")
+    bounds = list(bucket_boundaries)
+    keys, (components,) = _lists("bucket", [tensors])
+    with get_default_graph().name_scope(name or "bucket_by_sequence_length"):
+        length = convert_to_tensor(input_length, np.int32)
+        which = apply_op(
+            "Bucketize", [length], np.int32, (), lambda value: np.int32(bisect.bisect_right(bounds, value)), None
+        )
+        _, (lengths, *batches) = bucket(
+            [length, *components], which, batch_size, len(bounds) + 1, num_threads, capacity, bucket_capacities,
+            None if shapes is None else [TensorShape([]), *shapes], dynamic_pad, allow_smaller_final_batch, keep_input,
+            shared_name,
+        )  # fmt: skip
+    return lengths, batches if keys is None else dict(zip(keys, batches, strict=True))

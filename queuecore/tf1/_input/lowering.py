@@ -51,7 +51,7 @@ def lowered(op: Any) -> Lowered | str:
 def _lowered(op: Operation) -> Lowered | str:
     queue = op.attributes.get("enqueue")
     if queue is None:
-        return f"{_shown(op)} puts nothing into a queue"
+        return f"{_shown(op)} puts nothing into a queue, or into one of several"
     order: list[Operation] = []
     reason = _way(op, order, set())
     if reason:

@@ -223,7 +223,10 @@ def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS)
     get_default_graph().add_to_collection(collection, qr)
 
 
-def fill(queue: QueueBase, ops: list[Any], copies: int = 1, cancel_op: Any = None, told: bool | str = False) -> None:
+def fill(
+    queue: QueueBase, ops: list[Any], copies: int = 1, cancel_op: Any = None, told: bool | str = False,
+    close_op: Any = None,
+) -> None:  # fmt: skip
     """Add a runner that fills a queue by these operations, each in so many threads; `start_queue_runners` starts it.
 
     `told`: whether there is a summary of how full the queue is, or the summary's name.
@@ -235,10 +238,10 @@ def fill(queue: QueueBase, ops: list[Any], copies: int = 1, cancel_op: Any = Non
     """
     if copies > _MOST_THREADS:
         raise ValueError(f"num_threads must be at most {_MOST_THREADS}, not {copies}")
-    add_queue_runner(QueueRunner(queue, ops * copies, cancel_op=cancel_op))
-    span = queue.capacity - queue.kept
-    if not told or span <= 0:
+    add_queue_runner(QueueRunner(queue, ops * copies, close_op, cancel_op))
+    if not told or queue.capacity <= queue.kept:
         return
+    span = queue.capacity - queue.kept
     over = f"over_{queue.kept}_of" if queue.kept else "of"
     name = told if isinstance(told, str) else f"fraction_{over}_{queue.capacity}_full"
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import collections
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from queuecore.tf1._graph.graph import Tensor, apply_op, convert_to_tensor, get_
 from queuecore.tf1._graph.values import TensorShape, as_dtype, as_shape, name_of, string
 from queuecore.tf1._ops.control import Branch, flattened
 
-__all__ = ["map_fn", "while_loop"]
+__all__ = ["foldl", "foldr", "map_fn", "scan", "while_loop"]
 
 
 def _symbol(dtype: Any, shape: Any) -> Tensor:
@@ -148,6 +149,10 @@ def _check_round(test: Branch, step: Branch, rounds: Sequence[Tensor], shapes: S
         raise ValueError(
             f"Number of inputs and outputs of body must match loop_vars: {len(rounds)}, {len(step.results)}"
         )
+    _check_next(step, rounds, shapes)
+
+
+def _check_next(step: Branch, rounds: Sequence[Tensor], shapes: Sequence[TensorShape]) -> None:
     for symbol, result, shape in zip(rounds, step.results, shapes, strict=True):
         if not isinstance(result, Tensor) or result.dtype != symbol.dtype:
             raise TypeError(f"the body changes the type of {symbol.name} from {name_of(symbol.dtype)} to {result!r}")
@@ -230,10 +235,10 @@ def map_fn(
 
         def call() -> Any:
             returned.append(fn(structure(list(rows))))
-            return returned[0]
+            return _typed(returned[0], [row.dtype for row in rows] if wanted is None else _leaves(wanted))
 
-        each = Branch(graph, call)
         wanted = dtype if fn_output_signature is None else fn_output_signature
+        each = Branch(graph, call)
         if wanted is not None and _nesting(returned[0]) != _nesting(wanted):
             raise TypeError(
                 "The two structures don't have the same nested structure: the function returns "
@@ -276,6 +281,19 @@ def _leaves(told: Any) -> list[Any]:
     return [told]
 
 
+def _typed(result: Any, dtypes: Sequence[Any]) -> Any:
+    # Numbers of Python's take the types that are told.
+    flat: list[Any] = []
+    structure = flattened(result, flat)
+    if len(flat) != len(dtypes) or all(isinstance(part, Tensor) for part in flat):
+        return result
+    plain = (bool, int, float, complex, str, bytes)
+    return structure([
+        convert_to_tensor(part, dtype) if isinstance(part, plain) else part
+        for part, dtype in zip(flat, dtypes, strict=True)
+    ])  # fmt: skip
+
+
 def _stacked(values: list[Any], dtype: Any, shape: TensorShape) -> Any:
     kind = object if dtype == string else dtype.dtype
     if not values:
@@ -284,8 +302,192 @@ def _stacked(values: list[Any], dtype: Any, shape: TensorShape) -> Any:
     for at, value in enumerate(values):
         if np.shape(value) != array.shape[1:]:
             raise InvalidArgumentError(
-                f"map_fn: the function returned shape {list(np.shape(value))} for row {at}, and "
+                f"the function returned shape {list(np.shape(value))} for row {at}, and "
                 f"{list(array.shape[1:])} for the first"
             )
         array[at] = value
     return array
+
+
+class _Fold:
+    # A function of a state and a row, applied to one row after the other.
+    def __init__(self, what: str, fn: Callable[..., Any], elems: Any, initializer: Any, backward: bool) -> None:
+        if not callable(fn):
+            raise TypeError("fn must be callable.")
+        self.what = what
+        self.backward = backward
+        self.graph = get_default_graph()
+        self.operands, structure = _tensors(elems)
+        if not self.operands:
+            raise ValueError(f"elems must hold at least one tensor, and is {elems!r}")
+        self.count = TensorShape([None])
+        for operand in self.operands:
+            if operand.shape.sides is not None:
+                self.count = self.count.merge_with(operand.shape.with_rank_at_least(1)[:1])
+        rows = [_symbol(operand.dtype, operand.shape[1:] if operand.shape.sides else None) for operand in self.operands]
+        self.initial, self.structure = ([], structure) if initializer is None else _tensors(initializer)
+        states = [_symbol(part.dtype, part.shape) for part in (self.initial or rows)]
+        self.facts = [(state.dtype, state.shape) for state in states]
+        packed = self.structure(list(states))
+        returned: list[Any] = []
+
+        def call() -> Any:
+            returned.append(fn(packed, structure(list(rows))))
+            return returned[0]
+
+        self.step = Branch(self.graph, call)
+        if _nesting(returned[0]) != _nesting(packed):
+            raise ValueError(
+                "The two structures don't have the same nested structure: the state is "
+                f"{_nesting(packed)}, and the function returns {_nesting(returned[0])}"
+            )
+        _check_next(self.step, states, [shape for _, shape in self.facts])
+        self._symbols = [*states, *rows]
+        self._captured = [tensor for tensor in self.step.captured if tensor not in set(self._symbols)]
+
+    def op(self, outputs: list[tuple[Any, Any]], kernel: Callable[..., Any], name: str) -> Any:
+        """Return the outputs of an operation, in the state's structure; its kernel gets the states one by one."""
+
+        def whole(run: Any, *values: Any) -> Any:
+            results = kernel(self._states(run, values))
+            return results[0] if len(results) == 1 else results
+
+        with self.graph.control_dependencies(self.step.controls):
+            inputs = [*self.operands, *self.initial, *self._captured]
+            op = self.graph.create_op(self.what, inputs, outputs, whole, name, blocking=self.step.blocking)
+        return self.structure(list(op.outputs))
+
+    def _states(self, run: Any, values: Sequence[Any]) -> Iterator[list[Any]]:
+        # The first one is that before the first row, or of it.
+        parts, state = values[: len(self.operands)], list(values[len(self.operands) :][: len(self.initial)])
+        fixed = dict(zip(self._captured, values[len(self.operands) + len(self.initial) :], strict=True))
+        lengths = {len(part) for part in parts}
+        if len(lengths) > 1:
+            raise InvalidArgumentError(f"{self.what}: the tensors have different numbers of rows: {sorted(lengths)}")
+        rows = zip(*[part[::-1] if self.backward else part for part in parts], strict=True)
+        if not state:
+            state = list(next(rows, ()))
+            if not state:
+                raise InvalidArgumentError(f"{self.what}: there are no rows, and no initializer")
+        yield state
+        for row in rows:
+            if run.session._closed:
+                raise CancelledError("the operation was cancelled: the session was closed")
+            state = self.step.run(run, {**fixed, **dict(zip(self._symbols, [*state, *row], strict=True))})
+            yield state
+
+
+def _last(states: Iterator[list[Any]]) -> list[Any]:
+    return collections.deque(states, 1)[0]
+
+
+def foldl(
+    fn: Callable[..., Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return the last state of a function that makes a state of the one before and of a row, from the first row on.
+
+    Parameters
+    ----------
+    fn : callable
+        Takes the state, and a row of each tensor in the structure of `elems`; returns the next state. Called once, now.
+    elems : Tensor, or structure of them
+        With as many rows each.
+    initializer : Tensor, or structure of them, optional
+        The state before the first row. Default: the first row itself, which `fn` then doesn't get as a row.
+    parallel_iterations, back_prop, swap_memory
+        Accepted, and not used: rows come one after the other.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor, or structure of them
+        As the state.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If `fn` can't be called, or changes the state's structure, types or shapes; if a tensor has no rows.
+    InvalidArgumentError
+        In a run, if the tensors have different numbers of rows, or none and there is no `initializer`.
+    """
+    del parallel_iterations, back_prop, swap_memory
+    with get_default_graph().name_scope(name or "foldl"):
+        fold = _Fold("foldl", fn, elems, initializer, False)
+        return fold.op(fold.facts, _last, "Exit")
+
+
+def foldr(
+    fn: Callable[..., Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return the last state as `foldl` does, from the last row on; parameters and errors are those of `foldl`."""
+    del parallel_iterations, back_prop, swap_memory
+    with get_default_graph().name_scope(name or "foldr"):
+        fold = _Fold("foldr", fn, elems, initializer, True)
+        return fold.op(fold.facts, _last, "Exit")
+
+
+def scan(
+    fn: Callable[..., Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """Return all states of `foldl`, stacked: the state behind each row.
+
+    Parameters
+    ----------
+    fn, elems, initializer
+        As of `foldl`. Without an `initializer` the first row is also the first state.
+    parallel_iterations, back_prop, swap_memory
+        Accepted, and not used.
+    infer_shape : bool, default True
+        Whether all states have the shape that is known of the first.
+    reverse : bool, default False
+        Whether rows come from the last on. The state behind a row has the row's place.
+    name : str, optional
+
+    Returns
+    -------
+    Tensor, or structure of them
+        As the state, with a dimension more in front.
+
+    Raises
+    ------
+    TypeError, ValueError, InvalidArgumentError
+        As of `foldl`.
+    """
+    del parallel_iterations, back_prop, swap_memory
+    with get_default_graph().name_scope(name or "scan"):
+        fold = _Fold("scan", fn, elems, initializer, reverse)
+        facts = [
+            (dtype, fold.count.concatenate(shape if infer_shape else TensorShape(None))) for dtype, shape in fold.facts
+        ]
+
+        def kernel(states: Iterator[list[Any]]) -> list[Any]:
+            sequence = list(states)
+            # The state before the first row says of which shape no states at all are.
+            kept = sequence[1:] if fold.initial else sequence
+            order = kept[::-1] if reverse else kept
+            return [
+                _stacked([state[at] for state in order], dtype, TensorShape([0, *np.shape(sequence[0][at])]))
+                for at, (dtype, _) in enumerate(facts)
+            ]
+
+        return fold.op(facts, kernel, "TensorArrayStack")

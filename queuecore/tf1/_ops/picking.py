@@ -11,7 +11,7 @@ from queuecore.errors import InvalidArgumentError
 from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor
 from queuecore.tf1._graph.values import as_dtype, bracketed, int32, name_of, string
 from queuecore.tf1._ops.arrays import reverse, shape_tensor, shape_within, structural
-from queuecore.tf1._ops.math import identity, tensors
+from queuecore.tf1._ops.math import axes_of, identity, tensors
 
 __all__ = [
     "argsort",
@@ -222,6 +222,7 @@ def argsort(
     del stable
     falling = _direction(direction)
     operand = convert_to_tensor(values)
+    axes_of(axis, operand.shape.ndims, "argsort")
 
     def kernel(x: Any) -> Any:
         if not falling:
@@ -244,6 +245,7 @@ def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | 
     """
     falling = _direction(direction)
     operand = convert_to_tensor(values)
+    axes_of(axis, operand.shape.ndims, "sort")
 
     def kernel(x: Any) -> Any:
         made = np.sort(x, axis, kind="stable")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from queuecore.tf1._graph.graph import DrawnPair, Tensor, apply_op, constant_val
 from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, name_of
 from queuecore.tf1._ops.arrays import shape_tensor, shape_within
 
-__all__ = ["random_crop", "random_normal", "random_shuffle", "random_uniform", "truncated_normal"]
+__all__ = ["random_crop", "random_normal", "random_poisson", "random_shuffle", "random_uniform", "truncated_normal"]
 
 Array = np.ndarray[Any, Any]
 # The blocks of four numbers that TensorFlow's kernels reserve for each item.
@@ -219,6 +219,101 @@ def truncated_normal(
         return made
 
     return _drawn("TruncatedNormal", shape, dtype, [mean, stddev], seed, name or "truncated_normal", draw)
+
+
+def _doubles(pair: Pair, block: int) -> Iterator[float]:
+    # A block has two of them, and TensorFlow takes the second one first.
+    while True:
+        for low, high in _uniform(pair, block, 8, as_dtype(np.float64)).reshape(-1, 2).tolist():
+            yield high
+            yield low
+        block += 4
+
+
+def _poisson(rate: float, numbers: Iterator[float]) -> float:
+    """Return a number of events, of which `rate` are expected.
+
+    Small rates by Knuth's products of random numbers, others by Hörmann's transformed rejection, with its constants.
+    """
+    if not 0 <= rate < math.inf:
+        return math.nan
+    if rate < 10:
+        least, product, count = math.exp(-rate), next(numbers), 0
+        while product > least:
+            product *= next(numbers)
+            count += 1
+        return count
+    b = 0.931 + 2.53 * math.sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
+    while True:
+        u, v = next(numbers) - 0.5, next(numbers)
+        edge = 0.5 - abs(u)
+        if edge <= 0:
+            continue
+        k = math.floor((2 * a / edge + b) * u + rate + 0.43)
+        if edge >= 0.07 and v <= 0.9277 - 3.6224 / (b - 2):
+            return k
+        if k < 0 or edge < 0.013 and v > edge or not v:
+            continue
+        if math.log(v * inverse_alpha / (a / edge**2 + b)) <= k * math.log(rate) - rate - math.lgamma(k + 1):
+            return k
+
+
+def random_poisson(
+    lam: Any, shape: Any, dtype: Any = np.float32, seed: int | None = None, name: str | None = None
+) -> Tensor:
+    """Return random numbers of events, of which as many are expected as each rate says.
+
+    Parameters
+    ----------
+    lam : Tensor of floats or integers
+        The rates. Negative ones, and those that are not finite, make NaN, or 0 of integers.
+    shape : Tensor of integers, or list of int
+        Of the numbers for each rate.
+    dtype : {float16, float32, float64, int32, int64}
+        Of the numbers.
+    seed : int, optional
+    name : str, optional
+
+    Returns
+    -------
+    Tensor, shape (*shape, *lam.shape)
+
+    Raises
+    ------
+    ValueError
+        If there is no such dtype.
+
+    Notes
+    -----
+    The same for the same two seeds, run by run. Each number costs some microseconds, under the GIL.
+    """
+    rates, sides, wanted = convert_to_tensor(lam), shape_tensor(shape), as_dtype(dtype)
+    for kind in (rates.dtype, wanted):
+        if kind.name not in _UNIFORM:
+            raise ValueError(f"random_poisson: invalid dtype {name_of(kind)}")
+    pair = seed_pair(seed)
+    known = shape_within(sides) if constant_value(sides) is None else [int(side) for side in constant_value(sides)]
+
+    def kernel(run: Any, to: Any, values: Any) -> Any:
+        dims = [int(side) for side in to]
+        if any(side < 0 for side in dims):
+            raise InvalidArgumentError(f"random_poisson: a shape has no negative sides: {dims}")
+        each, flat = math.prod(dims), np.ravel(values).astype(np.float64).tolist()
+        block = run.session.resource(("random", result.op), RandomStream).take(each * len(flat) * _ASIDE)
+        counts = np.empty((each, len(flat)))
+        for column, rate in enumerate(flat):
+            for row in range(each):
+                counts[row, column] = _poisson(rate, _doubles(pair, block + (column * each + row) * _ASIDE))
+        if wanted.kind == "i":
+            np.nan_to_num(counts, copy=False)
+        return counts.astype(wanted).reshape(*dims, *np.shape(values))[()]
+
+    static_shape = TensorShape(known).concatenate(rates.shape)
+    result = apply_op("RandomPoissonV2", [sides, rates], wanted, static_shape, kernel, name or "random_poisson",
+                      pure=False)  # fmt: skip
+    return result
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Tensor:

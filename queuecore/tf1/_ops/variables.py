@@ -503,9 +503,8 @@ def variable_scope(
             if default_name is None:
                 raise TypeError("If default_name is None then name_or_scope is required")
             name = default_name
-            taken = {one.partition("/")[0] for one in graph.variable_store}
             number = 1
-            while f"{outer.original_name_scope}{name}".partition("/")[0] in taken:
+            while any(full.startswith(f"{outer.original_name_scope}{name}/") for full in graph.variable_store):
                 name = f"{default_name}_{number}"
                 number += 1
         full = f"{outer.original_name_scope}{name}"

@@ -8,8 +8,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from queuecore.tf1._graph.refused import refusing as _refusing
+from queuecore.tf1._input.batches import bucket, bucket_by_sequence_length
+from queuecore.tf1._input.sampling import rejection_sample, stratified_sample
+from queuecore.tf1._input.sequences import (
+    NextQueuedSequenceBatch,
+    SequenceQueueingStateSaver,
+    batch_sequences_with_states,
+)
+from queuecore.tf1._ops.resampling import resample_at_rate, weighted_resample
 
-__all__ = ["HParams"]
+__all__ = [
+    "HParams",
+    "NextQueuedSequenceBatch",
+    "SequenceQueueingStateSaver",
+    "batch_sequences_with_states",
+    "bucket",
+    "bucket_by_sequence_length",
+    "rejection_sample",
+    "resample_at_rate",
+    "stratified_sample",
+    "weighted_resample",
+]
 
 _ASSIGNMENT = re.compile(r"\s*(\w+)(?:\[(\d+)\])?\s*=\s*(\[[^\]]*\]|[^,]*)\s*(?:,|$)")
 

@@ -1,5 +1,7 @@
 """`tf.contrib` and `tf.lookup`: tables, slim's data library, hyperparameters."""
 
+import collections
+
 import numpy as np
 import pytest
 from helpers.formats.tfrecords import stream
@@ -344,3 +346,101 @@ def test_hyperparameters():
         hparams.add_hparam("values", 1)
     with pytest.raises(ValueError, match="empty"):
         hparams.add_hparam("empty", [])
+
+
+# tf.contrib.framework
+
+nest = tf.contrib.framework.nest
+
+
+def test_sorting_in_contrib():
+    framework = tf.contrib.framework
+    with tf.Session() as sess:
+        assert sess.run(framework.sort([3, 1, 2], direction="DESCENDING")).tolist() == [3, 2, 1]
+        assert sess.run(framework.argsort([3, 1, 2])).tolist() == [1, 2, 0]
+    for function in (framework.sort, framework.argsort):
+        with pytest.raises(ValueError):
+            function(tf.constant([1, 2]), axis=1)
+
+
+def test_structures_that_end_where_a_shallow_one_does():
+    deep = {"x": [(1, 2), {"k": 3}], "a": (4, [5])}
+    shallow = {"a": (None, None), "x": [None, None]}
+    assert nest.flatten_up_to(shallow, deep) == [4, [5], (1, 2), {"k": 3}]
+    assert nest.flatten_up_to(0, deep) == [deep]
+    counted = nest.map_structure_up_to(shallow, lambda name, part: (name, nest.flatten(part)), shallow, deep)
+    assert counted == {"a": ((None, [4]), (None, [5])), "x": [(None, [1, 2]), (None, [3])]}
+    assert nest.map_structure_up_to([0], len, ((1, 2, 3),), check_types=False) == [3]
+    with pytest.raises(ValueError, match="no sequences"):
+        nest.map_structure_up_to(shallow, len)
+
+
+@pytest.mark.parametrize(
+    ("shallow", "deep", "error", "message"),
+    [
+        ([0], 5, TypeError, "must also be a sequence"),
+        ([0], (1,), TypeError, "sequence type"),
+        ([0, [0]], [1, [2, 3]], ValueError, "length"),
+        ({"a": 0}, {"b": 0}, ValueError, "keys"),
+    ],
+)
+def test_structures_that_do_not_go_as_deep(shallow, deep, error, message):
+    with pytest.raises(error, match=message):
+        nest.assert_shallow_structure(shallow, deep)
+
+
+def test_how_deep_a_function_says():
+    structure = {"list": [1, [2, 3]], "pair": (4, [5])}
+    deep = nest.get_traverse_shallow_structure(lambda part: not isinstance(part, tuple), structure)
+    assert deep == {"list": [True, [True, True]], "pair": False}
+    deep = nest.get_traverse_shallow_structure(
+        lambda part: (False, True) if isinstance(part, tuple) else True, structure
+    )
+    assert deep == {"list": [True, [True, True]], "pair": (False, [True])}
+    for function in (lambda part: [True], lambda part: 1, lambda part: {"list": 1, "pair": True}):
+        with pytest.raises(TypeError):
+            nest.get_traverse_shallow_structure(function, structure)
+
+
+def test_where_the_items_of_a_structure_are():
+    pair = collections.namedtuple("pair", "left right")
+    structure = {"b": [7], "a": pair(1, {2: 8})}
+    assert list(nest.yield_flat_paths(structure)) == [("a", "left"), ("a", "right", 2), ("b", 0)]
+    assert nest.flatten_with_joined_string_paths(structure, ".") == [("a.left", 1), ("a.right.2", 8), ("b.0", 7)]
+    assert nest.map_structure_with_paths(lambda path, item: f"{path}={item}", structure) == {
+        "b": ["b/0=7"], "a": pair("a/left=1", {2: "a/right/2=8"}),
+    }  # fmt: skip
+    assert list(nest.yield_flat_paths(3)) == [()]
+
+
+def test_dicts_whose_keys_are_structures():
+    assert nest.flatten_dict_items({("a", ("b", "c")): (1, (2, 3)), "d": [4]}) == {"a": 1, "b": 2, "c": 3, "d": [4]}
+    for wrong in ({("a", "a"): (1, 2)}, {("a", "b"): (1,)}):
+        with pytest.raises(ValueError):
+            nest.flatten_dict_items(wrong)
+    with pytest.raises(TypeError):
+        nest.flatten_dict_items([1])
+
+
+def test_what_is_a_structure():
+    sparse = tf.SparseTensor([[0]], [1], [2])
+    assert [nest.is_sequence(one) for one in ([], {}, (1,), "ab", {1}, sparse)] == [True, True, True] + 3 * [False]
+    assert nest.is_sequence_or_composite(sparse) and not nest.is_sequence_or_composite(1)
+
+
+def test_errors_of_structures_show_both_wholes_and_the_difference():
+    with pytest.raises(ValueError, match="nested structure(?s:.*)More specifically: .*is a sequence"):
+        tf.nest.assert_same_structure({"a": [1, 2]}, {"a": [1, (2,)]})
+    with pytest.raises(TypeError, match="sequence type"):
+        tf.nest.assert_same_structure([(1,)], [[1]])
+    with pytest.raises(ValueError, match="number of elements"):
+        tf.nest.map_structure(max, (1, 2), (1, 2, 3))
+    with pytest.raises(ValueError, match="Only valid keyword"):
+        tf.nest.map_structure(abs, [1], check_type=False)
+    with pytest.raises(ValueError, match="is a scalar"):
+        tf.nest.pack_sequence_as(0, [1, 2])
+    # Named tuples of one name and fields are of one type, subclasses of them are not.
+    first, second = (collections.namedtuple("same", "x y") for _ in range(2))
+    tf.nest.assert_same_structure(first(1, 2), second(3, 4))
+    with pytest.raises(TypeError):
+        tf.nest.assert_same_structure(first(1, 2), collections.namedtuple("same", "y x")(1, 2))

@@ -348,3 +348,98 @@ def test_fetches_and_feeds_of_several_tensors():
         assert sess.run(whole, {whole: value}).values.tolist() == [5, 6]
         with pytest.raises(ValueError):
             sess.run(whole, {whole: value[:2]})
+
+
+def run(fetches, feed=None):
+    with tf.Session() as sess:
+        return sess.run(fetches, feed)
+
+
+@pytest.mark.parametrize("first", [None, 10])
+def test_folds_from_either_end(first):
+    rows = np.array([[1, 2], [3, 4], [5, 6]], np.int32)
+    start = None if first is None else np.full(2, first, np.int32)
+
+    def step(state, row):
+        return state * 2 - row
+
+    def folded(order):
+        state, left = (order[0], order[1:]) if start is None else (start, order)
+        states = [state] if start is None else []
+        for row in left:
+            state = step(state, row)
+            states.append(state)
+        return np.array(states)
+
+    forward, backward = folded(rows), folded(rows[::-1])
+    assert run(tf.foldl(step, rows, start)).tolist() == forward[-1].tolist()
+    assert run(tf.foldr(step, rows, start)).tolist() == backward[-1].tolist()
+    assert run(tf.scan(step, rows, start)).tolist() == forward.tolist()
+    assert run(tf.scan(step, rows, start, reverse=True)).tolist() == backward[::-1].tolist()
+
+
+def test_folds_over_structures_with_states_of_other_structures():
+    elems = {"a": tf.constant([1, 2, 3]), "b": (tf.constant(["x", "y", "z"]),)}
+    state = {"sum": tf.constant(0.5), "text": tf.constant("")}
+
+    def step(now, row):
+        return {
+            "sum": now["sum"] + tf.to_float(row["a"]), "text": tf.string_join([now["text"], row["b"][0]]),
+        }  # fmt: skip
+
+    assert run(tf.foldl(step, elems, state)) == {"sum": 6.5, "text": b"xyz"}
+    assert run(tf.foldr(step, elems, state)) == {"sum": 6.5, "text": b"zyx"}
+    states = tf.scan(step, elems, state)
+    assert states["sum"].shape.as_list() == [3] and states["text"].dtype == tf.string
+    values = run(states)
+    assert values["sum"].tolist() == [1.5, 3.5, 6.5] and values["text"].tolist() == [b"x", b"xy", b"xyz"]
+
+
+def test_folds_of_no_rows():
+    rows = tf.placeholder(tf.float32, [None, 2])
+    none = {rows: np.zeros((0, 2))}
+    add = tf.add
+    assert run(tf.foldl(add, rows, tf.constant([1.0, 2.0])), none).tolist() == [1.0, 2.0]
+    assert run(tf.scan(add, rows, tf.constant([1.0, 2.0])), none).shape == (0, 2)
+    for fold in (tf.foldl, tf.foldr, tf.scan):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="no rows"):
+            run(fold(add, rows), none)
+    assert run(tf.scan(add, rows), {rows: [[3, 4]]}).tolist() == [[3.0, 4.0]]
+
+
+def test_folds_with_values_and_dependencies_from_outside():
+    factor, gate = tf.placeholder(tf.int32, []), tf.placeholder(tf.bool, [])
+    with tf.control_dependencies([gate]):
+        states = tf.scan(lambda state, row: state * factor + row, tf.constant([1, 2, 3]))
+    # A dependency on what is fed is met.
+    assert run(states, {factor: 10, gate: True}).tolist() == [1, 12, 123]
+    with pytest.raises(tf.errors.InvalidArgumentError, match="feed"):
+        run(states, {factor: 10})
+
+
+def test_what_folds_refuse():
+    row = tf.constant([1.0, 2.0])
+    with pytest.raises(TypeError, match="callable"):
+        tf.foldl(3, row)
+    with pytest.raises(ValueError, match="same nested structure"):
+        tf.scan(lambda state, row: (state, row), row)
+    with pytest.raises(TypeError):
+        tf.foldl(lambda state, row: tf.to_int32(row), row)
+    with pytest.raises(ValueError, match="shape"):
+        tf.foldr(lambda state, row: tf.stack([state, row]), row, tf.constant(1.0))
+    with pytest.raises(ValueError, match="rank"):
+        tf.scan(tf.add, tf.constant(1.0))
+    with pytest.raises(ValueError):
+        tf.foldl(tf.add, [])
+    pairs = tf.placeholder(tf.float32, [None]), tf.placeholder(tf.float32, [None])
+    for fold in (tf.foldl, tf.foldr, tf.scan):
+        sums = fold(lambda state, row: state + row[0] + row[1], pairs, tf.constant(0.0))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="numbers of rows"):
+            run(sums, {pairs[0]: [1.0], pairs[1]: [1.0, 2.0]})
+
+
+def test_numbers_that_the_function_of_map_fn_returns_have_the_types_told():
+    ones = tf.map_fn(lambda row: 1, tf.constant([0.5, 1.5]))
+    assert ones.dtype == tf.float32 and run(ones).tolist() == [1.0, 1.0]
+    pair = tf.map_fn(lambda row: (2, row), tf.constant([0.5]), dtype=(tf.int64, tf.float32))
+    assert [part.dtype for part in pair] == [tf.int64, tf.float32]

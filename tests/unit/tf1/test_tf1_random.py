@@ -205,3 +205,42 @@ def test_a_crop_lies_within_and_its_place_is_that_of_the_run():
         assert len({int(one[0, 0]) for one in runs[0]}) > 30
         with pytest.raises(ValueError, match="size"):
             tf.random_crop(whole, [21, 4])
+
+
+@pytest.mark.parametrize("rate", [0.3, 4.0, 9.99, 10.0, 60.0])
+def test_numbers_of_events_are_poissons(rate):
+    with tf.Graph().as_default(), tf.Session() as sess:
+        counts = sess.run(tf.random_poisson(rate, [6000], tf.int64, seed=7))
+    # Pearson's test, over numbers of which at least ten are expected.
+    likely = [math.exp(k * math.log(rate) - rate - math.lgamma(k + 1)) for k in range(200)]
+    common = [k for k in range(200) if likely[k] * 6000 >= 10]
+    seen = np.array([np.sum(counts == k) for k in common])
+    expected = np.array([likely[k] * 6000 for k in common])
+    freedom = len(common)
+    assert np.sum((seen - expected) ** 2 / expected) < freedom + 5 * math.sqrt(2 * freedom)
+    assert abs(len(counts) - seen.sum() - (6000 - expected.sum())) < 5 * math.sqrt(max(6000 - expected.sum(), 1))
+
+
+def test_numbers_of_events_by_rates_and_seeds():
+    def drawn(seed, runs=2):
+        with tf.Graph().as_default(), tf.Session() as sess:
+            tf.set_random_seed(1)
+            counts = tf.random.poisson([[0.5, 40.0], [2000.0, 0.0]], [3], seed=seed)
+            assert counts.shape.as_list() == [3, 2, 2] and counts.dtype == tf.float32
+            return [sess.run(counts).tolist() for _ in range(runs)]
+
+    assert drawn(3) == drawn(3) != drawn(4)
+    first, second = drawn(3)
+    assert first != second
+    assert all(row[1][1] == 0 and abs(row[1][0] - 2000) < 300 and row[0][0] < 15 for row in first + second)
+
+
+def test_rates_that_are_none():
+    with tf.Graph().as_default(), tf.Session() as sess:
+        assert np.isnan(sess.run(tf.random_poisson([-1.0, np.nan, np.inf], [2], tf.float64))).all()
+        assert sess.run(tf.random_poisson([-1.0], [], tf.int32)).tolist() == [0]
+        assert sess.run(tf.random_poisson(tf.constant([3]), [0], tf.float16)).shape == (0, 1)
+        with pytest.raises(ValueError, match="dtype"):
+            tf.random_poisson(1.0, [1], tf.uint8)
+        with pytest.raises(InvalidArgumentError):
+            sess.run(tf.random_poisson(1.0, tf.placeholder_with_default([-1], [1])))
