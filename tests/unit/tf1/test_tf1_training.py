@@ -227,14 +227,14 @@ def test_a_share_of_examples_is_rejected():
 
 
 def test_probabilities_are_checked_if_asked(graph):
-    given = tf.placeholder(tf.float32, [])
-    training.rejection_sample([tf.constant(1)], lambda _: given, 2, runtime_checks=True, name="kept")
+    probability = tf.placeholder(tf.float32, [])
+    training.rejection_sample([tf.constant(1)], lambda _: probability, 2, runtime_checks=True, name="kept")
     checked = graph.get_tensor_by_name("kept/prob_with_checks:0")
     with tf.Session() as sess:
-        assert sess.run(checked, {given: 0.5}) == 0.5
+        assert sess.run(checked, {probability: 0.5}) == 0.5
         for wrong in (-0.25, 1.5):
             with pytest.raises(InvalidArgumentError):
-                sess.run(checked, {given: wrong})
+                sess.run(checked, {probability: wrong})
 
 
 def test_what_rejection_refuses():
