@@ -494,15 +494,15 @@ def test_batches_with_states_by_a_runner():
     done = {}
     with running() as sess:
         for keys, numbers_, parts, counts, totals, places, ends, _ in to_the_end(sess, step):
-            for at, one in enumerate(numbers_):
-                size = 1 + one % 7
+            for at, index in enumerate(numbers_):
+                size = 1 + index % 7
                 base = 3 * places[at]
-                assert keys[at] == b"%05d_of_%05d:%d" % (places[at], ends[at], one)
+                assert keys[at] == b"%05d_of_%05d:%d" % (places[at], ends[at], index)
                 assert parts["steps"][at].tolist() == [(n if n < size else 0) for n in range(base, base + 3)]
-                texts = [b"%d" % one if n < size else b"" for n in range(base, base + 3)]
+                texts = [b"%d" % index if n < size else b"" for n in range(base, base + 3)]
                 assert parts["text"][at].tolist() == texts and totals[at] == size
                 assert counts[at] == min(size, base + 3)
-                done[int(one)] = places[at] + 1 == ends[at]
+                done[int(index)] = places[at] + 1 == ends[at]
     assert done == dict.fromkeys(range(20), True)
 
 
