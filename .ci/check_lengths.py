@@ -16,7 +16,10 @@ MOST = {"file": 900, "class": 600, "function": 80}
 MOST_COLUMNS = 120
 # Of constructors that only we call. Public ones have what users need.
 MOST_PARAMETERS = 8
-PUBLIC = {"CsvDataset", "DataLoader", "FixedLengthRecordDataset", "Operation", "QueueBase", "SequenceQueueingStateSaver", "Variable"}
+PUBLIC = {
+    "CsvDataset", "DataLoader", "FixedLengthRecordDataset", "Operation", "QueueBase", "SequenceQueueingStateSaver",
+    "Variable",
+}  # fmt: skip
 HEAD = 60
 EXCUSE = "over the limit:"
 
