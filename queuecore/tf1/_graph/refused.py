@@ -75,7 +75,7 @@ _NAMES = {
         DatasetSpec NumpyIterator
     """,
     "tf.data.experimental": """
-        bytes_produced_stats CheckpointInputPipelineHook DatasetInitializer DatasetStructure distributed_save
+        bytes_produced_stats CheckpointInputPipelineHook DatasetStructure distributed_save
         enable_debug_mode from_variant get_model_proto latency_stats make_saveable_from_iterator
         OptionalStructure RaggedTensorStructure service set_stats_aggregator
         SparseTensorStructure StatsAggregator StatsOptions Structure TensorArrayStructure TensorStructure to_variant

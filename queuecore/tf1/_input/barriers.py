@@ -23,7 +23,7 @@ _NEGATIVE = (r"must not be negative: (-\d+)", r"DequeueManyOp requested \1 < 0 e
 
 
 class BarrierTakeMany(NamedTuple):
-    """What `Barrier.take_many` returns.
+    """A batch of elements, as `Barrier.take_many` returns it.
 
     Attributes
     ----------
