@@ -71,7 +71,13 @@ def _namespaces() -> dict[str, list[Any]]:
         "ragged_tensor": [tf.ragged],
         "sparse_ops": [tf.sparse],
         "data_flow_ops": [data_flow_ops],
-        "lookup_ops": [types.SimpleNamespace(index_table_from_tensor=_index_table), tf.lookup, tf.contrib.lookup],
+        "lookup_ops": [
+            types.SimpleNamespace(
+                index_table_from_tensor=_index_table, DenseHashTable=tf.lookup.experimental.DenseHashTable
+            ),
+            tf.lookup,
+            tf.contrib.lookup,
+        ],
         "random_ops": [tf.random],
         "image_ops": [tf.image],
         "math_ops": [tf.math],

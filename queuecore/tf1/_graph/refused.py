@@ -91,9 +91,6 @@ _NAMES = {
         decode_jxl decode_proto decode_webp deserialize_many_sparse encode_proto serialize_many_sparse
         serialize_sparse write_graph
     """,
-    "tf.lookup.experimental": """
-        DenseHashTable
-    """,
     "tf.math": """
         angle approx_max_k approx_min_k bessel_i0 bessel_i0e bessel_i1 bessel_i1e betainc confusion_matrix
         cumulative_logsumexp digamma divide_no_nan erf erfc erfcinv erfinv igamma igammac in_top_k l2_normalize

@@ -398,7 +398,7 @@ def _behind(data: Tensor, numbers: Tensor) -> TensorShape:
     if rank is None or data.shape.sides is None:
         return TensorShape(None)
     data.shape[:rank].assert_is_compatible_with(numbers.shape)
-    return data.shape[rank:]
+    return TensorShape(data.shape.sides[rank:])
 
 
 def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None = None) -> Tensor:
