@@ -46,7 +46,7 @@ _NAMES = {
         sparse_reduce_sum_sparse sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum sparse_softmax
         sparse_tensor_dense_matmul SparseConditionalAccumulator spectral svd switch_case
         sysconfig tensor_scatter_add tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min
-        tensor_scatter_nd_sub tensor_scatter_nd_update tensor_scatter_sub tensor_scatter_update TensorArray
+        tensor_scatter_nd_sub tensor_scatter_nd_update tensor_scatter_sub tensor_scatter_update
         TensorArraySpec tensordot TensorInfo timestamp tpu trace truncated_normal_initializer
         truncatemod type_spec_from_value types TypeSpec UnconnectedGradients uniform_unit_scaling_initializer
         unravel_index unsorted_segment_sqrt_n user_ops variable_axis_size_partitioner variable_creator_scope
