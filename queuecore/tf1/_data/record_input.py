@@ -94,8 +94,8 @@ class RecordInput:
         def kernel(_: Any) -> Any:
             return eager.Dataset.range(_EPOCHS).flat_map(self._epoch)
 
-        records = dataset_op("RecordInput", [], STRING, kernel, self._name).batch(total, True)
-        batch = records.make_one_shot_iterator().get_next()
+        records = dataset_op("RecordInputDataset", [], STRING, kernel, None).batch(total, True)
+        batch = records.make_one_shot_iterator().get_next(self._name or "RecordInput")
         if self._batches is None:
             return batch
         with get_default_graph().name_scope(self._name or "RecordInput"):

@@ -209,7 +209,7 @@ class Barrier:
         self, type_: str, inputs: Sequence[Tensor], outputs: Any, kernel: Any, name: str | None, blocking: bool = False
     ) -> Operation:
         # The kernel gets the contents, the run and the values.
-        def told(run: Any, *values: Any) -> Any:
+        def guarded(run: Any, *values: Any) -> Any:
             try:
                 return kernel(self._contents(run), run, *values)
             except QueueCoreError as error:
@@ -220,7 +220,7 @@ class Barrier:
 
         label = self.name.rpartition("/")[2]
         op: Operation = self.barrier_ref.graph.create_op(
-            type_, inputs, outputs, told, name or f"{label}_{type_}", blocking=blocking
+            type_, inputs, outputs, guarded, name or f"{label}_{type_}", blocking=blocking
         )
         op.attributes["handle"] = [self.barrier_ref]
         return op
@@ -362,12 +362,12 @@ class Barrier:
 def _shapes(shapes: Any, count: int) -> list[TensorShape]:
     if isinstance(shapes, TensorShape) or all(isinstance(side, (int, np.integer)) for side in shapes):
         shapes = [shapes]  # one shape
-    found = [as_shape(shape) for shape in shapes]
-    if len(found) != count:
-        raise ValueError(f"{count} types were given, and {len(found)} shapes")
-    for index, shape in enumerate(found):
+    sides = [as_shape(shape) for shape in shapes]
+    if len(sides) != count:
+        raise ValueError(f"{count} types were given, and {len(sides)} shapes")
+    for index, shape in enumerate(sides):
         if not shape.is_fully_defined():
-            raise ValueError(f"All shapes must be fully defined: {found}")
+            raise ValueError(f"All shapes must be fully defined: {sides}")
         if shape.num_elements() == 0:
             raise ValueError(f"Empty tensors are not supported, but received shape '{shape}' at index {index}")
-    return found
+    return sides

@@ -56,7 +56,7 @@ class _Entries:
     def _wait(self, run: Any, bells: list[eager.FIFOQueue], ready: Callable[[], Any]) -> Any:
         # Returns the first result of `ready` that isn't None.
         name = self._area.name
-        while (found := ready()) is None:
+        while (result := ready()) is None:
             if self._over:
                 raise CancelledError(f"the wait for the staging area {name!r} was cancelled: the session was closed")
             bell = eager.FIFOQueue(1, [np.bool_], [()], name=base.Settled(name))
@@ -74,7 +74,7 @@ class _Entries:
                 self._lock.acquire()
                 if bell in bells:
                     bells.remove(bell)
-        return found
+        return result
 
     @staticmethod
     def _ring(bells: list[eager.FIFOQueue]) -> None:
@@ -292,9 +292,9 @@ class StagingAreaBase:
             tensors, places = self._checked(values, indices)
             keys = [] if key is None else [_key(key)]
 
-            def kernel(run: Any, *given: Any) -> None:
-                parts = given[len(keys) :]
-                self._entries(run).put(run, _scalar(given[0]) if keys else None, places, own(parts, fixed=True))
+            def kernel(run: Any, *inputs: Any) -> None:
+                parts = own(inputs[len(keys) :], fixed=True)
+                self._entries(run).put(run, _scalar(inputs[0]) if keys else None, places, parts)
 
             return graph.create_op(type_, [*keys, *tensors], [], kernel, scope, blocking=True)
 
