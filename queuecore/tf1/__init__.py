@@ -158,6 +158,7 @@ from queuecore.tf1._ops.strings import (
     substr as substr,
     write_file as write_file,
 )
+from queuecore.tf1._ops.tensor_arrays import TensorArray as TensorArray
 from queuecore.tf1._ops.variables import *
 from queuecore.tf1._protos.summaries import (
     Event as Event,

@@ -23,6 +23,7 @@ from conformance.modes import EAGER, Missing, mode
 
 import queuecore.data as data
 import queuecore.tf1 as tf
+from queuecore.tf1 import data_flow_ops
 from queuecore.tf1._data import nests
 
 # Folders of TensorFlow's: their attributes are modules. All else is a module.
@@ -71,7 +72,14 @@ def _namespaces() -> dict[str, list[Any]]:
         ],
         "ragged_tensor": [tf.ragged],
         "sparse_ops": [tf.sparse],
-        "lookup_ops": [types.SimpleNamespace(index_table_from_tensor=_index_table), tf.lookup, tf.contrib.lookup],
+        "data_flow_ops": [data_flow_ops],
+        "lookup_ops": [
+            types.SimpleNamespace(
+                index_table_from_tensor=_index_table, DenseHashTable=tf.lookup.experimental.DenseHashTable
+            ),
+            tf.lookup,
+            tf.contrib.lookup,
+        ],
         "random_ops": [tf.random],
         "image_ops": [tf.image],
         "math_ops": [tf.math],

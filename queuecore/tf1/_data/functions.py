@@ -104,9 +104,11 @@ class Function:
             self.spec, results = tensors_of(self.result, what)
         own = {op: index for index, op in enumerate(body)}
         # Operations with effects run in the order of their creation, even if nothing reads them. What stands for an
-        # argument, or for a value of a loop, is none.
+        # argument, or for a value of a loop, is none; those of branches and loops run within these.
         active = [
-            op for op in body if not op.pure and "dataset" not in op.attributes and op.type not in ("Arg", "Enter")
+            op
+            for op in body
+            if not op.pure and op.type not in ("Arg", "Enter") and op.attributes.keys().isdisjoint(("dataset", "inner"))
         ]
         wanted = [*results, *active]
         self.captured = _outside(wanted, own)

@@ -2,8 +2,8 @@
 
 from queuecore.tf1._data.lookup import DatasetInitializer
 from queuecore.tf1._graph.refused import refusing as _refusing
-from queuecore.tf1._ops.lookup import MutableHashTable
+from queuecore.tf1._ops.lookup import DenseHashTable, MutableHashTable
 
-__all__ = ["DatasetInitializer", "MutableHashTable"]
+__all__ = ["DatasetInitializer", "DenseHashTable", "MutableHashTable"]
 
 __getattr__ = _refusing("tf.lookup.experimental")

@@ -46,7 +46,7 @@ _NAMES = {
         sparse_reduce_sum_sparse sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum sparse_softmax
         sparse_tensor_dense_matmul SparseConditionalAccumulator spectral svd switch_case
         sysconfig tensor_scatter_add tensor_scatter_nd_add tensor_scatter_nd_max tensor_scatter_nd_min
-        tensor_scatter_nd_sub tensor_scatter_nd_update tensor_scatter_sub tensor_scatter_update TensorArray
+        tensor_scatter_nd_sub tensor_scatter_nd_update tensor_scatter_sub tensor_scatter_update
         TensorArraySpec tensordot TensorInfo timestamp tpu trace truncated_normal_initializer
         truncatemod type_spec_from_value types TypeSpec UnconnectedGradients uniform_unit_scaling_initializer
         unravel_index unsorted_segment_sqrt_n user_ops variable_axis_size_partitioner variable_creator_scope
@@ -90,9 +90,6 @@ _NAMES = {
     "tf.io": """
         decode_jxl decode_proto decode_webp deserialize_many_sparse encode_proto serialize_many_sparse
         serialize_sparse write_graph
-    """,
-    "tf.lookup.experimental": """
-        DenseHashTable
     """,
     "tf.math": """
         angle approx_max_k approx_min_k bessel_i0 bessel_i0e bessel_i1 bessel_i1e betainc confusion_matrix

@@ -333,6 +333,7 @@ class Branch:
         self.controls = [control for op in own for control in op.control_inputs if control not in own]
         for op in own:
             op.control_inputs = [control for control in op.control_inputs if control in own]
+            op.attributes["inner"] = True  # it is run by the operation that this is a branch of, and by nothing else
         self.controls += [result for result in self.results if isinstance(result, Operation) and result not in own]
         self.results = [result if isinstance(result, Tensor) or result in own else None for result in self.results]
         self.blocking = any(op.blocking for op in own)
@@ -363,6 +364,10 @@ def flattened(structure: Any, flat: list[Any]) -> Callable[[list[Any]], Any]:
     elif isinstance(structure, Mapping):
         named = {key: flattened(one, flat) for key, one in structure.items()}
         return lambda values: {key: part(values) for key, part in named.items()}
+    elif hasattr(structure, "_with"):  # a TensorArray
+        flat.append(structure.flow)
+        place = len(flat) - 1
+        return lambda values: structure._with(values[place])
     else:
         flat.append(structure.value() if isinstance(structure, Variable) else structure)
     at = len(flat) - 1

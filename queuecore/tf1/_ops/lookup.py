@@ -16,15 +16,17 @@ from queuecore.tf1._graph.graph import (
     add_to_collection,
     apply_op,
     convert_to_tensor,
+    folded_value,
     get_default_graph,
 )
-from queuecore.tf1._graph.values import DType, as_dtype, as_value, int64, name_of, string
+from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, as_value, int64, name_of, string
 from queuecore.tf1._ops.hashes import fingerprint64, keyed_hash
 from queuecore.tf1._ops.ragged import RaggedTensor
 from queuecore.tf1._ops.sparse import SparseTensor
 from queuecore.tf1._ops.strings import number_of
 
 __all__ = [
+    "DenseHashTable",
     "FastHashSpec",
     "HashTable",
     "HasherSpec",
@@ -80,8 +82,11 @@ class _Table:
         self.key_dtype = as_dtype(key_dtype)
         self.value_dtype = as_dtype(value_dtype)
         self.default_value = convert_to_tensor(default_value, self.value_dtype)
-        self.default_value.shape.ranked(0)
+        self._check_default(self.default_value.shape)
         self.name = name
+
+    def _check_default(self, shape: TensorShape) -> None:
+        shape.ranked(0)
 
     def _held(self, run: Any) -> _Held:
         held: _Held = run.session.resource(self, _Held)
@@ -117,15 +122,19 @@ class _Table:
             In a run, if the table has no contents yet.
         """
 
-        def kernel(run: Any, value: Any, default: Any) -> Any:
-            items = self._held(run).items
-            return _shaped([items.get(one, default) for one in _keys(value)], value, self.value_dtype)
-
         def look(given: Tensor) -> Tensor:
             inputs = [self._checked(given), self.default_value]
-            return apply_op("LookupTableFind", inputs, self.value_dtype, given.shape, kernel, name, pure=False)
+            shape = self._found_shape(given.shape)
+            return apply_op("LookupTableFind", inputs, self.value_dtype, shape, self._find, name, pure=False)
 
         return _looked_up(keys, look)
+
+    def _find(self, run: Any, keys: Any, default: Any) -> Any:
+        items = self._held(run).items
+        return _shaped([items.get(one, default) for one in _keys(keys)], keys, self.value_dtype)
+
+    def _found_shape(self, keys: TensorShape) -> TensorShape:
+        return keys
 
     def __getitem__(self, keys: Any) -> Any:
         """Return what `lookup` does."""
@@ -367,11 +376,18 @@ class MutableHashTable(_Table):
     ----------
     key_dtype, value_dtype : dtype
     default_value : object
-        The value of keys that aren't there: a scalar.
+        The value of keys that aren't there: a scalar, or a vector, and then all values are vectors of its size.
     shared_name, name : str, optional
     checkpoint : bool, default True
         Accepted.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `default_value` has more dimensions.
     """
+
+    _key_sides: tuple[int, ...] = ()
 
     def __init__(
         self, key_dtype: Any, value_dtype: Any, default_value: Any, shared_name: str | None = None,
@@ -380,22 +396,66 @@ class MutableHashTable(_Table):
         del checkpoint
         super().__init__(key_dtype, value_dtype, default_value, shared_name or get_default_graph().unique_name(name))
 
+    def _check_default(self, shape: TensorShape) -> None:
+        if shape.sides is None or None in shape.sides or len(shape.sides) > 1:
+            raise InvalidArgumentError(f"Default value must be a vector, or a scalar, of a known shape: got {shape}")
+
+    @property
+    def _value_sides(self) -> tuple[int, ...]:
+        sides: tuple[Any, ...] = self.default_value.shape.sides or ()
+        return sides
+
     def _held(self, run: Any) -> _Held:
         held: _Held = run.session.resource(self, _Held)
         return held
+
+    def _names(self, keys: Any) -> list[Any]:
+        # The keys in a tensor, as a dict takes them.
+        return _keys(keys)
+
+    def _find(self, run: Any, keys: Any, default: Any) -> Any:
+        names = self._names(keys)
+        held = self._held(run)
+        fallback = _rows(default, self._value_sides)[0]
+        with held.lock:
+            values = [held.items.get(name, fallback) for name in names]
+        sides = np.shape(keys)
+        return _stacked(values, sides[: len(sides) - len(self._key_sides)], self._value_sides, self.value_dtype)
+
+    def _found_shape(self, keys: TensorShape) -> TensorShape:
+        if keys.sides is None:
+            return keys
+        return TensorShape((*keys.sides[: len(keys.sides) - len(self._key_sides)], *self._value_sides))
+
+    def export(self, name: str | None = None) -> tuple[Tensor, Tensor]:
+        """Return all keys, and their values."""
+
+        def kernel(run: Any) -> Any:
+            held = self._held(run)
+            with held.lock:
+                items = dict(held.items)
+            return (
+                _stacked(list(items), [len(items)], self._key_sides, self.key_dtype),
+                _stacked(list(items.values()), [len(items)], self._value_sides, self.value_dtype),
+            )
+
+        outputs = [(self.key_dtype, [None, *self._key_sides]), (self.value_dtype, [None, *self._value_sides])]
+        op = get_default_graph().create_op("LookupTableExport", [], outputs, kernel, name or "LookupTableExport")
+        return op.outputs[0], op.outputs[1]
 
     def insert(self, keys: Any, values: Any, name: str | None = None) -> Operation:
         """Return an operation that sets the values of keys."""
         inputs = [self._checked(convert_to_tensor(keys, self.key_dtype)), convert_to_tensor(values, self.value_dtype)]
 
         def kernel(run: Any, new: Any, items: Any) -> None:
-            if np.shape(new) != np.shape(items):
-                raise InvalidArgumentError(
-                    f"Expected shape {list(np.shape(new))} for value, got {list(np.shape(items))}"
-                )
+            names = self._names(new)
+            wanted = (*np.shape(new)[: np.ndim(new) - len(self._key_sides)], *self._value_sides)
+            if np.shape(items) != wanted:
+                raise InvalidArgumentError(f"Expected shape {list(wanted)} for value, got {list(np.shape(items))}")
+            rows = _rows(items, self._value_sides)
             held = self._held(run)
             with held.lock:
-                held.items = {**held.items, **dict(zip(_keys(new), _keys(items), strict=True))}
+                held.items.update(zip(names, rows, strict=True))
 
         return get_default_graph().create_op("LookupTableInsert", inputs, [], kernel, name or "LookupTableInsert")
 
@@ -404,12 +464,88 @@ class MutableHashTable(_Table):
         inputs = [self._checked(convert_to_tensor(keys, self.key_dtype))]
 
         def kernel(run: Any, old: Any) -> None:
+            names = self._names(old)
             held = self._held(run)
             with held.lock:
-                gone = set(_keys(old))
-                held.items = {key: value for key, value in held.items.items() if key not in gone}
+                for key in names:
+                    held.items.pop(key, None)
 
         return get_default_graph().create_op("LookupTableRemove", inputs, [], kernel, name or "LookupTableRemove")
+
+
+def _rows(value: Any, sides: tuple[int, ...]) -> list[Any]:
+    # The scalars of an array, or its rows, as objects of Python's.
+    return [tuple(row) for row in np.reshape(value, (-1, *sides)).tolist()] if sides else _keys(value)
+
+
+def _stacked(rows: list[Any], outer: Sequence[int], sides: tuple[int, ...], dtype: DType) -> Any:
+    array = np.empty((len(rows), *sides), object if dtype == string else dtype.dtype)
+    if rows:
+        array[:] = rows
+    shaped = array.reshape((*outer, *sides))
+    return as_value(shaped) if dtype == string else shaped[()]
+
+
+class DenseHashTable(MutableHashTable):
+    """A table that runs fill, whose keys may be vectors.
+
+    Parameters
+    ----------
+    key_dtype, value_dtype, default_value
+        As of `MutableHashTable`.
+    empty_key, deleted_key : object
+        Two keys that the table can't have: scalars, or vectors, and then all keys are vectors of their size.
+    initial_num_buckets : int, optional
+        A power of 2. Not used.
+    name : str, optional
+    checkpoint : bool, default True
+        Accepted.
+    shared_name : str, optional
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the two keys are equal, or have different shapes, or are known only in a run; or the number is no power of 2.
+
+    Notes
+    -----
+    Keys of a run have the shape ``(n, *shape of a key)``; a scalar one may also come alone. Others, and those two keys,
+    are an `InvalidArgumentError` of the run. Unlike TensorFlow's, `export` gives only keys that the table has.
+    """
+
+    def __init__(
+        self, key_dtype: Any, value_dtype: Any, default_value: Any, empty_key: Any, deleted_key: Any,
+        initial_num_buckets: int | None = None, name: str = "MutableDenseHashTable", checkpoint: bool = True, *,
+        shared_name: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(key_dtype, value_dtype, default_value, shared_name, name, checkpoint)
+        empty, deleted = (folded_value(convert_to_tensor(key, self.key_dtype)) for key in (empty_key, deleted_key))
+        if empty is None or deleted is None:
+            raise InvalidArgumentError("Empty and deleted keys must be constants")
+        self._key_sides = np.shape(empty)
+        if np.shape(deleted) != self._key_sides:
+            raise InvalidArgumentError(
+                f"Empty and deleted keys must have same shape, got shapes: {list(self._key_sides)} and "
+                f"{list(np.shape(deleted))}"
+            )
+        buckets = initial_num_buckets or 1
+        if buckets < 1 or buckets & (buckets - 1):
+            raise InvalidArgumentError(f"Number of buckets must be a power of 2 greater than 0, got {buckets}")
+        self._forbidden = {_rows(deleted, self._key_sides)[0]: "deleted_key"}
+        if _rows(empty, self._key_sides)[0] in self._forbidden:
+            raise InvalidArgumentError("Empty and deleted keys cannot be equal")
+        self._forbidden[_rows(empty, self._key_sides)[0]] = "empty_key"
+
+    def _names(self, keys: Any) -> list[Any]:
+        sides = np.shape(keys)
+        if sides[1:] != self._key_sides or not sides and self._key_sides:
+            wanted = [sides[0] if sides else 1, *self._key_sides]
+            raise InvalidArgumentError(f"Expected key shape {wanted} got {list(sides)}")
+        names = _rows(keys, self._key_sides)
+        for name in names:
+            if name in self._forbidden:
+                raise InvalidArgumentError(f"Using the {self._forbidden[name]} as a table key is not allowed: {name!r}")
+        return names
 
 
 class HasherSpec(NamedTuple):

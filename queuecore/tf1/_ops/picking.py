@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from queuecore.errors import InvalidArgumentError
-from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor
-from queuecore.tf1._graph.values import as_dtype, bracketed, int32, name_of, string
+from queuecore.tf1._graph.graph import Tensor, apply_op, constant_value, convert_to_tensor, folded_value
+from queuecore.tf1._graph.values import TensorShape, as_dtype, bracketed, int32, name_of, string
 from queuecore.tf1._ops.arrays import reverse, shape_tensor, shape_within, structural
 from queuecore.tf1._ops.math import axes_of, identity, tensors
 
@@ -376,23 +376,31 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     name : str, optional
     """
     operand, numbers = convert_to_tensor(data), convert_to_tensor(partitions, int32)
-    rank = numbers.shape.ndims
-    rest: Any = None
-    if rank is not None and operand.shape.sides is not None:
-        operand.shape[:rank].assert_is_compatible_with(numbers.shape)
-        rest = (None, *operand.shape.sides[rank:])
+    shape = TensorShape([None]).concatenate(_behind(operand, numbers))
 
     def kernel(x: Any, which: Any) -> Any:
-        if ((which < 0) | (which >= num_partitions)).any():
-            raise InvalidArgumentError(f"partitions must be in [0, {num_partitions}): {which.tolist()}")
+        wrong = np.argwhere((which < 0) | (which >= num_partitions))
+        if len(wrong):
+            place = tuple(wrong[0].tolist())
+            told = f"[{','.join(map(str, place))}]" if place else ""
+            raise InvalidArgumentError(f"partitions{told} = {which[place]} is not in [0, {num_partitions})")
         parts = [x[which == at] for at in range(num_partitions)]
         return parts[0] if num_partitions == 1 else parts
 
-    outputs = [(operand.dtype, rest)] * num_partitions
+    outputs = [(operand.dtype, shape)] * num_partitions
     op = operand.graph.create_op(
         "DynamicPartition", [operand, numbers], outputs, kernel, name or "DynamicPartition", pure=True
     )
     return list(op.outputs)
+
+
+def _behind(data: Tensor, numbers: Tensor) -> TensorShape:
+    # The dimensions of data behind those for whose items there are numbers.
+    rank = numbers.shape.ndims
+    if rank is None or data.shape.sides is None:
+        return TensorShape(None)
+    data.shape[:rank].assert_is_compatible_with(numbers.shape)
+    return TensorShape(data.shape.sides[rank:])
 
 
 def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None = None) -> Tensor:
@@ -408,24 +416,38 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
     where = [convert_to_tensor(one, int32) for one in indices]
     operands = tensors(*data)
     count = len(where)
+    if len(operands) != count:
+        raise ValueError(
+            f"List argument 'data' to 'dynamic_stitch' Op with length {len(operands)} must match length {count} of "
+            "argument 'indices'."
+        )
+    rest = TensorShape(None)
+    for numbers, operand in zip(where, operands, strict=True):
+        rest = rest.merge_with(_behind(operand, numbers))
 
     def rows(places: Any) -> int:
         return max((int(np.max(at, initial=-1)) + 1 for at in places), default=0)
 
     def kernel(*values: Any) -> Any:
         places, parts = values[:count], values[count:]
-        size = rows(places)
-        rest = parts[0].shape[np.ndim(places[0]) :]
-        array = np.zeros((size, *rest), object if operands[0].dtype == string else operands[0].dtype.dtype)
-        for at, part in zip(places, parts, strict=True):
+        sides = np.shape(parts[0])[np.ndim(places[0]) :]
+        array = np.zeros((rows(places), *sides), object if operands[0].dtype == string else operands[0].dtype.dtype)
+        for number, (at, part) in enumerate(zip(places, parts, strict=True)):
+            if np.shape(part) != (*np.shape(at), *sides):
+                raise InvalidArgumentError(
+                    f"data[{number}].shape = {list(np.shape(part))} does not start with indices[{number}].shape = "
+                    f"{list(np.shape(at))}, or doesn't end with {list(sides)}, as data[0].shape does"
+                )
+            wrong = np.flatnonzero(np.less(at, 0))
+            if len(wrong):
+                raise InvalidArgumentError(f"indices[{wrong[0]}] is out of range: it is {np.ravel(at)[wrong[0]]}")
             array[at] = part
         return array
 
-    first = operands[0].shape.sides, where[0].shape.ndims
-    known = [constant_value(at) for at in where]
+    known = [folded_value(at) for at in where]
     size = None if any(at is None for at in known) else rows(known)
-    rest: Any = None if first[0] is None or first[1] is None else (size, *first[0][first[1] :])
-    return apply_op("DynamicStitch", [*where, *operands], operands[0].dtype, rest, kernel, name)
+    shape = TensorShape([size]).concatenate(rest)
+    return apply_op("DynamicStitch", [*where, *operands], operands[0].dtype, shape, kernel, name)
 
 
 def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:

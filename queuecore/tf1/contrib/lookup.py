@@ -2,6 +2,7 @@
 
 from queuecore.tf1._graph.refused import refusing as _refusing
 from queuecore.tf1._ops.lookup import (
+    DenseHashTable as MutableDenseHashTable,
     FastHashSpec,
     HasherSpec,
     HashTable,
@@ -25,6 +26,7 @@ __all__ = [
     "HasherSpec",
     "IdTableWithHashBuckets",
     "KeyValueTensorInitializer",
+    "MutableDenseHashTable",
     "MutableHashTable",
     "StrongHashSpec",
     "TextFileIdTableInitializer",

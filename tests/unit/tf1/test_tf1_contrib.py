@@ -161,6 +161,53 @@ def test_tables_of_tensors_and_of_runs(sess):
         sess.run(table.insert(["a", "b"], [1.0]))
 
 
+def test_tables_of_vectors(sess):
+    table = tf.contrib.lookup.MutableHashTable(tf.int64, tf.string, ["?", "-"])
+    keys = tf.placeholder(tf.int64)
+    found = table.lookup(keys)
+    assert table.lookup(tf.zeros([4, 3], tf.int64)).shape == (4, 3, 2)
+    for given, sides in ([], (0, 2)), ([[]], (1, 0, 2)), (1, (2,)):
+        assert sess.run(found, {keys: given}).shape == sides
+    sess.run(table.insert(keys, [["a", "b"], ["c", "d"]]), {keys: [5, 6]})
+    assert sess.run(found, {keys: [[6, 7]]}).tolist() == [[[b"c", b"d"], [b"?", b"-"]]]
+    sess.run(table.insert(tf.constant(6, tf.int64), ["e", "f"]))
+    names, values = sess.run(table.export())
+    assert (names.tolist(), values.tolist()) == ([5, 6], [[b"a", b"b"], [b"e", b"f"]])
+    for wrong in ["a", "b"], [["a", "b"]], [["a"], ["b"]]:
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"Expected shape \[2, 2\]"):
+            sess.run(table.insert(keys, wrong), {keys: [1, 2]})
+    for wrong in [["a"]], tf.placeholder(tf.string):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="must be a vector"):
+            tf.contrib.lookup.MutableHashTable(tf.int64, tf.string, wrong)
+
+
+def test_tables_whose_keys_are_vectors(sess):
+    make = tf.lookup.experimental.DenseHashTable
+    assert tf.contrib.lookup.MutableDenseHashTable is make
+    table = make(tf.string, tf.float32, -1.0, ["", ""], ["x", "x"])
+    sess.run(table.insert([["a", "b"], ["b", "a"], ["a", "b"]], [1.0, 2.0, 3.0]))
+    assert sess.run(table.lookup(tf.constant([["b", "a"], ["a", "b"], ["a", "a"]]))).tolist() == [2, 3, -1]
+    sess.run(table.remove([["b", "a"], ["q", "q"]]))
+    names, values = sess.run(table.export())
+    assert (names.tolist(), values.tolist(), sess.run(table.size())) == ([[b"a", b"b"]], [3], 1)
+    for wrong, told in (
+        ([["", ""]], "empty_key"), ([["a", "a"], ["x", "x"]], "deleted_key"), (["a", "b"], r"key shape \[2, 2\]"),
+        ("a", r"key shape \[1, 2\]"), ([[["a", "b"]]], "key shape"),
+    ):  # fmt: skip
+        for fetch in table.lookup(tf.constant(wrong)), table.remove(wrong):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=told):
+                sess.run(fetch)
+    single = make(tf.int64, tf.int64, -1, 0, -1)
+    sess.run(single.insert(tf.constant(3, tf.int64), tf.constant(4, tf.int64)))
+    assert sess.run(single.lookup(tf.constant(3, tf.int64))) == 4
+    for wrong in (
+        {"deleted_key": 0}, {"deleted_key": [1]}, {"initial_num_buckets": 3}, {"initial_num_buckets": -2},
+        {"empty_key": tf.placeholder(tf.int64)},
+    ):  # fmt: skip
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            make(tf.int64, tf.int64, -1, **{"empty_key": 0, "deleted_key": -1} | wrong)
+
+
 def example(label, pixels, boxes=()):
     feature = {
         "image/encoded": tf.train.Feature(bytes_list=tf.train.BytesList(value=[bytes(pixels)])),

@@ -179,6 +179,30 @@ def test_a_function_reads_a_variable_as_it_was_when_the_iterator_began():
         assert [int(sess.run(fetch)) for _ in range(3)] == [0, 5, 10]
 
 
+def test_effects_of_branches_and_loops_are_those_of_the_ones_that_run():
+    said = []
+
+    def say(what, number):
+        def note(value):
+            said.append((what, int(value)))
+            return value
+
+        said_so = tf.py_func(note, [number], tf.int64)
+        said_so.set_shape(())
+        return said_so
+
+    def chosen(number):
+        small = tf.cond(number < 2, lambda: say("small", number), lambda: -say("large", number))
+        zero = tf.constant(0, tf.int64)
+        return small, tf.while_loop(lambda i: i < number, lambda i: say("round", i) + 1, [zero])
+
+    following = tf.data.Dataset.range(4).map(chosen).make_one_shot_iterator().get_next()
+    with tf.Session() as sess:
+        assert [tuple(map(int, sess.run(following))) for _ in range(4)] == [(0, 0), (1, 1), (-2, 2), (-3, 3)]
+    rounds = [("round", i) for number in range(4) for i in range(number)]
+    assert sorted(said) == sorted([("small", 0), ("small", 1), ("large", 2), ("large", 3), *rounds])
+
+
 # ---- graphs
 
 

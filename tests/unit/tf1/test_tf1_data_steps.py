@@ -599,8 +599,6 @@ def test_what_is_missing_says_so():
     assert not hasattr(experimental, "make_saveable_from_iterator")
     with pytest.raises(tf.errors.UnimplementedError, match="make_saveable_from_iterator"):
         _ = experimental.make_saveable_from_iterator
-    with pytest.raises(tf.errors.UnimplementedError, match="DenseHashTable"):
-        _ = tf.lookup.experimental.DenseHashTable
     shared = set(tf.contrib.data.__all__) & set(experimental.__all__)
     assert {"unique", "scan", "group_by_window", "Reducer", "make_csv_dataset"} <= shared
     assert all(getattr(tf.contrib.data, name) is getattr(experimental, name) for name in shared)
