@@ -440,8 +440,11 @@ def handed() -> dict[str, object]:
             return self.inputs[0].layout
 
         def chunks(self, run, pass_, start):
+            # By its number, as chunks are as long as what is there.
+            number = start
             for chunk in run.rows(0, pass_, start):
-                yield chunk.chosen(np.flatnonzero(np.arange(chunk.n) % 5 < 4))
+                yield chunk.chosen(np.flatnonzero(np.arange(number, number + chunk.n) % 5 < 4))
+                number += chunk.n
 
     class Each(Through):
         name = "each"
