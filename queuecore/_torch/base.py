@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import inspect
 import logging
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from queuecore._checks.warnings import warn
 from queuecore._torch.copies import Shared
 from queuecore._torch.package import torch
 
-__all__ = ["Left", "Loader", "let_go"]
+__all__ = ["Left", "Loader", "keeps_nothing", "let_go"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _log = logging.getLogger("queuecore")
 
@@ -38,10 +43,27 @@ def let_go(error: BaseException) -> None:
             frame: types.FrameType | None = trace.tb_frame
             # Also those that called it when the error was caught, to be raised later: frames keep their callers.
             while frame is not None and str(frame.f_globals.get("__name__")).startswith(_OWN):
-                with contextlib.suppress(RuntimeError):  # it is still running: in a worker, or as a caller
-                    frame.clear()
+                # To clear a generator's frame would close it: one of a pipeline's threads, which goes on.
+                if not frame.f_code.co_flags & inspect.CO_GENERATOR:
+                    with contextlib.suppress(RuntimeError):  # it is still running: in a worker, or as a caller
+                        frame.clear()
                 frame = frame.f_back
             trace = trace.tb_next
+
+
+def keeps_nothing(function: Callable[P, R]) -> Callable[P, R]:
+    """Let the errors of a loader's method hold neither the loader nor what it works on."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            let_go(error)
+            del args, kwargs
+            raise
+
+    return call
 
 
 class Left:

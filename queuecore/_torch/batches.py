@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from queuecore._checks.usercode import raised
 from queuecore._torch.base import Loader
 from queuecore._torch.package import torch
-from queuecore._torch.places import is_stateful
+from queuecore._torch.places import Marks, is_stateful
 from queuecore._torch.tensors import ElementTensors
 
-__all__ = ["DatasetStream", "Fetch", "How", "WorkerCall", "WorkerResult"]
+__all__ = ["DatasetStream", "Fetch", "How", "SamplerCalls", "WorkerCall", "WorkerResult"]
 
 
 class WorkerCall(NamedTuple):
@@ -24,6 +24,44 @@ class WorkerCall(NamedTuple):
     error: Any = None
     worker: int = 0
     marked: bool = False  # the dataset's state behind the batch is wanted
+
+
+class SamplerCalls:
+    """The calls for the indices of a sampler, from the batch `low` on, without those `ahead`.
+
+    An error of the sampler is a call too, with a number, and the sampler is asked again behind it. No generator, which
+    would end with the first error.
+
+    Parameters
+    ----------
+    marks : Marks
+    indices : iterator
+    number : int
+        The number of the batch of the first index.
+    low : int
+    ahead : frozenset of int
+    """
+
+    def __init__(self, marks: Marks, indices: Iterator[Any], number: int, low: int, ahead: frozenset[int]) -> None:
+        self._marks, self._indices, self._number, self._low, self._ahead = marks, indices, number, low, ahead
+
+    def __iter__(self) -> Iterator[WorkerCall]:
+        return self
+
+    def __next__(self) -> WorkerCall:
+        while True:
+            number = self._number
+            try:
+                index = next(self._indices)
+                self._marks.note(number, index)
+                call = WorkerCall(number, index)
+            except StopIteration:
+                raise
+            except Exception as error:
+                call = WorkerCall(number, None, error)
+            self._number += 1
+            if number >= self._low and number not in self._ahead:
+                return call
 
 
 class WorkerResult(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from queuecore._torch.base import Loader
@@ -14,7 +14,7 @@ from queuecore._torch.random import draws
 from queuecore._torch.threads import Alone, Threads
 from queuecore._torch.workers import LoaderWorker, answer_in_threads, bound_to
 
-__all__ = ["CrewPlan", "crew_of", "planned"]
+__all__ = ["CrewPlan", "crew_of", "planned", "shared_draws"]
 
 _DRAWING = [
     *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal", "bernoulli"),
@@ -61,9 +61,23 @@ class CrewPlan(NamedTuple):
     alike: bool = False  # a batch is the same, whichever worker makes it
 
 
+def _examined(loader: Loader) -> tuple[Parts, list[Any]]:
+    """Return the parts of a loader's dataset, and those of its `collate_fn`."""
+    # Streams keep their place in lists and dicts too, while those of an indexed dataset are data, or what it has read.
+    generators: dict[type, Callable[[Any], Any]] = {torch.Generator: _generator_copy}
+    parts = Parts(loader.dataset, (torch.utils.data.Dataset,), generators, loader._epoch.beside)
+    return parts, [] if loader._collates else Parts(loader.collate_fn).objects
+
+
+def shared_draws(loader: Loader) -> str:
+    """Return which part of a loader draws random numbers from a generator of the whole process; empty: none is seen."""
+    parts, collation = _examined(loader)
+    return draws([*parts.objects, *collation], _is_drawn)
+
+
 def planned(loader: Loader) -> CrewPlan:
     """Choose the kind of a loader's crew, and log it with its reason."""
-    dataset, asked = loader.dataset, loader._worker_type
+    asked = loader._worker_type
     if loader._kept is not None:
         plan: CrewPlan = loader._kept[0]
         return plan
@@ -71,9 +85,7 @@ def planned(loader: Loader) -> CrewPlan:
         return CrewPlan("")
     if asked == "process":
         return CrewPlan("process")
-    # Streams keep their place in lists and dicts too, while those of an indexed dataset are data, or what it has read.
-    parts = Parts(dataset, (torch.utils.data.Dataset,), {torch.Generator: _generator_copy}, loader._epoch.beside)
-    collation = [] if loader._collates else Parts(loader.collate_fn).objects
+    parts, collation = _examined(loader)
     reason = draws([*parts.objects, *collation], _is_drawn)
     if reason and asked is None:
         loader._say(
@@ -111,7 +123,9 @@ def crew_of(loader: Loader, plan: CrewPlan, seed: int, first: int, places: Seque
         workers, team, before = kept
         team.settle()
         # States that an epoch before was to begin with, in workers that it never asked.
-        places = [getattr(job, "begin", None) for job in before]
+        places = [
+            None if worker.left else getattr(job, "begin", None) for worker, job in zip(workers, before, strict=True)
+        ]
     else:
         assert plan.parts is not None
         how = loader._copy_dataset

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from queuecore._checks.usercode import raised
 from queuecore._torch.base import Left, Loader, let_go
-from queuecore._torch.batches import DatasetStream, Fetch, How, WorkerCall, WorkerResult
+from queuecore._torch.batches import DatasetStream, Fetch, How, SamplerCalls, WorkerCall, WorkerResult
 from queuecore._torch.crews import crew_of, planned
 from queuecore._torch.package import torch
 from queuecore._torch.places import (
@@ -178,7 +178,6 @@ class Mapped(Epoch):
         self._states = [None] * max(workers, 1) if self._datasets is None else list(self._datasets[1])
         self._size = size_of(loader)
         self.over = self._ended = False
-        self._last = self._low - 1
         plan = planned(loader)
         if state is not None:
             loader._kept = loader._states = None
@@ -198,11 +197,11 @@ class Mapped(Epoch):
             if sampling["seed"] is None:
                 sampling["seed"] = drawn
             indices, number = rewound(loader, state, indices)
-            numbered = self._marks.numbered(indices, number, self._low, frozenset(self._ahead))
+            calls = SamplerCalls(self._marks, indices, number, self._low, frozenset(self._ahead))
             # The first index makes the sampler draw its random numbers.
             loads = self._alone is not None and self._alone.begin is not None
-            first = list(itertools.islice(numbered, 1)) if apart or loads else []
-        self._numbered: Iterator[tuple[int, Any]] = itertools.chain(first, numbered)
+            first = list(itertools.islice(calls, 1)) if apart or loads else []
+        self._sampled: Iterator[WorkerCall] = itertools.chain(first, calls)
         self._at_work = workers if plan.how else 0
         self._in_order = loader.in_order
         # Out of order: the batches that each worker has to make, and the worker that is asked next.
@@ -233,16 +232,13 @@ class Mapped(Epoch):
         # In this thread, as in PyTorch: so a sampler's draws come in the same order among other draws.
         while self._room > 0 and not self._ended:
             try:
-                number, index = next(self._numbered)
-                call = WorkerCall(number, index)
+                call = next(self._sampled)
             except StopIteration:
                 self._ended = True
                 self._crew.end()
                 return
-            except Exception as error:
-                self._caught.append(error)
-                call = WorkerCall(self._last + 1, None, error)
-            self._last = call.number
+            if call.error is not None:
+                self._caught.append(call.error)
             self._room -= 1
             if self._at_work:
                 # The last batch of each worker before the next place at which the states are taken.

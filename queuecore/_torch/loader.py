@@ -9,8 +9,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar
 
-from queuecore._torch.base import Loader, let_go
-from queuecore._torch.crews import planned
+from queuecore._torch.base import Loader, keeps_nothing
+from queuecore._torch.crews import planned, shared_draws
 from queuecore._torch.datasets import IterableDataset
 from queuecore._torch.epochs import Mapped, Streamed, StreamedBeside
 from queuecore._torch.package import torch
@@ -265,6 +265,7 @@ class DataLoader(Loader, Generic[T]):
         if self._processes:
             super().check_worker_number_rationality()
 
+    @keeps_nothing
     def __iter__(self) -> Iterator[Any]:
         """Return a new iterator: over the next epoch, or from the loaded place on."""
         if self.pin_memory and self.pin_memory_device:
@@ -285,12 +286,13 @@ class DataLoader(Loader, Generic[T]):
             self._iterator = None
             if self._kept is not None and getattr(self._kept[1], "closed", False):
                 self._kept = self._states = None
-            ready = self._begun(self._state)
+            ready = self._epoch(self, self._state)
             self._state = None
         self._iterator = ready
         made: Iterator[Any] = ready
         return made
 
+    @keeps_nothing
     def enumerate(self, start: int = 0) -> Iterator[tuple[int, T]]:
         """Return an iterator over the batches with their numbers in the epoch, also from a loaded place on.
 
@@ -313,6 +315,7 @@ class DataLoader(Loader, Generic[T]):
         before: int = self._iterator.before
         return enumerate(batches, start + before)
 
+    @keeps_nothing
     def state_dict(self) -> dict[str, Any]:
         """Return the place after the last batch that the newest iterator delivered.
 
@@ -334,7 +337,7 @@ class DataLoader(Loader, Generic[T]):
             seed["seed"] = seed_ahead(self) if seed["seed"] is None else seed["seed"]
             return beside_state(arranged(self), places, 0, True, seed)
         if self._iterator is None:  # a place is that of an iterator, so there has to be one
-            self._ready = self._iterator = self._begun(None)
+            self._ready = self._iterator = self._epoch(self, None)
         state: dict[str, Any] = self._iterator.state_dict()
         return state
 
@@ -349,14 +352,6 @@ class DataLoader(Loader, Generic[T]):
         """
         made: dict[str, int] = {"batches": 0, "workers": 0} if self._iterator is None else self._iterator.stats()
         return made
-
-    def _begun(self, state: Mapping[str, Any] | None) -> Any:
-        """Return a new iterator, at a place or at the start of the next epoch."""
-        try:
-            return self._epoch(self, state)
-        except BaseException as error:
-            let_go(error)
-            raise
 
     def set_epoch(self, epoch: SupportsIndex) -> None:
         """Set the number of the next epoch, for a dataset or a sampler that has ``set_epoch``; others don't change.
@@ -419,6 +414,23 @@ class DataLoader(Loader, Generic[T]):
             )
         self._state = dict(state)
         self._ready = self._iterator = None
+        self._say_what_is_not_restored()
+
+    def _say_what_is_not_restored(self) -> None:
+        if self._opened or is_stateful(self.dataset):  # its own state may have the generators'
+            return
+        reason = shared_draws(self)
+        if reason:
+            place = (
+                "each worker begins with the numbers of the epoch's beginning"
+                if self.num_workers and self._epoch is not Streamed
+                else "samples draw the numbers that follow in this program"
+            )
+            self._say(
+                f"a loaded state has the place and the order of the data, but not how far samples have drawn from a "
+                f"generator of the whole process ({reason}): {place}. With a generator of each sample's own, such as "
+                "numpy.random.default_rng((seed, index)), a resumed epoch is the same"
+            )
 
 
 def _shuffled(dataset: Any, generator: Any) -> Any:

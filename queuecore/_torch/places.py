@@ -94,23 +94,14 @@ class Marks:
         self._stateful, self._every, self.wanted = stateful, every, stateful is not None
         self._taken: collections.deque[Any] = collections.deque([] if begin is None else [begin])
 
-    def numbered(
-        self, indices: Iterator[Any], number: int, low: int, ahead: frozenset[int]
-    ) -> Iterator[tuple[int, Any]]:
-        """Yield the indices with their numbers, the first of which is `number`, from `low` on, without those `ahead`.
-
-        The state is taken when an index has been drawn.
-        """
+    def note(self, number: int, index: Any) -> None:
+        """Take the state, if it is wanted, when the index of the batch `number` has been drawn."""
         if self._stateful is None:
-            yield from ((at, index) for at, index in enumerate(indices, number) if at >= low and at not in ahead)
             return
-        for at, index in enumerate(indices, number):
-            if not self._taken:
-                self._taken.append([0, None, copy.deepcopy(index)])
-            if self._every and (at + 1) % self._every == 0:
-                self._taken.append([at + 1, copy.deepcopy(self._stateful.state_dict())])
-            if at >= low and at not in ahead:
-                yield at, index
+        if not self._taken:
+            self._taken.append([0, None, copy.deepcopy(index)])
+        if self._every and (number + 1) % self._every == 0:
+            self._taken.append([number + 1, copy.deepcopy(self._stateful.state_dict())])
 
     def at(self, batches: int) -> Any:
         """Return the last state taken before or at a number of batches; earlier ones are dropped."""

@@ -119,6 +119,7 @@ class Team:
         # The number of the call, or of the queue in `done`, whose result comes next.
         self.order: SimpleQueue[int | None] = SimpleQueue()
         self.begun: SimpleQueue[None] = SimpleQueue()
+        self._own = own
         self._workers = workers
         self._started = 0
         self._ended: SimpleQueue[None] = SimpleQueue()
@@ -186,7 +187,11 @@ class Team:
                     error = worker.begin()
             self.begun.put(None)
             with worker.at_work(False):
-                while (call := calls.get()) is not None and not self._stopped:
+                self._catch_up(worker)
+                while (call := calls.get()) is not None:
+                    if self._stopped:
+                        worker.left += [(job, call)] if self._own else []
+                        continue
                     try:
                         if error is not None:
                             raise error
@@ -203,6 +208,13 @@ class Team:
             Scope.leave(before)
             worker.leave()
             self._ended.put(None)
+
+    def _catch_up(self, worker: LoaderWorker) -> None:
+        """Make the batches that epochs before had asked for, as PyTorch's workers do: its dataset may count calls."""
+        while worker.left and not self._stopped:
+            job, call = worker.left.popleft()
+            with contextlib.suppress(BaseException):  # nobody waits for the result
+                job.result(call)
 
 
 class Threads:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import os
@@ -91,6 +92,8 @@ class LoaderWorker:
     def __init__(self, number: int, loader: Loader, base: int, dataset: Any) -> None:
         self.info = info_of(number, loader.num_workers, base + number, dataset)
         self.pid = os.getpid()
+        # What epochs that were left had asked of it, and their jobs: a worker that stays does that first.
+        self.left: collections.deque[tuple[Any, Any]] = collections.deque()
         self._begin = bound_to(loader.worker_init_fn, loader.dataset, dataset)
         self._left = threading.Event()  # no thread works as this worker
         self._left.set()
