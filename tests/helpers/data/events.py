@@ -58,5 +58,5 @@ def check(make: Callable[[Options], Dataset], seed: int) -> list[Any]:
             wanted = whole[at:] or last
             came = rest(it)[: max(MOST - at, len(wanted))]
         place = json.loads(state)["position"]
-        assert came == wanted, f"seed {seed}, place {at} of {whole}: {place}\n{ds.plan()}"
+        assert came == wanted, f"seed {seed}, place {at} of {whole}: {came}, {place}\n{ds.plan()}"
     return whole
