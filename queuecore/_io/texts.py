@@ -9,9 +9,11 @@ from queuecore._core.io.csv import shown_text
 from queuecore._core.io.tfrecord import FileBytes
 from queuecore.errors import QueueCoreError
 
-__all__ = ["FieldTexts", "LineTexts", "text_at"]
+__all__ = ["FieldTexts", "LineTexts", "RecordTexts", "text_at"]
 
 _TEXT_BYTES = 4096
+# Of a TFRecord: its length, and that with its checksum.
+_LENGTH_BYTES, _FRONT_BYTES = 8, 12
 # Of a compressed file, what is decompressed at most to get to a place.
 _MOST_SKIPPED = 16 << 20
 
@@ -56,6 +58,17 @@ class LineTexts:
         text = text_at(path, offset, self._encoding)
         line, end, _ = text.partition(b"\n")
         return line.removesuffix(b"\r") if end or len(text) < _TEXT_BYTES else None
+
+
+class RecordTexts(LineTexts):
+    """Tells the records of TFRecord files, for errors of steps."""
+
+    def record(self, path: bytes, offset: int) -> bytes | None:
+        """Return the record that begins at a place; `None`: it can't be had."""
+        text = text_at(path, offset, self._encoding)
+        nbytes = int.from_bytes(text[:_LENGTH_BYTES], "little")
+        record = text[_FRONT_BYTES : _FRONT_BYTES + nbytes]
+        return record if len(record) == nbytes else None
 
 
 class FieldTexts:

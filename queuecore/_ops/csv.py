@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import operator
 from collections.abc import Sequence
@@ -16,10 +15,9 @@ from queuecore._elements.component import BYTES, Component
 from queuecore._ops.raw import component_of
 from queuecore._ops.stage import Stage, traceable
 from queuecore._ops.strings import lone_strings, strings_of
-from queuecore._ops.texts import Table, table
 from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
 
-__all__ = ["csv_columns", "csv_format", "csv_tables", "decode_csv"]
+__all__ = ["csv_columns", "csv_format", "decode_csv"]
 
 _CSV_KINDS: dict[np.dtype[Any], int] = {
     np.dtype(np.float32): 0,
@@ -27,9 +25,10 @@ _CSV_KINDS: dict[np.dtype[Any], int] = {
     np.dtype(np.int32): 2,
     np.dtype(np.int64): 3,
     BYTES: 4,
+    # In files alone, as decode_csv is TensorFlow's.
+    np.dtype(np.uint8): 5,
+    np.dtype(np.bool_): 6,
 }
-# How false and true are written.
-_BOOLS = ("0", "false", "False", "FALSE"), ("1", "true", "True", "TRUE")
 # The limit for a row of a file; a single record is in memory anyway.
 _MAX_RECORD_BYTES = 64 << 20
 
@@ -171,8 +170,10 @@ def _csv_default(operation: str, index: int, default: Any) -> tuple[np.dtype[Any
         if array.size == 0:
             return BYTES, None
     dtype = dtype.newbyteorder("=")
-    if dtype not in _CSV_KINDS:
-        raise DtypeError(f"{label} must be a float32, float64, int32, int64 or bytes, not {dtype}")
+    small = operation == "CsvDataset"
+    if dtype not in _CSV_KINDS or (dtype.itemsize == 1 and not small):
+        kinds = "float32, float64, int32, int64, uint8, bool" if small else "float32, float64, int32, int64"
+        raise DtypeError(f"{label} must be a {kinds} or bytes, not {dtype}")
     if item is not None and dtype == np.int32 and not -(2**31) <= item < 2**31:
         raise InvalidArgumentError(f"{label}, {item}, is no int32; pass it as a numpy.int64 for a column of those")
     return dtype, None if item is None else np.array(item, dtype).tobytes()
@@ -185,33 +186,6 @@ def csv_columns(
     if record_defaults is None or len(record_defaults) == 0:
         raise InvalidArgumentError(f"{operation}: record_defaults must have a default for each column")
     return [_csv_default(operation, index, default) for index, default in enumerate(record_defaults)]
-
-
-def csv_tables(record_defaults: Sequence[Any] | None) -> tuple[Any, dict[int, Table]]:
-    """Return defaults with text in place of uint8 and bool, and the tables that read these columns; not for users."""
-    if record_defaults is None:
-        return None, {}
-    defaults, tables = list(record_defaults), {}
-    for index, default in enumerate(defaults):
-        given = np.empty(0, default) if isinstance(default, (type, np.dtype)) else default
-        one = given[0] if isinstance(given, (list, tuple)) and len(given) == 1 else given
-        if not isinstance(one, (bool, np.generic, np.ndarray)):
-            continue
-        array = np.asarray(one)
-        if array.dtype not in (np.uint8, np.bool_) or array.ndim > 1 or array.size > 1:
-            continue
-        tables[index] = _table_of(array.dtype)
-        defaults[index] = str(array.reshape(-1)[0]) if array.size else np.empty(0, "S1")
-    return defaults, tables
-
-
-def _table_anew(dtype: np.dtype[Any]) -> Table:
-    if dtype == np.bool_:
-        return table({word: bool(value) for value, words in enumerate(_BOOLS) for word in words})
-    return table([str(number) for number in range(256)], np.arange(256, dtype=np.uint8))
-
-
-_table_of = functools.lru_cache(2)(_table_anew)
 
 
 def csv_format(

@@ -675,9 +675,11 @@ class Dataset(Sources, Grouping, Keeping):
         With "pad", of uncompressed records of fixed length the first ones are read again by their places. Anything else
         is begun again at the end of each pass, as often as elements are lacking, and read from there: a function or a
         generator in Python runs again for them. Every shard goes through all elements; only native maps before the step
-        are done by each on its own alone, unless there is a `batch`. So with ``on_error="skip"`` all shards leave out
-        the same elements, and have as many, but for those that such a map can't decode. What is left out is counted and
-        logged once in a pass, and once more for what comes before a saved place.
+        are done by each on its own alone, unless there is a `batch`. So every shard tells the errors of all elements,
+        each in its place and once in a pass, and counts good elements alone; what such a map can't decode is told where
+        it would be, also where it would pad. With ``on_error="skip"`` all shards leave out the same elements, and have
+        as many, but for those that such a map can't decode. What is left out is counted and logged once in a pass, and
+        once more for what comes before a saved place.
 
         What belongs to other shards isn't read if records have known places, also after a `shuffle`, but for gaps of a
         few KiB, which the file system reads anyway. The step may stand anywhere: after a seeded `shuffle`, all

@@ -16,9 +16,8 @@ from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes, compile_record
 from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.names import Filename, expand_filenames
-from queuecore._io.texts import FieldTexts, LineTexts
-from queuecore._ops.csv import csv_columns, csv_format, csv_tables
-from queuecore._ops.texts import Table
+from queuecore._io.texts import FieldTexts, LineTexts, RecordTexts
+from queuecore._ops.csv import csv_columns, csv_format
 from queuecore.data._plan.blocks import MOST_BYTES, block_source, blocks_of_fixed
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.fixed import FixedLengthSource
@@ -371,6 +370,7 @@ class TFRecordDataset(Dataset):
             template=0,
             guess=1024,
             max_record_bytes=_LONG_BYTES,
+            headings=RecordTexts(encoding_number(compression_type)),
         )
         self._chain = Chain(source)
 
@@ -480,9 +480,9 @@ class CsvDataset(Dataset):
     An element is a tuple with a number, or `bytes`, for each column; in batches, arrays and `Ragged`. A number has its
     exact value: a float is what ``float`` makes of the same text. A bad field, or another number of fields, is a
     `CsvError` with `line`, `field` and, where files have a header, `column` in its place in the order. A uint8 is
-    written as digits alone; a bool as 1, true, True or TRUE, and 0, false, False or FALSE; other text there is an
-    `InvalidArgumentError` in its place, with the number of the record. tf.data refuses these two types. Rows of more
-    than `Options.max_record_bytes` (64 MiB) are refused: so a quote that is never closed doesn't fill the memory.
+    written as digits alone; a bool as 1, true, True or TRUE, and 0, false, False or FALSE. tf.data refuses these two
+    types. Rows of more than `Options.max_record_bytes` (64 MiB) are refused: so a quote that is never closed doesn't
+    fill the memory.
 
     Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds takes a few times
     its own size in memory, most if records are short.
@@ -518,7 +518,6 @@ class CsvDataset(Dataset):
     ) -> None:
         if buffer_size is not None:
             check_int(buffer_size, "buffer_size", 1)
-        record_defaults, tables = csv_tables(record_defaults)
         columns = csv_columns(record_defaults, "CsvDataset")
         delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
         encoding = encoding_number(compression_type)
@@ -560,9 +559,6 @@ class CsvDataset(Dataset):
             headings=FieldTexts(delim, encoding) if headings is None else headings,
         )
         self._chain = Chain(source)
-        if tables:
-            keys = None if names is None else [names[order.index(at)] for at in range(len(order))]
-            self._chain = self.map(_ReadByTables(tables, len(order), keys))._chain
 
 
 class _Headings(FieldTexts):
@@ -668,20 +664,6 @@ class _Wanted:
 def _by_name(names: list[str], order: list[int]) -> dict[str, int]:
     """Return the structure of an element: names in the order in which the user named the columns."""
     return {names[at]: at for at in map(order.index, range(len(order)))}
-
-
-class _ReadByTables:
-    """Reads the text of some columns by tables, natively; others stay as they are."""
-
-    def __init__(self, tables: dict[int, Table], count: int, names: list[str] | None) -> None:
-        self._tables = [tables.get(at) for at in range(count)]
-        self._names = names
-
-    def __call__(self, *element: Any) -> Any:
-        names = self._names
-        columns = element if names is None else [element[0][name] for name in names]
-        read = tuple([one if table is None else table[one] for one, table in zip(columns, self._tables, strict=True)])
-        return read if names is None else dict(zip(names, read, strict=True))
 
 
 class _CsvFormats:

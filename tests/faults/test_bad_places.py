@@ -11,16 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from helpers.data.functions import plain
+from helpers.data.events import ENDS, OPTIONS, check, event, rest
 
 import queuecore as qc
 from queuecore.data import CsvDataset, Dataset, Options, TextLineDataset, TFRecordDataset
 from queuecore.errors import QueueCoreError
 
-MOST = 120  # events of a run
 MANY = 9000  # records of a set whose elements come in several chunks
-OPTIONS = [Options(num_threads=number) for number in (1, 2, 7)]
-ENDS = " that ends it"
 
 
 def _is_bad(k):
@@ -108,6 +105,7 @@ class Steps(NamedTuple):
             (lambda rng, ds: ds.filter(_odd), False),
             (lambda rng, ds: ds.filter(lambda x: x % 3 > 0), False),
             (lambda rng, ds: ds.shard(2, rng.randrange(2)), False),
+            (lambda rng, ds: ds.shard(3, rng.randrange(3), uneven="pad"), False),
             (lambda rng, ds: Dataset.zip((ds, zipped)).map(lambda x, y: x + 0 * y), False),
             (lambda rng, ds: Dataset.zip((ds, zipped)).map(lambda x, y: int(x)), False),
             (lambda rng, ds: ds.concatenate(Dataset.range(3)), False),
@@ -145,51 +143,6 @@ class Steps(NamedTuple):
 
 FEW = Steps((1, 2, 3, 7, 1000), (1, 3, 9, 25), (1, 2, 5), _spoilt, 240)
 LARGE = Steps((1, 7, 300, 2000, 20000), (100, 2999, 5000), (2, 500, 2600), _rarely_spoilt, 90000)
-
-
-def event(it):
-    """Return the next element, the class of an error, or None where nothing comes any more."""
-    try:
-        return plain(next(it))
-    except StopIteration:
-        return None
-    except QueueCoreError as error:
-        return type(error).__name__ + (ENDS if it.closed else "")
-
-
-def rest(it, most=MOST):
-    """Return what comes until the end."""
-    events = []
-    while len(events) < most:
-        one = event(it)
-        if one is None:
-            break
-        events.append(one)
-        if isinstance(one, str) and one.endswith(ENDS):
-            break
-    return events
-
-
-def check(make, seed):
-    """Save a pipeline, which `make` makes with options, at each of its places, and go on from each."""
-    ds = make(OPTIONS[seed % len(OPTIONS)])
-    with iter(ds) as it:
-        whole = rest(it)
-    # An error that ends the run comes again, from a place behind it.
-    last = [one for one in whole[-1:] if isinstance(one, str) and one.endswith(ENDS)]
-    states = []
-    with iter(make(OPTIONS[seed % len(OPTIONS)])) as it:
-        states.append(json.dumps(it.state_dict()))
-        for expected in whole:
-            assert event(it) == expected, (seed, ds.plan(), whole)
-            states.append(json.dumps(it.state_dict()))
-    for at, state in enumerate(states):
-        with iter(make(OPTIONS[(seed + at) % len(OPTIONS)])) as it:
-            it.load_state_dict(json.loads(state))
-            wanted = whole[at:] or last
-            came = rest(it)[: max(MOST - at, len(wanted))]
-        place = json.loads(state)["position"]
-        assert came == wanted, f"seed {seed}, place {at} of {whole}: {place}\n{ds.plan()}"
 
 
 @pytest.mark.sampled(20)

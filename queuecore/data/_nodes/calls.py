@@ -10,6 +10,7 @@ import numpy as np
 
 from queuecore._checks.usercode import element_error, name_of, placed
 from queuecore._core.atoms.own import own_result
+from queuecore._core.io.csv import placed_text
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.nests import structure_of
 from queuecore._ops.stage import Stage
@@ -75,7 +76,8 @@ class StageCall(NamedTuple):
             step = _bound(self.stage, components)
             outputs = list(step(*values, epoch=pass_, element=number))
         except QueueCoreError as error:
-            error.args = (f"{error} (element {number})",)
+            record = values[0] if len(values) == 1 and isinstance(values[0], bytes) else None
+            error.args = (f"{placed_text(error, record)} (element {number})",)
             error.stage, error.record = "map", number
             raise
         if self.stage.structure is not None:

@@ -17,7 +17,7 @@ from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.made import Layout
 from queuecore.data._plan.steps import Count, Map, Shard
-from queuecore.data._rows.chunks import Chunk
+from queuecore.data._rows.chunks import Chunk, Failed, Piece
 from queuecore.errors import FailedPreconditionError
 
 __all__ = ["Padded", "padded_shard"]
@@ -56,21 +56,25 @@ class Padded(Node):
     def chosen(self, index: np.ndarray[Any, Any]) -> Chunk:
         return elements_at(self.inputs[0], index % max(int(self.inputs[0].count(None)), 1))
 
-    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
-        # Which elements are left out for their errors shows only when they are read.
+    def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
+        # Which elements can't be made, or are left out for that, shows only when they are read. No shard counts them.
         total = self.inputs[0].known_count() if run.skips is None else None
+        failed: set[int] = set()
         if total is None or start < total:
-            total = start
-            for chunk in self._from(run, pass_, start, run.skips):
-                total += chunk.n
-                yield chunk
-            if total == start > 0:  # it has that many, or fewer
-                total = sum(chunk.n for chunk in self._from(run, pass_, 0, _quiet(run)))
+            number = start
+            for piece in self._from(run, pass_, start, run.skips):
+                if isinstance(piece, Failed):
+                    failed.add(number)
+                number += piece.n
+                yield piece
+            total = number - len(failed)
+            if number == start > 0:  # it has that many, or fewer
+                total = sum(chunk.n for chunk in self._again(run, pass_, 0, failed))
         total = int(total)
         at, end = max(start, total), total + -total % self.size
         while at < end:
             before = at
-            with contextlib.closing(self._from(run, pass_, at % total, _quiet(run))) as chunks:
+            with contextlib.closing(self._again(run, pass_, at % total, failed)) as chunks:
                 for chunk in chunks:
                     n = min(chunk.n, end - at)
                     yield chunk.part(0, n)
@@ -84,8 +88,23 @@ class Padded(Node):
                     stage=self.name,
                 )
 
-    def _from(self, run: NodeRun, pass_: int, start: int, skips: Quarantine | None) -> Generator[Chunk]:
-        return laid_out(run, 0, pass_, start, self.layout(), skips)
+    def _from(self, run: NodeRun, pass_: int, start: int, skips: Quarantine | None) -> Generator[Chunk | Failed]:
+        return laid_out(run, 0, pass_, start, self.layout(), skips, True)
+
+    def _again(self, run: NodeRun, pass_: int, start: int, failed: set[int]) -> Generator[Chunk]:
+        # Yields the good elements once more, from the `start`-th of these on. `failed` has the numbers of the others,
+        # whose errors were handed in.
+        number = 0 if failed else start
+        passed = start - number
+        with contextlib.closing(self._from(run, pass_, number, _quiet(run))) as pieces:
+            for piece in pieces:
+                if not isinstance(piece, Failed):
+                    if passed < piece.n:
+                        yield piece.part(passed, piece.n)
+                    passed = max(passed - piece.n, 0)
+                elif number not in failed:
+                    raise piece.error
+                number += piece.n
 
 
 def _quiet(run: NodeRun) -> Quarantine | None:

@@ -388,7 +388,7 @@ def _stacked_arrays(elements: Sequence[Any], batch: int) -> np.ndarray[Any, Any]
         if one.shape != shape:
             raise InvalidArgumentError(
                 f"cannot batch elements of unequal shapes: {list(shape)} and, {index} later, {list(one.shape)} "
-                f"(batch {batch}). Pad or reshape them first, or use padded_batch",
+                f"(batch {batch}). Use padded_batch, or dense_to_ragged_batch, or reshape them first",
                 stage="batch",
             )
     # One call for all, where np.stack takes two for each.

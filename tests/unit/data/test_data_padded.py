@@ -233,7 +233,7 @@ def test_an_error_names_a_component_behind_many_others():
     several = [Ragged(np.arange(6, dtype=np.int32), [0, 2, 4, 6])] * 1030
     several[1027] = Ragged(np.arange(9, dtype=np.int32), [0, 2, 7, 9])
     ds = Dataset.from_tensor_slices(tuple(several)).padded_batch(3, ([4],) * len(several))
-    with pytest.raises(DataLossError, match="component 1027 of element 1 is 5 long in dimension 0, more than the 4 "):
+    with pytest.raises(DataLossError, match=r"component 1027 is 5 long in dimension 0, .* \(element 1\)"):
         list(ds)
 
 

@@ -7,6 +7,7 @@ names, whose oracle is the module `csv`.
 import csv
 import gzip
 import pickle
+import re
 import sqlite3
 
 import numpy as np
@@ -339,10 +340,15 @@ def test_small_numbers_and_truths_are_read_natively(tmp_path, defaults):
     assert "Python" not in ds.plan()
     it = iter(ds)
     assert [next(it) for _ in range(3)] == [(1, True, b"x"), (255, False, b"y"), (7, False, b"z")]
-    for record in (3, 4, 5):
-        with pytest.raises(InvalidArgumentError, match=f"record {record}") as caught:
+    wrongs = [
+        "column 1 ('a'): '256' is no uint8",
+        "column 1 ('a'): ' 4' is no uint8",
+        "column 2 ('b'): 'no' is no bool",
+    ]
+    for record, wrong in enumerate(wrongs, 3):
+        with pytest.raises(CsvError, match=re.escape(wrong)) as caught:
             next(it)
-        assert caught.value.record == record
+        assert (caught.value.record, caught.value.line) == (record, record + 2)
         assert caught.value.path == str(file)
     assert list(it) == [(6, True, b"t")]
     (batch,) = ds.with_options(Options(on_error="skip")).batch(4)

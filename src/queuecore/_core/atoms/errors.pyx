@@ -79,6 +79,13 @@ cdef str _tfrecord_sentence(const Fault* f, str name):
             f"{f.b}. Raise max_record_bytes if records are as long as that, or else the file is damaged")
 
 
+cdef str _padded_sentence(const Fault* f, str name):
+    at = f", at byte {f.offset}" if f.offset >= 0 else ""
+    where = f"record {f.record}{at} of {name}" if name else f"element {f.record}"
+    return (f"padded_batch: component {f.b >> 44 & 0xFFFFF} is {f.a} long in dimension {f.b >> 38 & 63}, more than the "
+            f"{f.b & 0x3FFFFFFFFF} that padded_shapes has for it ({where})")
+
+
 cdef str _sentence(const Fault* f, str name, str heading, object text):
     if f.what == WHAT_OPEN:
         return f"cannot open {name}: {os_reason(f.err)}"
@@ -147,9 +154,7 @@ cdef str _sentence(const Fault* f, str name, str heading, object text):
     if f.what == WHAT_NAME:
         return f"{name} can't be the name of a file: it is empty, or has a zero byte in it"
     if f.what == WHAT_PADDED:
-        where = f"record {f.record} of {name}" if name else f"element {f.record}"
-        return (f"padded_batch: component {f.b >> 44 & 0xFFFFF} of {where} is {f.a} long in dimension "
-                f"{f.b >> 38 & 63}, more than the {f.b & 0x3FFFFFFFFF} that padded_shapes has for it")
+        return _padded_sentence(f, name)
     if f.what == WHAT_INFLATE_MEMORY or f.what == WHAT_NO_LIBRARY:
         return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
     if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:
@@ -191,7 +196,7 @@ cdef str _csv_sentence(const Fault* f, str heading, object text):
     if f.what == WHAT_CSV_MISSING:
         return f"{column}: a value is required here"
     if f.what == WHAT_CSV_NUMBER:
-        kind = ("float32", "float64", "int32", "int64")[f.b >> 32]
+        kind = ("float32", "float64", "int32", "int64", "string", "uint8", "bool")[f.b >> 32]
         return f"{column}: {'not a valid' if text is None else f'{text} is no'} {kind}"
     if f.what == WHAT_CSV_BARE:
         return f"{column}: a quote inside a field that is not quoted"

@@ -20,6 +20,8 @@ from queuecore._core.steps.stages cimport (
 
 import os
 
+from queuecore._core.io.csv import placed_text
+
 check_layout(layout_hash())
 
 cdef enum:
@@ -528,13 +530,7 @@ cdef class NativeProgram:
     cdef object _placed(self, ProgramRun* run, object error):
         # Returns the error, with the place of the faulty record.
         cdef Record* record = &run.record
-        text = getattr(error, "placed_text", None) or str(error)
-        step = getattr(error, "step", None)
-        if step is not None:
-            error.step = None  # an error may be pickled
-            shown = None if error.field is None else step.wrong_text((<const char*>record.data)[:record.nbytes],
-                                                                     error.field)
-            text = text if shown is None else text.replace("not a valid", f"{shown} is no")
+        text = placed_text(error, (<const char*>record.data)[:record.nbytes])
         error.path = os.fsdecode((<const char*>block_bytes(record.name))[:record.name_bytes])
         error.offset = record.offset if record.offset >= 0 else None
         error.record = record.index

@@ -49,6 +49,9 @@ cdef enum:
     CSV_INT32 = 2
     CSV_INT64 = 3
     CSV_TEXT = 4
+    # Kinds of one byte: digits alone, and the words for false and true.
+    CSV_UINT8 = 5
+    CSV_BOOL = 6
 
 # An item of a column of strings: bytes of the block, of the plan, or of the arena. It is valid as long as its bytes
 # are.

@@ -90,7 +90,7 @@ cdef class CsvFormat:
         for i, (kind, field, default) in enumerate(columns):
             column = &plan.columns[i]
             column.kind = kind
-            column.item_bytes = (4, 8, 4, 8, sizeof(CsvText))[kind]
+            column.item_bytes = (4, 8, 4, 8, sizeof(CsvText), 1, 1)[kind]
             column.field = field
             column.required = default is None
             if default is None:
@@ -147,6 +147,28 @@ cdef bint _undouble(CsvSpan* span, Arena* arena) noexcept nogil:
     return True
 
 
+cdef bint _parse_byte(int kind, bytes_in p, bytes_in end, unsigned char* out) noexcept nogil:
+    # Parses a field of one byte. False: it is none.
+    cdef int64_t nbytes = end - p, number = 0
+    if kind == CSV_BOOL:
+        out[0] = 1
+        if (nbytes == 1 and p[0] == b"1") or (nbytes == 4 and (
+                memcmp(p, b"true", 4) == 0 or memcmp(p, b"True", 4) == 0 or memcmp(p, b"TRUE", 4) == 0)):
+            return True
+        out[0] = 0
+        return (nbytes == 1 and p[0] == b"0") or (nbytes == 5 and (
+            memcmp(p, b"false", 5) == 0 or memcmp(p, b"False", 5) == 0 or memcmp(p, b"FALSE", 5) == 0))
+    if nbytes < 1 or nbytes > 3 or (p[0] == b"0" and nbytes > 1):
+        return False
+    while p < end:
+        if p[0] < b"0" or p[0] > b"9":
+            return False
+        number = 10 * number + (p[0] & 15)
+        p += 1
+    out[0] = <unsigned char>number
+    return number < 256
+
+
 cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places, int64_t row, Arena* arena,
                int32_t* at) noexcept nogil:
     # Writes the fields of one row to their places. Returns 0, or a WHAT_ number for column *at. The spans keep pointing
@@ -188,6 +210,8 @@ cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places
         elif column.kind == CSV_INT32:
             valid = parse_number(span.data, end, &i)
             memcpy(out, &i, sizeof(int32_t))
+        elif column.kind > CSV_TEXT:
+            valid = _parse_byte(column.kind, span.data, end, out)
         else:
             valid = parse_number(span.data, end, &q)
             memcpy(out, &q, sizeof(int64_t))
@@ -416,7 +440,7 @@ cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* 
         out = places[i].base + block.rows * places[i].stride
         fields.cuts = cuts + column.field
         fields.last = column.field == width - 1
-        if column.kind == CSV_TEXT:
+        if column.kind >= CSV_TEXT:
             for r in range(k):
                 text.data = p + fields.cuts[r * width]
                 text.nbytes = p + fields.cuts[r * width + 1] - 1 - text.data
@@ -426,7 +450,15 @@ cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* 
                     if column.required:
                         k = r
                         break
+                    if column.kind > CSV_TEXT:
+                        out[r * places[i].stride] = column.initial[0]
+                        continue
                     memcpy(&text, column.initial, sizeof(CsvText))
+                elif column.kind > CSV_TEXT:
+                    if _parse_byte(column.kind, text.data, text.data + text.nbytes, out + r * places[i].stride):
+                        continue
+                    k = r
+                    break
                 memcpy(out + r * places[i].stride, &text, sizeof(CsvText))
             continue
         missing.required = column.required
@@ -663,6 +695,7 @@ cdef class CsvStep(Step):
         cdef double d = 0
         cdef int32_t i = 0
         cdef int64_t q = 0
+        cdef unsigned char small = 0
         cdef bint valid
         if not text or kind == CSV_TEXT:
             return None
@@ -674,9 +707,30 @@ cdef class CsvStep(Step):
             valid = parse_number(start, end, &d)
         elif kind == CSV_INT32:
             valid = parse_number(start, end, &i)
+        elif kind > CSV_TEXT:
+            valid = _parse_byte(kind, start, end, &small)
         else:
             valid = parse_number(start, end, &q)
         return None if valid else shown_text(text)
+
+
+def placed_text(object error, bytes record):
+    """Return what a step's error says, without a place; the caller adds that of the record.
+
+    Parameters
+    ----------
+    error : QueueCoreError
+        It loses its step, so that it can be pickled.
+    record : bytes or None
+        What the step was given, if that is known: then the text that is no number is shown.
+    """
+    text = getattr(error, "placed_text", None) or str(error)
+    step = getattr(error, "step", None)
+    if step is None:
+        return text
+    error.step = None
+    shown = None if record is None or error.field is None else step.wrong_text(record, error.field)
+    return text if shown is None else text.replace("not a valid", f"{shown} is no")
 
 
 def shown_text(bytes text not None):

@@ -47,7 +47,7 @@ cdef class LeftOut:
     cdef bint is_cut(self, int64_t pass_, int64_t ordinal) noexcept
     # Takes over the bad records of a run that has ended: as breaks, or as missing records, each reported to `skips`.
     # False: there were none. `skips` raises at the first record too many; then the next run ends before that record.
-    cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark, bint shuffled) except -1
+    cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark) except -1
     # Returns the number of delivered breaks that a run meets again.
     cdef int64_t broke(self)
     # Fills in the plan of the next run: its missing records, and its breaks.

@@ -14,17 +14,29 @@ from queuecore._core.atoms.errors cimport (
     CODE_EXHAUSTED, CODE_HANDED, CODE_RESUME, CODE_STEP, CODE_UNAVAILABLE, fault_error, is_own, raise_error)
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point, by_missing, last_pass
-from queuecore._core.order.op cimport LEVEL_HANDED, LEVEL_SEAM, Break, Cut, Start
+from queuecore._core.order.op cimport LEVEL_HANDED, LEVEL_SEAM, Break, Cut, Order, Start
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport Bad, Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, kAcquire, layout_hash, size_product
 from queuecore._core.io.sources cimport FileTable, file_skippable, name_of, table_fault, table_find
 
+from queuecore._core.io.csv import placed_text
+
 check_layout(layout_hash())
 
 # The reasons of failed calls that have to do with the files themselves.
 cdef tuple LASTING = (None, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG)
+
+
+cdef bint _source_leaves_out(const Order* order) noexcept nogil:
+    # False: an operator above the source does. It must know them also where it plays what lies before the mark, since
+    # there it is given all of them by number.
+    cdef int i
+    for i in range(1, order.count):
+        if order.ops[i].leaves_out:
+            return False
+    return True
 
 
 @cython.final
@@ -61,14 +73,13 @@ cdef class LeftOut:
 
     cdef object _step_error(self, const Fault* f):
         cdef object error = self.step.explain(f.what, f.a, f.b)
-        text = getattr(error, "placed_text", None) or str(error)
-        step = getattr(error, "step", None)
-        if step is not None:
-            error.step = None  # an error may be pickled
-            if f.file >= 0 and f.offset >= 0 and error.field is not None and hasattr(self.headings, "record"):
+        record = None
+        if getattr(error, "step", None) is not None:
+            if f.file < 0 and hasattr(self.headings, "element"):
+                record = self.headings.element(f.record)
+            elif f.file >= 0 and f.offset >= 0 and hasattr(self.headings, "record"):
                 record = self.headings.record(<bytes>name_of(self.files.names, f.file), f.offset)
-                shown = None if record is None else step.wrong_text(record, error.field)
-                text = text if shown is None else text.replace("not a valid", f"{shown} is no")
+        text = placed_text(error, record)
         error.stage = "map"
         error.record = f.record if f.record >= 0 else None
         if f.file < 0:
@@ -103,7 +114,7 @@ cdef class LeftOut:
                 return True
         return False
 
-    cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark, bint shuffled) except -1:
+    cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark) except -1:
         cdef Missing* grown
         cdef Bad* bad
         cdef Fault* f
@@ -138,7 +149,7 @@ cdef class LeftOut:
             count += 1
         self.missing_count = count
         qsort(self.missing, count, sizeof(Missing), by_missing)
-        if p.config.blocks and not shuffled:  # records before the mark are never met again
+        if p.config.blocks and _source_leaves_out(p.order):  # records before the mark are never met again
             i = 0
             while i < count and (self.missing[i].pass_ < mark.pass_
                                  or (self.missing[i].pass_ == mark.pass_ and self.missing[i].ordinal < mark.ordinal)):

@@ -208,7 +208,7 @@ cdef class Running(Course):
             pipe_drop(p)
         if self.pipe != p:  # a signal handler went to another place
             return True
-        if not self.left_out.take_bad(p, self.feed, &self.at.start, self.shuffles > 0):
+        if not self.left_out.take_bad(p, self.feed, &self.at.start):
             return False
         if self.at.cut == CUT_FAULT:
             self._repeat_fault(p)
