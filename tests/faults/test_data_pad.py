@@ -165,7 +165,7 @@ def skipping(ds, options):
     return ds.with_options(dataclasses.replace(options, on_error="skip"))
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(90)
 @pytest.mark.parametrize("after", AFTER)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("kind", OWN)
@@ -187,7 +187,7 @@ def test_a_native_map_that_fails_is_told_where_its_element_would_be(tmp_path, ki
             assert flat(came) == [x for x in expected if x not in bad]
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(90)
 @pytest.mark.parametrize("after", AFTER)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("kind", ALL)

@@ -66,8 +66,9 @@ class Drawn:
         for row, spans in by_row.items():
             spans.sort()
             if self.rows[row].startswith("reader"):  # a thread does one thing at a time
-                # Streams share a row, and each has set its clock to the process's anew, to a few microseconds.
-                assert all(a[1] <= b[0] + 10 for a, b in zip(spans, spans[1:], strict=False))
+                # Streams share a row, and each has set its clock to the process's anew: to a few microseconds, and on
+                # a busy machine, where a clock's rate shows only over a long time, to a millisecond.
+                assert all(a[1] <= b[0] + 1000 for a, b in zip(spans, spans[1:], strict=False))
         for steps in self.flows.values():
             assert [event["ph"] for event in steps] == ["s"] + ["t"] * (len(steps) - 1)
             assert [event["ts"] for event in steps] == sorted(event["ts"] for event in steps)
