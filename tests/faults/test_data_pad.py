@@ -14,6 +14,7 @@ from helpers.data.events import ENDS, check, rest
 
 import queuecore as qc
 from queuecore.data import CsvDataset, Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.errors import UnimplementedError
 
 COUNT, SIZE = 10, 4
 BAD = [(0,), (2,), (1, 8, 9), (6,), (0, 1), (1,), (), (9,), tuple(range(COUNT))]
@@ -161,6 +162,14 @@ def followed(events, after):
     return events * 2 if after == "two passes" and not ended else events
 
 
+def left_of(ds):
+    """Return the events where bad records are left out; None: that is refused, as of a shuffle of batches."""
+    try:
+        return events_of(ds.with_options(SKIP))
+    except UnimplementedError:
+        return None
+
+
 def skipping(ds, options):
     return ds.with_options(dataclasses.replace(options, on_error="skip"))
 
@@ -194,7 +203,7 @@ def test_a_native_map_that_fails_is_told_where_its_element_would_be(tmp_path, ki
 def test_what_all_shards_make_is_told_by_all(tmp_path, kind, before, after):
     for seed, bad in some_bad(before, after):
         whole = events_of(BEFORE[before](ALL[kind](tmp_path, bad)))
-        left = events_of(BEFORE[before](ALL[kind](tmp_path, bad)).with_options(SKIP))
+        left = left_of(BEFORE[before](ALL[kind](tmp_path, bad)))
         ignored = events_of(BEFORE[before](ALL[kind](tmp_path, bad)).ignore_errors())
         for index in range(SIZE):
 
@@ -204,8 +213,9 @@ def test_what_all_shards_make_is_told_by_all(tmp_path, kind, before, after):
 
             came = check(lambda options, make=make: make().with_options(options), seed)
             assert flat(came) == flat(followed(shared(whole, index), after))
-            came = check(lambda options, make=make: skipping(make(), options), seed)
-            assert flat(came) == flat(followed(shared(left, index), after))
+            if left is not None:
+                came = check(lambda options, make=make: skipping(make(), options), seed)
+                assert flat(came) == flat(followed(shared(left, index), after))
             came = check(
                 lambda options, make=make: make(between=lambda ds: ds.ignore_errors()).with_options(options), seed
             )

@@ -71,6 +71,7 @@ class StageCall(NamedTuple):
 
     def __call__(self, element: Any, pass_: int, number: int) -> tuple[Any, Any]:
         """Return the new element and its structure."""
+        values: list[Any] = []
         try:
             components, values = _parts(element)
             step = _bound(self.stage, components)

@@ -244,8 +244,8 @@ def test_a_program_that_clears_the_frames_of_an_error_loses_nothing(case, crew):
 
 @pytest.mark.parametrize("crew", ["none", "threads", "processes"])
 def test_a_sampler_goes_on_after_its_error_and_so_does_a_loader_that_resumes(crew):
-    made = walk(ENDED["batch sampler"](DataLoader, **CREWS[crew]), False)
-    assert made == [[0], [1], [2], [3], [4], ValueError, *([index] for index in range(6, SIZE))]
+    whole = walk(ENDED["batch sampler"](DataLoader, **CREWS[crew]), False)
+    assert whole == [[0], [1], [2], [3], [4], ValueError, *([index] for index in range(6, SIZE))]
     for place in (4, 5, 6, 8):
         loader = ENDED["batch sampler"](DataLoader, **CREWS[crew])
         batches = iter(loader)
@@ -258,7 +258,7 @@ def test_a_sampler_goes_on_after_its_error_and_so_does_a_loader_that_resumes(cre
         state = loader.state_dict()
         again = ENDED["batch sampler"](DataLoader, **CREWS[crew])
         again.load_state_dict(state)
-        assert walk(again, False) == made[place:]
+        assert walk(again, False) == whole[place:]
 
 
 @pytest.mark.parametrize(("case", "crew"), [one for one in GRID if not one[1].startswith("processes")])
