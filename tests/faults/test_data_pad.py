@@ -148,7 +148,7 @@ def shared(events, index):
 
 
 def flat(events):
-    return [one for event in events for one in (event if isinstance(event, list) else [event])]
+    return [part for event in events for part in (flat(event) if isinstance(event, list) else [event])]
 
 
 def events_of(ds):
@@ -202,6 +202,8 @@ def test_a_native_map_that_fails_is_told_where_its_element_would_be(tmp_path, ki
 @pytest.mark.parametrize("kind", ALL)
 def test_what_all_shards_make_is_told_by_all(tmp_path, kind, before, after):
     for seed, bad in some_bad(before, after):
+        if kind == "two datasets" and len(bad) == COUNT:
+            continue  # nothing tells what the elements are: concatenate refuses
         whole = events_of(BEFORE[before](ALL[kind](tmp_path, bad)))
         left = left_of(BEFORE[before](ALL[kind](tmp_path, bad)))
         ignored = events_of(BEFORE[before](ALL[kind](tmp_path, bad)).ignore_errors())
