@@ -61,7 +61,7 @@ _DEFAULT_MOST_THREADS = 8
 # The bytes and the rows that are handed from one native stream to another at a time.
 _CHUNK_BYTES = 512 << 10
 _CHUNK_ROWS = 16384
-# The count of an endless repeat where the passes of a shuffle are numbered.
+# The count of an endless repeat where the passes of a shuffle are numbered; more elements than are ever made ahead.
 _MANY = 1 << 20
 
 
@@ -403,7 +403,7 @@ class Chain:
             if isinstance(step, Prefetch):
                 if step.buffer_size < 0:
                     return -1
-                ahead = max(ahead, 0) + step.buffer_size
+                ahead = min(max(ahead, 0) + step.buffer_size, _MANY)
             elif not isinstance(step, Map):
                 break
         return ahead

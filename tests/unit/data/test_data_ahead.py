@@ -132,3 +132,11 @@ def test_the_last_of_what_is_there_ends_nothing_early():
         ]
         shuffled = Dataset.range(10).map(lambda x: np.int64(x.item())).shuffle(4, 1).batch(3).prefetch(ahead)
         assert sorted(int(x) for batch in shuffled for x in batch) == list(range(10))
+
+
+@pytest.mark.parametrize("most", [2**40, 2**62, 2**63 - 1])
+def test_any_number_is_good(most):
+    numbers_ = list(range(10))
+    ds = Dataset.range(10).map(lambda x: np.int64(x.item()))
+    assert [int(x) for x in ds.prefetch(most).prefetch(most)] == numbers_
+    assert [batch.tolist() for batch in ds.batch(most).prefetch(most)] == [numbers_]

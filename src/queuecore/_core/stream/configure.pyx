@@ -209,8 +209,9 @@ cdef int _set_means(Description d, Config* c) except -1:
         c.prefer = d.target.prefer
         c.max_leases = 2 * c.buffers  # slots whose copies are on their way
     c.prefetch = min(d.prefetch, WIDTH_MOST)
-    c.ahead = d.ahead if d.target is None else -1
-    c.at_a_time = d.at_a_time
+    # Bounded, as sums and products of them with numbers of rows have to fit an int64.
+    c.ahead = min(d.ahead, WIDTH_MOST) if d.target is None else -1
+    c.at_a_time = min(d.at_a_time, <int64_t>1 << 40)
     c.helpers = HELPERS
     c.unit_bytes = UNIT_BYTES
     c.retries = d.retries
