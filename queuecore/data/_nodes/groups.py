@@ -17,10 +17,11 @@ from queuecore._io.bad_data import is_bad_data
 from queuecore._trace.symbol import Untraced
 from queuecore._trace.trace import trace
 from queuecore.data._nodes.arrays import Items, Slices
+from queuecore.data._nodes.at_hand import at_hand
 from queuecore.data._nodes.cache_store import copied
+from queuecore.data._nodes.children import check_alike
 from queuecore.data._nodes.filters import elements_of
 from queuecore.data._nodes.inputs import objects_of
-from queuecore.data._nodes.interleave import at_hand, check_alike
 from queuecore.data._nodes.node import Node, ObjectNode
 from queuecore.data._nodes.padded import plain_template
 from queuecore.data._nodes.run import NodeRun, leave_out
