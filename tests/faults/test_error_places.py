@@ -176,7 +176,9 @@ def test_shapes_that_do_not_fit(tmp_path):
         assert str(error) == (
             "padded_batch: component 0 is 3 long in dimension 0, more than the 2 that padded_shapes has for it " + where
         )
-        assert str(error_of(ds.batch(2), 0)) == (
+        error = error_of(ds.batch(2), 0)
+        assert error.stage == "batch"
+        assert str(error) == (
             "cannot batch elements of unequal shapes: [2] and, 1 later, [3] (batch 0). Use padded_batch, or "
             "dense_to_ragged_batch, or reshape them first"
         )

@@ -557,7 +557,8 @@ class Stack:
                 raise InvalidArgumentError(
                     f"cannot batch elements of unequal shapes: component {self.index} has the shape {shape} in one and "
                     f"{array.shape} in another. Use padded_batch"
-                    + ("" if self.ragged else ", or dense_to_ragged_batch, or reshape them first")
+                    + ("" if self.ragged else ", or dense_to_ragged_batch, or reshape them first"),
+                    stage="batch",
                 )
         if not self.ragged:
             made = np.stack(arrays)

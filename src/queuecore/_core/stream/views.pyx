@@ -3,7 +3,7 @@ cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
-from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, raise_error
+from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.describe cimport KIND_DENSE, KIND_FIXED, KIND_OBJECT, KIND_STRINGS, RowComponent
@@ -273,10 +273,10 @@ cdef class Views:
         for row in range(1, lease.rows):
             for i in range(out.ndim):
                 if noted[row * out.ndim + i] != noted[i]:
-                    raise_error(CODE_INVALID_ARGUMENT,
+                    raise new_error(CODE_INVALID_ARGUMENT,
                         f"cannot batch elements of unequal shapes: {[noted[n] for n in range(out.ndim)]} and, {row} "
                         f"later, {[noted[row * out.ndim + n] for n in range(out.ndim)]} (batch {number}). Use "
-                        "padded_batch, or dense_to_ragged_batch, or reshape them first")
+                        "padded_batch, or dense_to_ragged_batch, or reshape them first", dict(stage="batch"))
         for i in range(lead):
             shape[i] = dims[i]
         for i in range(out.ndim):
