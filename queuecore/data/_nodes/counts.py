@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-__all__ = ["COUNTED", "SKIPPED", "Counts", "merged", "records_of"]
+__all__ = ["Account", "COUNTED", "SKIPPED", "Counts", "merged", "records_of"]
 
 Counts = dict[str, int]
 
@@ -18,6 +18,42 @@ _OF_FILES = ("files_known", "empty_files", "dropped_tails")
 
 COUNTED = (*_OF_PASSES, *_OF_FILES)
 """The counters of an iterator that are those of its sources."""
+
+
+class Account:
+    """What a stream that works for another one leaves to it when it is closed.
+
+    Parameters
+    ----------
+    index : int or None
+        Which input of the other one it is; `None`: a dataset that a function made.
+    note : callable
+        Gets the index and the last counts.
+    changed : list
+        Gets the error of a file that has changed since the stream read a part of it.
+
+    Attributes
+    ----------
+    asks : bool
+        Whether somebody will ask for that error.
+    """
+
+    def __init__(self, index: int | None, note: Callable[[int | None, Counts], None], changed: list[Exception]) -> None:
+        self.index = index
+        self.asks = True
+        self.changed = changed
+        self._note: Callable[[int | None, Counts], None] | None = note
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the last counts have not come yet."""
+        return self._note is not None
+
+    def close(self, counts: Callable[[], Counts]) -> None:
+        """Take the last counts, once."""
+        note, self._note = self._note, None
+        if note is not None:
+            note(self.index, counts())
 
 
 def merged(parts: Iterable[tuple[int | None, Counts]]) -> dict[int | None, Counts]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import functools
 import itertools
 import sys
 import weakref
@@ -16,7 +15,7 @@ from queuecore._core.stream.feed import Feed
 from queuecore._core.stream.scope import Scope
 from queuecore._io.bad_data import Quarantine, is_bad_data
 from queuecore._observe.trace import Trace
-from queuecore.data._nodes.counts import Counts, merged
+from queuecore.data._nodes.counts import Account, Counts, merged
 from queuecore.data._nodes.cuts import Cuts
 from queuecore.data._nodes.orders import Mark, Orders
 from queuecore.data._nodes.spent import Spent, Worked
@@ -115,15 +114,13 @@ class Seeded(NamedTuple):
 class Opened(Protocol):
     """A chain's stream, as nodes use it: `queuecore.data._nodes.stream.ChainStream`."""
 
-    _inner: bool
-    _notes: list[Exception] | None
+    account: Account | None
     spent: Spent
-    _run: NodeRun | None
-    _told: Callable[[Counts], None] | None
-    _index: int | None
 
     @property
     def goes_on(self) -> bool: ...
+    @property
+    def notes_order(self) -> bool: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> Any: ...
     def __enter__(self) -> Self: ...
@@ -200,6 +197,7 @@ class NodeRun:
         self.budget = budget
         self.skips = None if skips is None or skips.tells else skips
         self._skips = skips
+        self._inner = inner
         self.scope = Scope(inner, source)
         self._source = source
         self._pairs: Pairs = []
@@ -261,7 +259,7 @@ class NodeRun:
             self.orders.gave(self._feed, pass_, upto, {index: used() for index, used in self.used.items()})
         self._since += 1
         stream = self._stream()
-        if self._since >= _SETTLE and stream is not None and not stream._inner:
+        if self._since >= _SETTLE and stream is not None and not self._inner:
             self._since = 0
             mark = stream.oldest()
             if mark == stream.oldest():  # another thread may be about to change it
@@ -298,9 +296,7 @@ class NodeRun:
         if self.exact:
             seeded = seeded._replace(at_a_time=self._source.at_a_time)
         child = self._open(chain, seeded, start, batch, index)
-        if orders is None:
-            return child
-        if child._run is not None and child._run.orders is not None:
+        if orders is not None and child.notes_order:
             self.used[index] = child.oldest
         return child
 
@@ -322,7 +318,6 @@ class NodeRun:
             chain = chain.then(BatchStep(batch, False))
         budget = self.budget * chain.streams()
         child = open_chain(chain, seeded._replace(skips=skips, feed=self._feed, budget=budget, writing=self.writing))
-        child._notes = self._children.changed
         self.worked.inputs.add(child.spent)
         self._children.add(child, index)
         if self._children.drawn is not None:
@@ -419,7 +414,7 @@ class _Children:
         self._alive: dict[int, weakref.ref[Opened]] = {}
         self._numbers = itertools.count()
         # Errors of files that had changed when an iterator that read them was closed before its end.
-        self.changed: list[Exception] = []
+        self._changed: list[Exception] = []
         # The counts of elements that sources leave out of an input now.
         self.left_out: list[Quarantine] = []
         # The counts of iterators that have ended, by input; merged from time to time.
@@ -427,8 +422,7 @@ class _Children:
         self.drawn: tuple[Trace, int] | None = None
 
     def add(self, child: Opened, index: int | None) -> None:
-        child._told = functools.partial(self.note, index)
-        child._index = index
+        child.account = Account(index, self.note, self._changed)
         for number in list(self._alive):
             one = self._alive.get(number)
             if one is not None and one() is None:
@@ -443,13 +437,14 @@ class _Children:
                 yield child
 
     def settle(self) -> Exception | None:
-        return next(filter(None, [*(child.settle() for child in self._living()), *self.changed]), None)
+        return next(filter(None, [*(child.settle() for child in self._living()), *self._changed]), None)
 
     def end(self) -> None:
         self._scope.stopped = True
         # Nobody asks any more, so those that are closed now don't look at their files.
         for child in self._living():
-            child._notes = None
+            if child.account is not None:
+                child.account.asks = False
         self.ended = True
         self.stop()
 
@@ -473,8 +468,8 @@ class _Children:
         yield from list(self._past)
         yield from [(0, skips.counts()) for skips in list(self.left_out)]
         for child in self._living():
-            if child._told is not None:
-                yield child._index, child.counts()
+            if child.account is not None and child.account.is_open:
+                yield child.account.index, child.counts()
 
     def stop(self) -> None:
         for child in self._living():

@@ -6,7 +6,7 @@ import functools
 import math
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,7 +16,7 @@ from queuecore._io.bad_data import check_on_error
 from queuecore._io.names import Filename
 from queuecore._machine import memory_bytes
 from queuecore._observe.trace import Trace
-from queuecore.data._nodes.counts import COUNTED, SKIPPED, Counts, records_of
+from queuecore.data._nodes.counts import COUNTED, SKIPPED, Account, Counts, records_of
 from queuecore.data._nodes.cuts import Cuts
 from queuecore.data._nodes.orders import Orders
 from queuecore.data._nodes.run import Drawn, NodeRun, Seeded, register, stage_of
@@ -49,6 +49,8 @@ class ChainStream(Stream):
 
     Attributes
     ----------
+    account : Account or None
+        Of the stream that this one works for; `None`: it works for none.
     chain : Chain
         The whole chain.
     spent : Spent
@@ -60,11 +62,9 @@ class ChainStream(Stream):
         "_drawn",
         "_identity",
         "_inner",
-        "_index",
-        "_notes",
         "_own",
         "_run",
-        "_told",
+        "account",
         "chain",
         "spent",
     )
@@ -75,12 +75,8 @@ class ChainStream(Stream):
     _own: int
     # Whether the stream works for another one.
     _inner: bool
-    # Where a stream that is closed before its end notes that a file has changed since it was read.
-    _notes: list[Exception] | None
     _run: NodeRun | None
-    # Gets, once it is closed, what it has counted; and which input of another stream it is, `None`: none.
-    _told: Callable[[Counts], None] | None
-    _index: int | None
+    account: Account | None
     spent: Spent
     # The trace that draws the threads, or has drawn them.
     _drawn: Trace | None
@@ -120,7 +116,7 @@ class ChainStream(Stream):
         if seeded is not None:
             leases = _INNER_LEASES if budget == 0 else _FEW_LEASES
         self._identity = Identity(self.chain, options.identity or "stat")
-        self._notes = self._told = self._index = self._drawn = None
+        self.account = self._drawn = None
         brief = seeded is not None and seeded.brief
         self._run = None
         feeder = None
@@ -176,13 +172,11 @@ class ChainStream(Stream):
         super().close(timeout)
         if not self._inner and self._run is not None:
             self._run.writing.wait(None if deadline is None else max(deadline - time.monotonic(), 0))
-        if self._notes is not None and not ended:
-            error = self.settle()
+        if self.account is not None:
+            error = self.settle() if self.account.asks and not ended else None
             if error is not None:
-                self._notes.append(error)
-        told, self._told = self._told, None
-        if told is not None:
-            told(self.counts())
+                self.account.changed.append(error)
+            self.account.close(self.counts)
         if not self._inner and self._drawn is not None:
             self._drawn.close_for(self)
 
@@ -202,6 +196,11 @@ class ChainStream(Stream):
         super().stop()
         if self._run is not None:
             self._run.stop()
+
+    @property
+    def notes_order(self) -> bool:
+        """True if the order of the elements is left free, and noted."""
+        return self._run is not None and self._run.orders is not None
 
     def stats(self) -> dict[str, int]:
         """Return counters; see `Iterator.stats`."""
