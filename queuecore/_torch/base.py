@@ -10,13 +10,13 @@ import logging
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from queuecore._checks.warnings import warn
 from queuecore._torch.copies import Shared
 from queuecore._torch.package import torch
 
-__all__ = ["Left", "Loader", "keeps_nothing", "let_go"]
+__all__ = ["Lasting", "Left", "Loader", "Settings", "keeps_nothing", "let_go"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,20 +101,73 @@ class Left:
         return dict(self._counters)
 
 
-class Loader(torch.utils.data.DataLoader[Any]):
-    """The base class of `DataLoader`. Pickles made before an attribute was added get the default value here."""
+class Settings(NamedTuple):
+    """The facts about a loader that decide how its epochs are made, and that PyTorch's loader has not."""
 
-    _opened: Callable[[], Any] | None = None  # makes an iterator over a queuecore dataset
-    _collates: bool  # batches are collated as PyTorch does by default
-    _copy_dataset: str | bool = "shallow"
-    _worker_type: str | None = None
-    _processes = False  # workers are processes
+    collates: bool  # batches are collated as PyTorch does by default
+    copy_dataset: str | bool
+    worker_type: str | None
+    beside: bool  # each worker goes through an iterable dataset of its own
+    opened: Callable[[], Any] | None = None  # makes an iterator over a queuecore dataset
+
+
+class Lasting:
+    """What lasts from one epoch of a loader to the next. A copy of the loader has neither workers nor their states.
+
+    Attributes
+    ----------
+    kept : tuple or None
+        The plan and the workers that stay.
+    states : list or None
+        Of the datasets of workers that stay, or their places.
+    seed : int
+        Of the newest workers.
+    drawn : Tensor or None
+        A state for samplers, in place of the global generator's.
+    """
+
+    def __init__(self) -> None:
+        self.kept: tuple[Any, Any] | None = None
+        self.states: list[Any] | None = None
+        self.seed = 0
+        self.drawn: Any = None
+        self._said: frozenset[str] = frozenset()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"kept": None, "states": None}
+
+    def let_workers_go(self) -> None:
+        """Keep the workers, and the states of their datasets, no longer."""
+        self.kept = self.states = None
+
+    def say(self, what: str) -> None:
+        """Log a message, once."""
+        if what not in self._said:
+            self._said |= {what}
+            _log.info("DataLoader: %s", what)
+
+    def warn_of(self, shared: list[Shared], workers: int) -> None:
+        """Warn once of objects that the copies of a dataset for so many workers share."""
+        new = [part for part in shared if part.path not in self._said]
+        self._said |= {part.path for part in new}
+        if new and workers > 1:
+            named = ", ".join(f"{one.path} ({type(one.handle).__module__}.{type(one.handle).__name__})" for one in new)
+            warn(
+                f"DataLoader: {named} is shared by the copies of the dataset for {workers} workers, and no "
+                "two threads may use it at a time: so the dataset is called by one of them after the other. Open it "
+                "where it is used first, or in worker_init_fn for get_worker_info().dataset, or use "
+                "worker_type='process'",
+                4,
+            )
+
+
+class Loader(torch.utils.data.DataLoader[Any]):
+    """The base class of `DataLoader`."""
+
+    settings: Settings
+    lasting: Lasting
     snapshot_every_n_steps: int | None = 1
-    _kept: tuple[Any, Any] | None = None  # the plan and the workers that stay
-    _seed = 0  # of the newest workers
-    _drawn: Any = None  # a state for samplers, in place of the global generator's
-    _states: list[Any] | None = None  # of the datasets of workers that stay, or their places
-    _said: frozenset[str] = frozenset()  # messages that were logged
+    _processes = False  # workers are processes
     _state: Mapping[str, Any] | None = None
     _ready: Any = None  # an iterator that was made for its state; the next iteration uses it
     _epoch: Any  # the class of its iterators
@@ -134,26 +187,3 @@ class Loader(torch.utils.data.DataLoader[Any]):
             return
         self._newest = left = Left(epoch)
         epoch.left = weakref.ref(left)
-
-    def _keep(self, plan: Any, workers: Any) -> None:
-        """Keep the workers for later epochs, if `persistent_workers` is set."""
-        if self.persistent_workers:
-            self._kept = plan, workers
-
-    def _say(self, what: str) -> None:
-        if what not in self._said:
-            self._said |= {what}
-            _log.info("DataLoader: %s", what)
-
-    def _warn_of(self, shared: list[Shared]) -> None:
-        new = [one for one in shared if one.path not in self._said]
-        self._said |= {one.path for one in new}
-        if new and self.num_workers > 1:
-            named = ", ".join(f"{one.path} ({type(one.handle).__module__}.{type(one.handle).__name__})" for one in new)
-            warn(
-                f"DataLoader: {named} is shared by the copies of the dataset for {self.num_workers} workers, and no "
-                "two threads may use it at a time: so the dataset is called by one of them after the other. Open it "
-                "where it is used first, or in worker_init_fn for get_worker_info().dataset, or use "
-                "worker_type='process'",
-                4,
-            )

@@ -89,12 +89,14 @@ class How(NamedTuple):
     @classmethod
     def of(cls, loader: Loader, pins: bool = True) -> How:
         pin = _pinning(loader) if pins else None
-        how = cls(loader.batch_size, loader._auto_collation, loader.drop_last, loader.collate_fn, pin, loader._opened)
+        how = cls(
+            loader.batch_size, loader._auto_collation, loader.drop_last, loader.collate_fn, pin, loader.settings.opened
+        )
         # Out of order, and for workers that stay, the last batch of a worker may be any.
         every = loader.snapshot_every_n_steps or 0
         how = how._replace(every=every if loader.in_order and not loader.persistent_workers else 1)
         # Some queuecore datasets make batches themselves.
-        return how._replace(size=None, collate=None, pin=None) if how.opened and loader._collates else how
+        return how._replace(size=None, collate=None, pin=None) if how.opened and loader.settings.collates else how
 
 
 class Fetch:

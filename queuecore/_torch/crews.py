@@ -65,8 +65,8 @@ def _examined(loader: Loader) -> tuple[Parts, list[Any]]:
     """Return the parts of a loader's dataset, and those of its `collate_fn`."""
     # Streams keep their place in lists and dicts too, while those of an indexed dataset are data, or what it has read.
     generators: dict[type, Callable[[Any], Any]] = {torch.Generator: _generator_copy}
-    parts = Parts(loader.dataset, (torch.utils.data.Dataset,), generators, loader._epoch.beside)
-    return parts, [] if loader._collates else Parts(loader.collate_fn).objects
+    parts = Parts(loader.dataset, (torch.utils.data.Dataset,), generators, loader.settings.beside)
+    return parts, [] if loader.settings.collates else Parts(loader.collate_fn).objects
 
 
 def shared_draws(loader: Loader) -> str:
@@ -77,9 +77,9 @@ def shared_draws(loader: Loader) -> str:
 
 def planned(loader: Loader) -> CrewPlan:
     """Choose the kind of a loader's crew, and log it with its reason."""
-    asked = loader._worker_type
-    if loader._kept is not None:
-        plan: CrewPlan = loader._kept[0]
+    asked = loader.settings.worker_type
+    if loader.lasting.kept is not None:
+        plan: CrewPlan = loader.lasting.kept[0]
         return plan
     if not loader.num_workers:
         return CrewPlan("")
@@ -88,22 +88,22 @@ def planned(loader: Loader) -> CrewPlan:
     parts, collation = _examined(loader)
     reason = draws([*parts.objects, *collation], _is_drawn)
     if reason and asked is None:
-        loader._say(
+        loader.lasting.say(
             f"{loader.num_workers} worker processes, as samples draw random numbers from a generator that all threads "
             f"share: {reason}. With a generator of each sample's own, such as numpy.random.default_rng((seed, index)), "
             "they are made in threads"
         )
         return CrewPlan("process")
-    shared = parts.shared(loader._copy_dataset)
-    loader._warn_of(shared)
+    shared = parts.shared(loader.settings.copy_dataset)
+    loader.lasting.warn_of(shared, loader.num_workers)
     guard = Guard(shared) if shared else None
     if reason:
-        loader._say(
+        loader.lasting.say(
             f"{loader.num_workers} workers in the loop's own thread, one call at a time, each with its states of the "
             f"generators of random numbers that all threads share: {reason}"
         )
         return CrewPlan("alone", parts, guard)
-    loader._say(f"{loader.num_workers} worker threads")
+    loader.lasting.say(f"{loader.num_workers} worker threads")
     alike = loader.worker_init_fn is None and not parts.is_changing
     alike = alike and not draws([*parts.objects, *collation], _tells_workers_apart)
     return CrewPlan("thread", parts, guard, alike)
@@ -114,10 +114,11 @@ def crew_of(loader: Loader, plan: CrewPlan, seed: int, first: int, places: Seque
 
     `places`: the place at which each worker begins, or `None`; for an `indexed` dataset, the dataset's state.
     """
-    kept = None if loader._kept is None else loader._kept[1]
+    kept = None if loader.lasting.kept is None else loader.lasting.kept[1]
     if plan.how == "process":
         made = Processes(loader, seed, first, places, indexed, kept)
-        loader._keep(plan, made)
+        if loader.persistent_workers:
+            loader.lasting.kept = plan, made
         return made
     if kept is not None:
         workers, team, before = kept
@@ -128,7 +129,7 @@ def crew_of(loader: Loader, plan: CrewPlan, seed: int, first: int, places: Seque
         ]
     else:
         assert plan.parts is not None
-        how = loader._copy_dataset
+        how = loader.settings.copy_dataset
         copies = [plan.parts.copy(how) if isinstance(how, str) else loader.dataset for _ in range(loader.num_workers)]
         workers = [LoaderWorker(number, loader, seed, one) for number, one in enumerate(copies)]
     batches = How.of(loader)
@@ -145,5 +146,6 @@ def crew_of(loader: Loader, plan: CrewPlan, seed: int, first: int, places: Seque
     else:
         own = not plan.alike
         crew = Threads(jobs, workers, own, loader.in_order, loader.timeout, loader.worker_init_fn is not None)
-    loader._keep(plan, (workers, crew.team, jobs))
+    if loader.persistent_workers:
+        loader.lasting.kept = plan, (workers, crew.team, jobs)
     return crew

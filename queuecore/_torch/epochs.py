@@ -166,7 +166,7 @@ class Mapped(Epoch):
         workers = loader.num_workers
         holds = is_stateful(loader.dataset)
         saved = None if state is None or not holds else state.get("datasets")
-        stay = [None] * max(workers, 1) if state is not None or loader._states is None else loader._states
+        stay = [None] * max(workers, 1) if state is not None or loader.lasting.states is None else loader.lasting.states
         # The states of the workers' datasets, and the number of batches that had been delivered then.
         self._datasets: list[Any] | None = [0, list(stay)] if holds else None
         self._low = 0 if state is None else state["batches"]  # all batches below this number were delivered
@@ -180,7 +180,7 @@ class Mapped(Epoch):
         self.over = self._ended = False
         plan = planned(loader)
         if state is not None:
-            loader._kept = loader._states = None
+            loader.lasting.let_workers_go()
         self._every = How.of(loader, False).every
         # A dataset may have the global generator's state in its own, and load it. So in the loop's thread, it loads
         # when it saved: before the first draws of an epoch, or behind the draw of its order.
@@ -209,10 +209,10 @@ class Mapped(Epoch):
         self._room = 0
         crew: Any
         if self._at_work:
-            loader._seed = sampling["seed"]
-            loader._states = self._states if loader.persistent_workers else None
+            loader.lasting.seed = sampling["seed"]
+            loader.lasting.states = self._states if loader.persistent_workers else None
             begin = [None] * workers if saved is None else saved[1]
-            crew = crew_of(loader, plan, loader._seed, self._low % workers, begin, True)
+            crew = crew_of(loader, plan, loader.lasting.seed, self._low % workers, begin, True)
             self._room = max(loader.prefetch_factor * workers, 1)
         else:
             assert self._alone is not None
@@ -382,7 +382,7 @@ class StreamedBeside(Epoch):
         super().__init__(loader)
         plan = planned(loader)
         if state is not None:
-            loader._kept = loader._states = None
+            loader.lasting.let_workers_go()
         workers = loader.num_workers
         self._arranged = arranged(loader)
         self.before = _delivered_before(state)
@@ -394,14 +394,14 @@ class StreamedBeside(Epoch):
         self._active = [True] * workers
         self._in_order, self._asked = loader.in_order, [0] * workers
         self._seeded = seeded(loader) if state is None else dict(state.get("seeded") or {})
-        loader._seed = seed_of(loader, self._seeded)
+        loader.lasting.seed = seed_of(loader, self._seeded)
         places = self._places[:]
         if over:
-            ended = [None] * workers if state is not None or loader._states is None else loader._states
+            ended = [None] * workers if state is not None or loader.lasting.states is None else loader.lasting.states
             self._places = [one and one | {"over": True} for one in ended]
         if loader.persistent_workers:
-            loader._states = self._places
-        self._crew = crew = crew_of(loader, plan, loader._seed, self._turn, places)
+            loader.lasting.states = self._places
+        self._crew = crew = crew_of(loader, plan, loader.lasting.seed, self._turn, places)
         if isinstance(crew, Threads):
             weakref.finalize(self, crew.team.stop).atexit = False
         for _ in range(max(loader.prefetch_factor * workers, 1)):

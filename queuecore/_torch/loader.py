@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar
 
-from queuecore._torch.base import Loader, keeps_nothing
+from queuecore._torch.base import Lasting, Loader, Settings, keeps_nothing
 from queuecore._torch.crews import planned, shared_draws
 from queuecore._torch.datasets import IterableDataset
 from queuecore._torch.epochs import Mapped, Streamed, StreamedBeside
@@ -213,9 +213,6 @@ class DataLoader(Loader, Generic[T]):
         copy_dataset: str | Literal[False] = "shallow",
         worker_type: str | None = None,
     ) -> None:
-        self._collates = collate_fn is None
-        self._copy_dataset = copy_dataset
-        self._worker_type = worker_type
         self.snapshot_every_n_steps = snapshot_every_n_steps
         ours = isinstance(dataset, Dataset)
         iterable = ours or isinstance(dataset, torch.utils.data.IterableDataset)
@@ -250,15 +247,18 @@ class DataLoader(Loader, Generic[T]):
         )  # fmt: skip
         beside = StreamedBeside if num_workers and not alone else Streamed
         self._epoch = beside if iterable else Mapped
+        self.settings = Settings(collate_fn is None, copy_dataset, worker_type, self._epoch.beside)
+        self.lasting = Lasting()
         if self._epoch is not Streamed:
             self._processes = planned(self).how == "process"  # this logs the choice of workers, and warns
             self.check_worker_number_rationality()
         if ours:
-            self._opened = _native(self, dataset, prefetch_factor, device, buffers)
+            opened = _native(self, dataset, prefetch_factor, device, buffers)
+            self.settings = self.settings._replace(opened=opened)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the attributes for a copy: the arguments and a place that was loaded, but no iterator."""
-        return self.__dict__ | {"_newest": None, "_ready": None, "_kept": None, "_states": None}
+        return self.__dict__ | {"_newest": None, "_ready": None, "lasting": copy.copy(self.lasting)}
 
     def check_worker_number_rationality(self) -> None:
         """Warn as PyTorch does if workers are processes: more threads than CPUs are right if they wait."""
@@ -284,8 +284,9 @@ class DataLoader(Loader, Generic[T]):
         if ready is None:
             # The threads of an epoch that was left end before new ones begin.
             self._iterator = None
-            if self._kept is not None and getattr(self._kept[1], "closed", False):
-                self._kept = self._states = None
+            kept = self.lasting.kept
+            if kept is not None and getattr(kept[1], "closed", False):
+                self.lasting.let_workers_go()
             ready = self._epoch(self, self._state)
             self._state = None
         self._iterator = ready
@@ -332,7 +333,7 @@ class DataLoader(Loader, Generic[T]):
                 sampling["seed"] = seed_ahead(self)
             return mapped_state(0, [], size_of(self), sampling, None, self._datasets())
         if self._epoch is StreamedBeside and (self._iterator is None or self._iterator.over):  # this needs no workers
-            places = [None] * self.num_workers if self._states is None else list(self._states)
+            places = [None] * self.num_workers if self.lasting.states is None else list(self.lasting.states)
             seed = seeded(self)
             seed["seed"] = seed_ahead(self) if seed["seed"] is None else seed["seed"]
             return beside_state(arranged(self), places, 0, True, seed)
@@ -371,9 +372,10 @@ class DataLoader(Loader, Generic[T]):
 
     def _datasets(self) -> list[Any] | None:
         """Return the states of the datasets that stay for the next epoch."""
-        if not is_stateful(self.dataset) or (self.num_workers and self._states is None):
+        if not is_stateful(self.dataset) or (self.num_workers and self.lasting.states is None):
             return None
-        return [0, copy.deepcopy(self._states) if self.num_workers else [copy.deepcopy(self.dataset.state_dict())]]
+        states = self.lasting.states if self.num_workers else [self.dataset.state_dict()]
+        return [0, copy.deepcopy(states)]
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next iteration begin at a place.
@@ -417,7 +419,7 @@ class DataLoader(Loader, Generic[T]):
         self._say_what_is_not_restored()
 
     def _say_what_is_not_restored(self) -> None:
-        if self._opened or is_stateful(self.dataset):  # its own state may have the generators'
+        if self.settings.opened or is_stateful(self.dataset):  # its own state may have the generators'
             return
         reason = shared_draws(self)
         if reason:
@@ -426,7 +428,7 @@ class DataLoader(Loader, Generic[T]):
                 if self.num_workers and self._epoch is not Streamed
                 else "samples draw the numbers that follow in this program"
             )
-            self._say(
+            self.lasting.say(
                 f"a loaded state has the place and the order of the data, but not how far samples have drawn from a "
                 f"generator of the whole process ({reason}): {place}. With a generator of each sample's own, such as "
                 "numpy.random.default_rng((seed, index)), a resumed epoch is the same"
@@ -471,7 +473,7 @@ def _native(
     loader: Loader, dataset: Any, prefetch_factor: int | None, device: str | None, buffers: int
 ) -> Callable[[], ElementTensors]:
     """Return a function that opens a queuecore dataset with the loader's arguments: native threads do all the work."""
-    native = loader._collates
+    native = loader.settings.collates
     if native and loader.batch_size is not None:
         dataset = dataset.batch(loader.batch_size, loader.drop_last)
     if prefetch_factor:

@@ -126,9 +126,9 @@ def beside_state(
 
 def seeded(loader: Loader) -> dict[str, Any]:
     """Return what the seed of the next workers of an iterable dataset follows from."""
-    kept = loader._kept is not None
+    kept = loader.lasting.kept is not None
     generator = None if loader.generator is None else _text(loader.generator.get_state())
-    return {"generator": generator, "drawn": not kept, "seed": loader._seed if kept else None}
+    return {"generator": generator, "drawn": not kept, "seed": loader.lasting.seed if kept else None}
 
 
 def begins(state: Mapping[str, Any]) -> bool:
@@ -141,7 +141,7 @@ def seed_ahead(loader: Loader) -> int | None:
 
     `None`: there are no workers, they have a seed already, or the seed follows from the state of a loader's generator.
     """
-    if not loader.num_workers or loader.generator is not None or loader._kept is not None:
+    if not loader.num_workers or loader.generator is not None or loader.lasting.kept is not None:
         return None
     with torch.random.fork_rng(devices=[]):
         return draw(None)
@@ -179,9 +179,9 @@ def size_of(loader: Loader) -> dict[str, Any]:
 
 def arranged(loader: Loader) -> dict[str, Any] | None:
     """Return the same for an iterable dataset; `None` for a queuecore dataset, which compares by itself."""
-    if loader._opened is not None:
+    if loader.settings.opened is not None:
         return None
-    workers = loader.num_workers if loader._epoch.beside else 0
+    workers = loader.num_workers if loader.settings.beside else 0
     return {"batch_size": loader.batch_size, "drop_last": loader.drop_last, "workers": workers}
 
 
@@ -203,14 +203,14 @@ def generators_of(loader: Loader) -> tuple[list[Any], bool, Any]:
 def sampling_of(loader: Loader) -> dict[str, Any]:
     """Return the states and seeds that decide an epoch's order and the random numbers of its workers."""
     own, draws, stateful = generators_of(loader)
-    drawn = torch.get_rng_state() if loader._drawn is None else loader._drawn
+    drawn = torch.get_rng_state() if loader.lasting.drawn is None else loader.lasting.drawn
     return {
         "generators": [_text(one.get_state()) for one in own],
         "global": _text(drawn) if draws else None,
         "sampler": None if stateful is None else copy.deepcopy(stateful.state_dict()),
         # Persistent workers keep the seed that was drawn for their first epoch.
-        "drawn": loader._kept is None,
-        "seed": None if loader._kept is None else loader._seed,
+        "drawn": loader.lasting.kept is None,
+        "seed": None if loader.lasting.kept is None else loader.lasting.seed,
     }
 
 
@@ -221,15 +221,15 @@ def sampling_again(loader: Loader, state: Mapping[str, Any] | None) -> Generator
     Yields whether the order is drawn apart from the global generator.
     """
     own, draws, stateful = generators_of(loader)
-    if state is None and (loader._drawn is None or not draws):
+    if state is None and (loader.lasting.drawn is None or not draws):
         yield False
         return
     now = torch.get_rng_state()
-    begin = loader._drawn
+    begin = loader.lasting.drawn
     going_on = False
     if state is not None:
         sampling = state["sampling"]
-        loader._drawn = None
+        loader.lasting.drawn = None
         _set_generators(own, sampling)
         if stateful is not None and sampling["sampler"] is not None:
             stateful.load_state_dict(copy.deepcopy(sampling["sampler"]))
@@ -245,7 +245,7 @@ def sampling_again(loader: Loader, state: Mapping[str, Any] | None) -> Generator
         yield True
         after = torch.get_rng_state()
     # Otherwise later epochs would draw from this program's first state of the generator, and could repeat old orders.
-    loader._drawn = after if draws and not going_on else None
+    loader.lasting.drawn = after if draws and not going_on else None
 
 
 def rewound(loader: Loader, state: Mapping[str, Any] | None, indices: Iterator[Any]) -> tuple[Iterator[Any], int]:

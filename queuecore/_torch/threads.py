@@ -99,6 +99,22 @@ class Alone:
         """Do nothing: there is no thread."""
 
 
+class _Raised:
+    """A worker's error on its way to the loop: what carried it there doesn't keep it.
+
+    An error that has been raised holds the frames that it came through, and with them the loop's iterator. A stream
+    keeps its last elements for a while, where no collector looks.
+    """
+
+    def __init__(self, error: BaseException) -> None:
+        self._error: BaseException | None = error
+
+    def take(self) -> BaseException | None:
+        """Return the error; it is kept no longer."""
+        error, self._error = self._error, None
+        return error
+
+
 class Team:
     """The queues and the stop that worker threads share with the thread that takes their results.
 
@@ -197,7 +213,7 @@ class Team:
                             raise error
                         result = job.result(call)
                     except BaseException as failed:
-                        result = WorkerResult(call.number, None, failed, number)
+                        result = WorkerResult(call.number, None, _Raised(failed), number)
                         with contextlib.suppress(Exception):  # raised by an exception that takes no note
                             at = "" if isinstance(job, DatasetStream) else f", at {call.index!r:.200}"
                             failed.add_note(f"In a thread of a DataLoader{at}")
@@ -240,6 +256,7 @@ class Threads:
         self._jobs, self.workers, self._timeout, self._begins = jobs, workers, timeout, begins
         self.team = Team(len(workers), own or isinstance(jobs[0], DatasetStream), ordered)
         self._iterator: Any = None
+        self._failed: dict[int, BaseException] = {}
 
     def start(self) -> None:
         """Start the threads, and wait until the first functions have been called in all of them."""
@@ -257,6 +274,9 @@ class Threads:
             raise
 
     def put(self, call: WorkerCall) -> None:
+        if call.error is not None:  # it has frames of the loop, and queues are held by threads
+            self._failed[call.number] = call.error
+            call = call._replace(error=True)
         self.team.calls[call.worker % len(self.team.calls)].put(call)
         self.team.order.put(call.number if self.team._sorts else call.worker % len(self.team.done))
 
@@ -270,7 +290,10 @@ class Threads:
             result: WorkerResult = next(self._iterator)
         except StallError as error:
             raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds") from error
-        return result
+        if result.error is None:
+            return result
+        failed = self._failed.pop(result.number) if result.error is True else result.error.take()
+        return result._replace(error=failed)
 
     def close(self, timeout: float | None) -> None:
         self.team.stop()

@@ -235,15 +235,19 @@ def walk(loader: Any, clear: bool) -> list[Any]:
 
 @pytest.mark.parametrize(("case", "crew"), [one for one in GRID if one[0] in ENDED and "stay" not in one[1]])
 def test_a_program_that_clears_the_frames_of_an_error_loses_nothing(case, crew):
+    before = own_threads()
     made = walk(ENDED[case](DataLoader, **CREWS[crew]), True)
     assert made == walk(ENDED[case](DataLoader, **CREWS[crew]), False)
     assert ValueError in made or PipelineError in made or made == ["start"]
     if crew == "none" and not case.startswith("ours"):
         assert made == walk(ENDED[case](Oracle), False)
+    gc.collect()
+    assert gone(own_threads() - before)  # also of epochs that nobody ended, behind an error
 
 
 @pytest.mark.parametrize("crew", ["none", "threads", "processes"])
 def test_a_sampler_goes_on_after_its_error_and_so_does_a_loader_that_resumes(crew):
+    before = own_threads()
     whole = walk(ENDED["batch sampler"](DataLoader, **CREWS[crew]), False)
     assert whole == [[0], [1], [2], [3], [4], ValueError, *([index] for index in range(6, SIZE))]
     for place in (4, 5, 6, 8):
@@ -259,6 +263,10 @@ def test_a_sampler_goes_on_after_its_error_and_so_does_a_loader_that_resumes(cre
         again = ENDED["batch sampler"](DataLoader, **CREWS[crew])
         again.load_state_dict(state)
         assert walk(again, False) == whole[place:]
+        # Also those of the first loader, left when an error of its sampler was on its way.
+        del loader, batches, again
+        gc.collect()
+        assert gone(own_threads() - before)
 
 
 @pytest.mark.parametrize(("case", "crew"), [one for one in GRID if not one[1].startswith("processes")])
