@@ -12,7 +12,7 @@ from queuecore._core.atoms.own import own, register_rows
 from queuecore._core.stream.arrow import export
 from queuecore.errors import DtypeError, InvalidArgumentError, ResourceExhaustedError
 
-__all__ = ["Ragged", "Sparse"]
+__all__ = ["Ragged", "Sparse", "ragged_of"]
 
 # Strings are rows of this. An array of it is bytes that say of themselves that they are text, not numbers.
 _CHAR = np.dtype("S1")
@@ -304,6 +304,11 @@ class Ragged:
         if self.nbytes <= 1000:
             return f"Ragged({self.to_list()!r}, dtype={word})"
         return f"Ragged({len(self)} rows, dtype={word})"
+
+
+def ragged_of(values: Any, row_splits: np.ndarray[Any, Any]) -> Ragged:
+    """Return rows of splits that are known to fit, and that nobody else has."""
+    return Ragged._of(values, row_splits)
 
 
 class Sparse:

@@ -20,7 +20,7 @@ from queuecore.errors import DtypeError, InvalidArgumentError, OutOfRangeError
 if TYPE_CHECKING:
     from queuecore._core.handoff.queues import Lease, Reservation
 
-__all__ = ["QueueBase", "Settled"]
+__all__ = ["QueueBase", "Settled", "check_alike"]
 
 
 _lock = threading.Lock()
@@ -131,7 +131,7 @@ class QueueBase:
         with _lock:
             found = None if shared_name is None else _shared.get(shared_name)
             if found is not None:
-                self._check_shared(str(shared_name), found.described, described)
+                _check_shared(str(shared_name), found.described, described)
                 self._native = found
                 return
             if shared_name is None:
@@ -172,14 +172,6 @@ class QueueBase:
         if any(not isinstance(one, str) for one in found) or len(set(found)) != count:
             raise InvalidArgumentError(f"names must be strings, each another: {names!r}")
         return found
-
-    @staticmethod
-    def _check_shared(name: str, there: tuple[Any, ...], here: tuple[Any, ...]) -> None:
-        for what, old, new in zip(
-            ("kind", "capacity", "min_after_dequeue", "components", "names"), there, here, strict=True
-        ):
-            if old != new:
-                raise InvalidArgumentError(f"the shared queue {name!r} has {what} {old}, but {new} was asked for")
 
     # ---- putting -----------------------------------------------------------------------------------------------------
 
@@ -585,3 +577,16 @@ class QueueBase:
                     f"out: {component.label}: expected a writeable C-contiguous array of {wanted}, got {there}"
                 )
         return arrays
+
+
+def check_alike(name: str, there: QueueBase, here: QueueBase) -> None:
+    """Raise `InvalidArgumentError` if a queue isn't like the shared one of its name."""
+    _check_shared(name, there._native.described, here._native.described)
+
+
+def _check_shared(name: str, there: tuple[Any, ...], here: tuple[Any, ...]) -> None:
+    for what, old, new in zip(
+        ("kind", "capacity", "min_after_dequeue", "components", "names"), there, here, strict=True
+    ):
+        if old != new:
+            raise InvalidArgumentError(f"the shared queue {name!r} has {what} {old}, but {new} was asked for")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from queuecore._core.atoms.runtime import StopEvent, slice_over, wait_over
 from queuecore.errors import CancelledError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 
-__all__ = ["FAILURE", "Coordinator", "Round", "check_seconds", "check_types", "failure_behind"]
+__all__ = ["FAILURE", "Coordinator", "Round", "check_seconds", "check_types", "failure_behind", "report", "round_of"]
 
 _log = logging.getLogger("queuecore")
 
@@ -353,3 +353,13 @@ class Coordinator:
         >>> coord.join()
         """
         return _StopOnException(self)
+
+
+def round_of(coord: Coordinator) -> Round:
+    """Return the round that a coordinator is in: `Coordinator.clear_stop` begins the next one."""
+    return coord._round
+
+
+def report(coord: Coordinator, error: BaseException) -> bool:
+    """Record an error of a coordinator's thread without a stop, and return whether it is a real one."""
+    return coord._report(error)

@@ -12,7 +12,15 @@ from typing import Any, Protocol, cast
 
 from queuecore._core.atoms.runtime import StopEvent
 from queuecore._core.atoms.times import WorkTimes
-from queuecore._runners.coordinator import FAILURE, Coordinator, Round, check_types, failure_behind
+from queuecore._runners.coordinator import (
+    FAILURE,
+    Coordinator,
+    Round,
+    check_types,
+    failure_behind,
+    report,
+    round_of,
+)
 from queuecore._runners.threads import Thread
 from queuecore.errors import CancelledError, InvalidArgumentError, OutOfRangeError, QueueCoreError
 
@@ -226,7 +234,7 @@ class QueueRunner:
         if not all(map(self._has_ended, self._threads)):
             return []
         self._exceptions = []
-        round_ = Round() if coord is None else coord._round
+        round_ = Round() if coord is None else round_of(coord)
         ended = StopEvent(round_.stop)
         # The thread that takes the 0 is the last: pop() is atomic, and no lock can be left held in a forked child.
         left = list(range(len(self._ops)))
@@ -259,7 +267,7 @@ class QueueRunner:
                 # No more threads, or Ctrl-C: those that run must not go on without the others.
                 self._threads = self._threads[:index]
                 if coord is not None:
-                    coord._report(error)
+                    report(coord, error)
                 self._fail_queue(error)
                 if coord is not None:
                     coord.request_stop(error)
@@ -319,7 +327,7 @@ class QueueRunner:
         if coord is not None:
             # Known to the coordinator before the queue wakes anybody, whose CancelledError would come first otherwise;
             # and the queue has its cause before the stop, which would close it without one.
-            if coord._report(failure) and not closed:
+            if report(coord, failure) and not closed:
                 self._fail_queue(failure)
             coord.request_stop(failure)
             return

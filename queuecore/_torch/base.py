@@ -16,7 +16,7 @@ from queuecore._checks.warnings import warn
 from queuecore._torch.copies import Shared
 from queuecore._torch.package import torch
 
-__all__ = ["Lasting", "Left", "Loader", "Settings", "keeps_nothing", "let_go"]
+__all__ = ["Lasting", "Left", "Loader", "LoaderSettings", "keeps_nothing", "let_go"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,7 +101,7 @@ class Left:
         return dict(self._counters)
 
 
-class Settings(NamedTuple):
+class LoaderSettings(NamedTuple):
     """The facts about a loader that decide how its epochs are made, and that PyTorch's loader has not."""
 
     collates: bool  # batches are collated as PyTorch does by default
@@ -112,7 +112,7 @@ class Settings(NamedTuple):
 
 
 class Lasting:
-    """What lasts from one epoch of a loader to the next. A copy of the loader has neither workers nor their states.
+    """The part of a loader that lasts from one epoch to the next. A copy of it has neither workers nor their states.
 
     Attributes
     ----------
@@ -164,7 +164,7 @@ class Lasting:
 class Loader(torch.utils.data.DataLoader[Any]):
     """The base class of `DataLoader`."""
 
-    settings: Settings
+    settings: LoaderSettings
     lasting: Lasting
     snapshot_every_n_steps: int | None = 1
     _processes = False  # workers are processes

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar
 
-from queuecore._torch.base import Lasting, Loader, Settings, keeps_nothing
+from queuecore._torch.base import Lasting, Loader, LoaderSettings, keeps_nothing
 from queuecore._torch.crews import planned, shared_draws
 from queuecore._torch.datasets import IterableDataset
 from queuecore._torch.epochs import Mapped, Streamed, StreamedBeside
@@ -247,7 +247,7 @@ class DataLoader(Loader, Generic[T]):
         )  # fmt: skip
         beside = StreamedBeside if num_workers and not alone else Streamed
         self._epoch = beside if iterable else Mapped
-        self.settings = Settings(collate_fn is None, copy_dataset, worker_type, self._epoch.beside)
+        self.settings = LoaderSettings(collate_fn is None, copy_dataset, worker_type, self._epoch.beside)
         self.lasting = Lasting()
         if self._epoch is not Streamed:
             self._processes = planned(self).how == "process"  # this logs the choice of workers, and warns

@@ -31,7 +31,7 @@ from queuecore._ops.texts import SplitStage, comparison
 from queuecore._trace.graph import Dims, Side, TraceGraph, Value
 from queuecore.errors import InvalidArgumentError, QueueCoreError
 
-__all__ = ["Symbol", "Untraced"]
+__all__ = ["Symbol", "Untraced", "parts_of", "stop"]
 
 
 class Untraced(NamedTuple):
@@ -902,3 +902,13 @@ def _piled(tracer: Tracer, items: Sequence[Any], axis: Any = 0) -> Any:
             array = array.astype(dtype).reshape(*array.shape[:at], 1, *array.shape[at:])
         result = array if result is None else _choice(tracer, (numbers == index, array, result))
     return _as_called(result, f"stack([{{}}]{f', {axis}' if axis else ''})", arrays)
+
+
+def parts_of(symbol: Symbol) -> tuple[Tracer, Value, Any]:
+    """Return the trace of a symbol, its value there, and the row that it is a field of."""
+    return symbol._tracer, symbol._value, symbol._row
+
+
+def stop(symbol: Symbol, why: str) -> NoReturn:
+    """Give up the trace of a symbol, for a reason."""
+    symbol._stop(why)

@@ -24,6 +24,7 @@ from queuecore._trace.symbol import (
     constant_of,
     is_native_dtype,
     is_users,
+    parts_of,
     stacked,
     where_raised,
 )
@@ -150,9 +151,10 @@ def _flattened(
         return split[1]([_flattened(tracer, inner, parts, (*path, index)) for index, inner in enumerate(split[0])])
     name = ".".join(path) if path and all(type(key) is str for key in path) else None
     if type(result) is Symbol:
-        if result._tracer is not tracer:
+        own, value, row = parts_of(result)
+        if own is not tracer:
             tracer.give_up("it returns a symbol of another trace", tracer.place)
-        parts.append((result._value, result._row, name))
+        parts.append((value, row, name))
     elif type(result) is bytes:
         parts.append((tracer.graph.constant(result), None, name))
     elif type(result) in (bool, int, float, np.ndarray) or isinstance(result, np.generic):

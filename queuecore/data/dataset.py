@@ -41,7 +41,14 @@ from queuecore.data._nodes.scan import Scan
 from queuecore.data._nodes.snapshot import Snapshot
 from queuecore.data._nodes.unique import UniqueNode
 from queuecore.data._nodes.windows import WindowNode, stacked
-from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Source, register
+from queuecore.data._plan.chain import (
+    INFINITE_CARDINALITY,
+    UNKNOWN_CARDINALITY,
+    Chain,
+    Source,
+    chain_of,
+    register,
+)
 from queuecore.data._plan.explain import lines_of, shown, written
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.shards import UNEVEN, resolve_shard
@@ -2185,14 +2192,14 @@ class Dataset(Sources, Grouping, Keeping):
         seeds = Chain(Seeds(()), (Shuffle.make(1, seed, rerandomize),))
         stop = check_bool(stop_on_empty_dataset, "stop_on_empty_dataset")
         if isinstance(weights, Dataset):
-            components = weights._chain.layout.components or ()
+            components = chain_of(weights).layout.components or ()
             if [(component.dtype.kind in "iuf", component.shape) for component in components] != [
                 (True, (len(chains),))
             ]:
                 raise InvalidArgumentError(
                     f"sample_from_datasets: weights must be of {len(chains)} numbers each, not {weights.element_spec!r}"
                 )
-            return _of(Sample((*chains, weights._chain, seeds), len(chains), stop, None, rerandomize))
+            return _of(Sample((*chains, chain_of(weights), seeds), len(chains), stop, None, rerandomize))
         numbers = _weights([1.0] * len(chains) if weights is None else weights, len(chains))
         some = [(chain, weight) for chain, weight in zip(chains, numbers, strict=True) if weight > 0]
         inputs = tuple(chain for chain, _ in some)
@@ -2502,7 +2509,7 @@ def _of(source: Source) -> Dataset:
 def _checked(dataset: Any, what: str) -> Chain:
     if not isinstance(dataset, Dataset):
         raise DtypeError(f"{what} must be a dataset, not {dataset!r:.60}")
-    return dataset._chain
+    return chain_of(dataset)
 
 
 def _several(datasets: Any, what: str) -> tuple[Chain, ...]:

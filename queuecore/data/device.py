@@ -27,7 +27,7 @@ from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.explain import lines_of, written
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.steps import Map, PlannedStep, Prefetch, ShapedBatch
-from queuecore.data.iterator import Iterator
+from queuecore.data.iterator import Iterator, left_after
 from queuecore.data.iterators import IteratorBase
 from queuecore.data.options import Options
 from queuecore.errors import (
@@ -249,7 +249,7 @@ class StagedIterator(Staging, IteratorBase):
     def __len__(self) -> int:
         """Return the number of elements that are left; see `Iterator`."""
         over = self._closed or self._ended
-        return 0 if over else self._elements._left(self._state["position"]["elements"])
+        return 0 if over else left_after(self._elements, self._state["position"]["elements"])
 
     @property
     def element_spec(self) -> Any:

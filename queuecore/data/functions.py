@@ -16,7 +16,7 @@ from queuecore._io.names import Filename
 from queuecore._ops.stage import Stage
 from queuecore.data._nodes.access import element_at
 from queuecore.data._nodes.groups import GroupByReducer, key_of
-from queuecore.data._plan.chain import Chain
+from queuecore.data._plan.chain import Chain, chain_of, dataset_of
 from queuecore.data._rows.slices import zeros
 from queuecore.data.dataset import Dataset
 from queuecore.data.device import DeviceDataset
@@ -685,7 +685,7 @@ def at(dataset: Dataset, index: SupportsIndex) -> Any:
     >>> qc.data.experimental.at(qc.data.Dataset.range(10).map(lambda x: x * x), 3)
     np.int64(9)
     """
-    return element_at(_dataset(dataset, "at")._chain, check_int(index, "index", -(2**63)))
+    return element_at(chain_of(_dataset(dataset, "at")), check_int(index, "index", -(2**63)))
 
 
 def _dataset(dataset: Any, what: str) -> Dataset:
@@ -778,9 +778,10 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Callable
         raise DtypeError(f"group_by_reducer: reducer must be a Reducer, not {reducer!r:.60}")
 
     def apply(dataset: Dataset) -> Dataset:
-        key = key_of(dataset._chain, key_func, "group_by_reducer")
-        node = GroupByReducer((dataset._chain,), key, reducer.init_func, reducer.reduce_func, reducer.finalize_func)
-        return Dataset._of(Chain.of(node))
+        key = key_of(chain_of(dataset), key_func, "group_by_reducer")
+        node = GroupByReducer((chain_of(dataset),), key, reducer.init_func, reducer.reduce_func, reducer.finalize_func)
+        made: Dataset = dataset_of(Chain.of(node))
+        return made
 
     return apply
 

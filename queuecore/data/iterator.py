@@ -18,7 +18,7 @@ from queuecore.errors import QueueCoreError
 if TYPE_CHECKING:
     from queuecore._device.target import Target
 
-__all__ = ["Iterator"]
+__all__ = ["Iterator", "left_after", "stream_of"]
 
 
 def _spec_of(chain: Chain) -> Any:
@@ -120,17 +120,7 @@ class Iterator(Held, IteratorBase):
         Those of the dataset without those that came, after `load_state_dict` also before the saved place. Elements that
         an error took away or that were left out are counted until the end is reached.
         """
-        return 0 if self._stream.closed else self._left(self._stream.stats()["elements"])
-
-    def _left(self, delivered: int) -> int:
-        """Return the number of elements that are left after so many."""
-        try:
-            total = self._stream.chain.cardinality()
-        except QueueCoreError as error:  # list() asks for the length first, and is to get the elements before it
-            raise TypeError(f"the number of elements can't be known: {error}") from error
-        if total < 0:
-            raise TypeError("the number of elements is endless or unknown, so there is no len()")
-        return max(total - delivered, 0)
+        return 0 if self._stream.closed else left_after(self, self._stream.stats()["elements"])
 
     def close(self, timeout: float | None = 1.0) -> None:
         """Stop the threads and give back files and memory. Closing twice is no error.
@@ -148,7 +138,7 @@ class Iterator(Held, IteratorBase):
         removed its files.
         """
         # Refused in a function that makes elements for this iterator: it would wait for itself.
-        self._stream._check_scope()
+        self._stream.check_scope()
         self._stream.close(timeout)
 
     def _stop(self) -> None:
@@ -374,3 +364,19 @@ class Iterator(Held, IteratorBase):
 
     # Else the compiled class's own comes first.
     __reduce__ = IteratorBase.__reduce__
+
+
+def left_after(iterator: Iterator, delivered: int) -> int:
+    """Return the number of elements of an iterator that are left after so many."""
+    try:
+        total = iterator._stream.chain.cardinality()
+    except QueueCoreError as error:  # list() asks for the length first, and is to get the elements before it
+        raise TypeError(f"the number of elements can't be known: {error}") from error
+    if total < 0:
+        raise TypeError("the number of elements is endless or unknown, so there is no len()")
+    return max(total - delivered, 0)
+
+
+def stream_of(iterator: Iterator) -> ChainStream:
+    """Return the native stream of an iterator."""
+    return iterator._stream

@@ -16,6 +16,7 @@ from queuecore._checks.checks import check_bool, check_int
 from queuecore._elements.component import BYTES
 from queuecore._elements.record import ArraySpec
 from queuecore._io.names import Filename, expand_patterns
+from queuecore.data._plan.chain import chain_of
 from queuecore.data.dataset import Dataset
 from queuecore.data.files import CsvDataset, TFRecordDataset
 from queuecore.data.options import AUTOTUNE
@@ -341,7 +342,7 @@ def parse_example_dataset(
             raise DtypeError(f"Input dataset should be a dataset of vectors of strings. Instead it is `{spec}`.")
         whole = functools.partial(_parsed, features)  # of a vector that is no batch
         try:
-            return dataset.map(stage if dataset._chain.batches else whole, num_parallel_calls, deterministic)
+            return dataset.map(stage if chain_of(dataset).batches else whole, num_parallel_calls, deterministic)
         except InvalidArgumentError:  # strings in several dimensions, which only Python makes
             return dataset.map(whole, num_parallel_calls, deterministic)
 

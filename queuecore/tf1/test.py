@@ -245,7 +245,7 @@ class TestCase(unittest.TestCase):
     def evaluate(self, tensors: Any) -> Any:
         """Return the values of tensors in this test's session, or the default one."""
         session = self._cached
-        if session is None or session._closed or default_session() is not session:
+        if session is None or session.is_closed or default_session() is not session:
             session = default_session() or session
         if session is None:
             with self.test_session() as made:
@@ -277,7 +277,7 @@ class TestCase(unittest.TestCase):
         del use_gpu, force_gpu
         session = self._cached
         wanted = get_default_graph() if graph is None else graph
-        if session is None or session._closed:
+        if session is None or session.is_closed:
             self._cached = session = Session(graph=wanted, config=config)
             self._cached_with = (graph, config)
         elif graph is not None and graph is not self._cached_with[0]:

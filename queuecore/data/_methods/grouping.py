@@ -14,7 +14,7 @@ from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.resample import Resample
 from queuecore.data._nodes.sparse import SparseBatch
 from queuecore.data._nodes.whole import WholeCall
-from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, dataset_of
+from queuecore.data._plan.chain import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Chain, Chained, chain_of, dataset_of
 from queuecore.errors import InvalidArgumentError
 
 __all__ = ["Grouping"]
@@ -145,7 +145,7 @@ class Grouping(Chained):
         if not callable(class_func):
             raise InvalidArgumentError(f"rejection_resample: class_func must be a function, not {class_func!r:.60}")
         pairs: Any = dataset_of(self._chain).map(_Paired(class_func, type(self._chain.element_spec) is tuple))
-        return self._made(Resample.of(pairs._chain, target_dist, initial_dist, seed))
+        return self._made(Resample.of(chain_of(pairs), target_dist, initial_dist, seed))
 
     def sparse_batch(
         self, batch_size: SupportsIndex, row_shape: Sequence[SupportsIndex | None], name: str | None = None

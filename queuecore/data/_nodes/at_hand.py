@@ -16,7 +16,7 @@ from queuecore.data._plan.made import NativeComponent, native_of
 from queuecore.data._plan.steps import BatchStep
 from queuecore.data._rows.chunks import Chunk, Objects
 from queuecore.data._rows.columns import compacted, typed
-from queuecore.ragged import Ragged
+from queuecore.ragged import ragged_of
 
 __all__ = ["at_hand"]
 
@@ -56,7 +56,7 @@ def _batches(source: Slices, batch: BatchStep, kinds: list[NativeComponent], sta
             if isinstance(column, tuple):
                 data, ends, _ = column
                 text = data[ends[at] : ends[stop]].copy().view(_CHAR)
-                parts.append(Ragged._of(text, ends[at : stop + 1] - ends[at]))
+                parts.append(ragged_of(text, ends[at : stop + 1] - ends[at]))
             else:
                 parts.append(typed(column[at:stop], dtype, shape).copy())
         yield Objects([structure_of(source.given.template, parts)])

@@ -21,7 +21,7 @@ COUNTED = (*_OF_PASSES, *_OF_FILES)
 
 
 class Account:
-    """What a stream that works for another one leaves to it when it is closed.
+    """The last counts and errors of a stream, for the one that it works for.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Account:
 
     @property
     def is_open(self) -> bool:
-        """Whether the last counts have not come yet."""
+        """True if the last counts have not come yet."""
         return self._note is not None
 
     def close(self, counts: Callable[[], Counts]) -> None:

@@ -37,7 +37,7 @@ from queuecore.data._rows.chunks import Column, Failed, One, Piece, Row, Rows
 from queuecore.data._rows.columns import span
 from queuecore.data._rows.values import readonly
 from queuecore.errors import InvalidArgumentError, QueueCoreError
-from queuecore.ragged import Ragged
+from queuecore.ragged import ragged_of
 
 __all__ = ["Filter", "Predicate", "TakeWhile", "elements_of", "keeping", "masked"]
 
@@ -240,13 +240,13 @@ def elements_of(
         values, ends, dims = column
         values = _locked(values.view())
         if kind == STRING:
-            parts.append(Ragged._of(values.view("S1"), ends))
+            parts.append(ragged_of(values.view("S1"), ends))
         elif kind == STRINGS:
             lengths, of_lengths, _ = columns[at]
             at += 1
             splits = np.zeros(lengths.size // 8 + 1, np.int64)
             np.cumsum(lengths.view(np.int64), out=splits[1:])
-            parts.append(Ragged._of(Ragged._of(values.view("S1"), splits), of_lengths // 8))
+            parts.append(ragged_of(ragged_of(values.view("S1"), splits), of_lengths // 8))
         else:
             parts.append(_Varied(values, ends, dims, dtype.base, shape if kind == RAGGED else None))
     if assemble is not None:

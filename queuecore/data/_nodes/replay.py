@@ -13,7 +13,7 @@ __all__ = ["Replay"]
 
 
 class Replay:
-    """What an earlier run gave, by its tape: no dataset's elements come twice, and none are lost.
+    """The turns of an earlier run, taken again by its tape: no dataset's elements come twice, and none are lost.
 
     First come the settled elements, one dataset after the other, but only those from the first wanted one on; then the
     turns of the tape.

@@ -279,7 +279,7 @@ class ChainStream(Stream):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go to a place; see `Iterator.load_state_dict`."""
-        self._check_scope()
+        self.check_scope()
         self.go_to(self._prepared, state)
 
     def _prepared(self, state: Mapping[str, Any]) -> dict[str, Any]:

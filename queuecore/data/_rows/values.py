@@ -16,7 +16,7 @@ from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore._ops.strings import strings_of
 from queuecore.data._plan.chain import Chained, chain_of
 from queuecore.errors import DtypeError, InvalidArgumentError, QueueCoreError
-from queuecore.ragged import Ragged, Sparse
+from queuecore.ragged import Ragged, Sparse, ragged_of
 
 __all__ = [
     "Types",
@@ -415,7 +415,7 @@ def _structure(value: Any) -> Any:
 def _of_rows(values: Any, lengths: list[int]) -> Ragged:
     splits = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=splits[1:])
-    return Ragged._of(values, splits)
+    return ragged_of(values, splits)
 
 
 def concatenated(parts: Sequence[Any]) -> Any:
@@ -463,9 +463,9 @@ def readonly(value: Any) -> Any:
         view.setflags(write=False)
         return view
     if kind is Ragged:
-        return Ragged._of(readonly(value._values), value._row_splits)
+        return ragged_of(readonly(value.values), value.row_splits)
     if kind is Sparse:
-        return Sparse(*map(readonly, (value._indices, value._values, value._dense_shape)))
+        return Sparse(*map(readonly, (value.indices, value.values, value.dense_shape)))
     if kind is dict:
         return {key: readonly(inner) for key, inner in value.items()}
     if kind is tuple or kind is list:

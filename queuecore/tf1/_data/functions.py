@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.seeds import draw_pair
-from queuecore._trace.symbol import Symbol
+from queuecore._trace.symbol import Symbol, stop
 from queuecore.errors import CancelledError
 from queuecore.tf1._data.nests import joined, leaves, outputs_of, parts, shown, split, tensors_of
 from queuecore.tf1._graph.graph import Graph, Operation, Tensor
@@ -34,7 +34,7 @@ class Aside:
     def session(self) -> Session:
         """The session of the iterator."""
         found = self._session()
-        if found is None or found._closed:
+        if found is None or found.is_closed:
             raise CancelledError("the operation was cancelled: the session was closed")
         return found
 
@@ -139,7 +139,7 @@ class Function:
             given = [part for spec, one in zip(self.specs, arguments, strict=True) for part in parts(spec, one)]
             traced = type(given[0]) is Symbol
             if self.why and traced:
-                given[0]._stop(self.why)
+                stop(given[0], self.why)
             given = [value for leaf, part in zip(self._leaves, given, strict=True) for value in split(leaf, part)]
             values = evaluated(self._plan, aside, [*given, *kept], salt if traced else None)
             return joined(self.spec, [values[slot] for slot in self._slots])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import queuecore.data as eager
+from queuecore.data.iterator import stream_of
 from queuecore.errors import (
     CsvError,
     DeadlineExceededError,
@@ -106,7 +107,7 @@ class _Place:
     def begin(self, dataset: eager.Dataset) -> None:
         made = iter(dataset)
         # TensorFlow programs keep the results of runs: some are copied then, and no warning is given.
-        made._stream.warned = True
+        stream_of(made).warned = True
         before, self.iterator = self.iterator, made
         if before is not None:  # which also ends a run that waits for it
             before.close()
@@ -122,7 +123,7 @@ class _Place:
                 self.begin(self._once(run))
             iterator: Any = self.iterator
             if run.deadline is not None:
-                while not iterator._stream.poll(min(run.left(), _SLICE)):
+                while not stream_of(iterator).poll(min(run.left(), _SLICE)):
                     if not run.left():
                         raise DeadlineExceededError("the run timed out while it was waiting for an element")
             try:

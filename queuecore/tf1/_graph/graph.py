@@ -305,6 +305,11 @@ class Graph:
     # ---- what scopes have set
 
     @property
+    def is_controlled(self) -> bool:
+        """True if operations that are made now depend on others, by `control_dependencies`."""
+        return bool(self._scopes.control)
+
+    @property
     def _scopes(self) -> _Scopes:
         if self._own is None:
             return self._shared

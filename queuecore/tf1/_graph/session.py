@@ -233,6 +233,11 @@ class Session:
         """The graph that it runs."""
         return self._graph
 
+    @property
+    def is_closed(self) -> bool:
+        """True if it was closed."""
+        return self._closed
+
     # ---- what lives as long as the session
 
     def resource(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -244,6 +249,10 @@ class Session:
                 if resource is None:
                     resource = self._resources[key] = make()
         return resource
+
+    def note_started(self, queue: Any) -> None:
+        """Note that a runner fills a queue: what waits for it isn't stalled."""
+        self._started.add(queue)
 
     def _say_stalled(self, name: str) -> None:
         missing = _missing_start(self, name)
@@ -284,7 +293,7 @@ class Session:
         key = (_key(fetches), frozenset(feeds))
         entry = self._plans.get(key)
         if entry is None:
-            if not self._graph._ops:
+            if not self._graph.get_operations():
                 raise RuntimeError("The Session graph is empty. Add operations to the graph before calling run().")
             flat: list[Any] = []
             structure = _structured(fetches, self._graph, flat)

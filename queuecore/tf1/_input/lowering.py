@@ -93,7 +93,7 @@ def _lowered(op: Operation) -> Lowered | str:
 
 def _checked(op: Operation, queue: Any, program: Lowered) -> Lowered | str:
     try:
-        made = queue._make(queue.name)
+        made = queue.make(queue.name)
         StageProgram(program.reader.make(), [b""], *program.stages).check(made)
     except QueueCoreError as error:
         return f"{_shown(op)}: {error}"

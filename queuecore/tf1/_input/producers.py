@@ -27,7 +27,7 @@ from queuecore.tf1._input.queues import FIFOQueue, QueueBase
 from queuecore.tf1._input.runners import fill
 from queuecore.tf1._ops.math import identity
 from queuecore.tf1._ops.random import random_shuffle
-from queuecore.tf1._ops.variables import Variable
+from queuecore.tf1._ops.variables import Variable, cell_of, read
 
 __all__ = [
     "input_producer",
@@ -117,9 +117,9 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
         )
 
         def kernel(run: Any) -> Any:
-            cell = epochs._cell(run)
+            cell = cell_of(epochs, run)
             with cell.lock:
-                count = epochs._read(run)
+                count = read(epochs, run)
                 if count >= limit:
                     raise OutOfRangeError(f"Reached limit of {limit}")
                 cell.value = np.int64(count + 1)

@@ -32,7 +32,7 @@ _MISMATCH = r"component (\d+): expected shape \[(.*?)\], got \[(.*?)\]"
 
 def _told(error: QueueCoreError, what: str, run: Any, *texts: Any) -> QueueCoreError:
     # An error of a queue in TensorFlow's words. The end of a session closes its queues: what waited was cancelled.
-    if run.session._closed:
+    if run.session.is_closed:
         return CancelledError(f"{what} operation was cancelled: the session was closed while it waited ({error})")
     retell(error, *texts)
     return error
@@ -136,7 +136,7 @@ class QueueBase:
         self._fixed = shapes is not None
         self.shapes = shapes if shapes is not None else [TensorShape(None)] * len(dtypes)
         self._shared = shared_name
-        self._make = make
+        self.make = make
         op = get_default_graph().create_op(f"{self._kind}V2", [], [(resource, ())], self._resource, name)
         op.attributes["queue"] = self
         self.queue_ref = op.outputs[0]
@@ -165,10 +165,10 @@ class QueueBase:
     def of(self, session: Any) -> base.QueueBase:
         """Return the queue itself, of a session."""
         if self._shared is None:
-            held: _Held = session.resource(self, lambda: _Held(self._make(self.name)))
+            held: _Held = session.resource(self, lambda: _Held(self.make(self.name)))
             return held.queue
         # Each handle on a shared one is compared with what is there.
-        held = session.resource(("queue", self._shared), lambda: _Held(self._make(self._shared or ""), self._seeds))
+        held = session.resource(("queue", self._shared), lambda: _Held(self.make(self._shared or ""), self._seeds))
         with retold(
             (r"shared queue ('.*') has components .*, but", lambda match: self._told_apart(match, held.queue)),
             (r"shared queue ('.*') has (\w+) (.*), but (.*) was asked for",
@@ -436,7 +436,7 @@ class _Chosen(QueueBase):
             shapes = [a.most_general_with(b) for a, b in zip(shapes, one.shapes, strict=True)]
         self._index = index
         self._queues = queues
-        super().__init__(first.dtypes, shapes, first.names, first._make, None, "from_list")
+        super().__init__(first.dtypes, shapes, first.names, first.make, None, "from_list")
 
     def _operation(
         self,
@@ -469,8 +469,8 @@ class _Chosen(QueueBase):
 class _Compared:
     # One more handle on a shared queue of a session.
     def __init__(self, given: QueueBase, there: base.QueueBase) -> None:
-        mine = given._make(given.name)
-        base.QueueBase._check_shared(str(given._shared), there._native.described, mine._native.described)
+        mine = given.make(given.name)
+        base.check_alike(str(given._shared), there, mine)
         mine.close(cancel_pending_enqueues=True)
 
 

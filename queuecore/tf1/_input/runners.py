@@ -37,7 +37,7 @@ class _Core(queue_runner.QueueRunner):
         return self._shown
 
     def _failed(self, error: BaseException, coord: Coordinator | None, round_: Any) -> None:
-        if coord is None and isinstance(error, CancelledError) and self._sess._closed:
+        if coord is None and isinstance(error, CancelledError) and self._sess.is_closed:
             self._exceptions.append(error)  # nobody is left to hear of it
         else:
             super()._failed(error, coord, round_)
@@ -163,7 +163,7 @@ class QueueRunner:
         """
         core: _Core = sess.resource(("runner", self), lambda: self._core(sess))
         self._last = core
-        sess._started.add(self._queue)
+        sess.note_started(self._queue)
         return core.create_threads(coord, daemon, start)
 
     def _core(self, sess: Session) -> _Core:
@@ -211,7 +211,7 @@ def _call(sess: Session, op: Any) -> Callable[[], Any]:
         try:
             return run()
         except RuntimeError as error:
-            if sess._closed and not isinstance(error, QueueCoreError):
+            if sess.is_closed and not isinstance(error, QueueCoreError):
                 raise CancelledError("the session was closed") from error
             raise
 

@@ -313,7 +313,7 @@ class Branch:
     """
 
     def __init__(self, graph: Graph, function: Callable[[], Any]) -> None:
-        before = len(graph._ops)
+        before = len(graph.get_operations())
         with graph.control_dependencies(None), graph.symbolic():
             self.made = function()
             flat: list[Any] = []
@@ -321,7 +321,7 @@ class Branch:
             self.results: list[Any] = [
                 part if isinstance(part, (Tensor, Operation)) else convert_to_tensor(part) for part in flat
             ]
-        own = set(graph._ops[before:])
+        own = set(graph.get_operations()[before:])
         self.captured = [
             tensor
             for op in own

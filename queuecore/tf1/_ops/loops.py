@@ -104,7 +104,7 @@ def while_loop(
                     break
                 now = step.run(run, known)
                 left = None if left is None else left - 1
-                if run.session._closed:
+                if run.session.is_closed:
                     raise CancelledError("the operation was cancelled: the session was closed")
             return now[0] if len(now) == 1 else now
 
@@ -371,7 +371,7 @@ class _Fold:
                 raise InvalidArgumentError(f"{self.what}: there are no rows, and no initializer")
         yield state
         for row in rows:
-            if run.session._closed:
+            if run.session.is_closed:
                 raise CancelledError("the operation was cancelled: the session was closed")
             state = self.step.run(run, {**fixed, **dict(zip(self._symbols, [*state, *row], strict=True))})
             yield state

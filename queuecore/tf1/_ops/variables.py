@@ -27,30 +27,32 @@ __all__ = [
     "AUTO_REUSE",
     "Variable",
     "VariableScope",
+    "all_variables",
+    "assert_variables_initialized",
     "assign",
     "assign_add",
     "assign_sub",
-    "all_variables",
-    "assert_variables_initialized",
+    "cell_of",
     "count_up_to",
-    "get_variable",
-    "initialize_all_tables",
     "get_local_variable",
-    "initialize_variables",
-    "model_variables",
-    "moving_average_variables",
-    "report_uninitialized_variables",
-    "tables_initializer",
+    "get_variable",
     "get_variable_scope",
     "global_variables",
     "global_variables_initializer",
     "group",
+    "initialize_all_tables",
     "initialize_all_variables",
     "initialize_local_variables",
+    "initialize_variables",
     "is_variable_initialized",
     "local_variables",
     "local_variables_initializer",
+    "model_variables",
+    "moving_average_variables",
     "no_op",
+    "read",
+    "report_uninitialized_variables",
+    "tables_initializer",
     "trainable_variables",
     "variable_scope",
     "variables_initializer",
@@ -179,7 +181,7 @@ class Variable(Operators):
     # ---- its tensors
 
     def _as_graph_element(self) -> Tensor:
-        return self._reading("read") if self.graph._scopes.control and not self.graph.finalized else self._snapshot
+        return self._reading("read") if self.graph.is_controlled and not self.graph.finalized else self._snapshot
 
     def value(self) -> Tensor:
         """Return the tensor of its value."""
@@ -604,3 +606,13 @@ def get_local_variable(
 def moving_average_variables() -> list[Variable]:
     """Return the default graph's variables that are marked as having moving averages."""
     return get_default_graph().get_collection(GraphKeys.MOVING_AVERAGE_VARIABLES)
+
+
+def cell_of(variable: Variable, run: Any) -> _Cell:
+    """Return where a variable's value lies in a run's session, with its lock."""
+    return variable._cell(run)
+
+
+def read(variable: Variable, run: Any) -> Any:
+    """Return a variable's value in a run's session, or raise `FailedPreconditionError`: it has none."""
+    return variable._read(run)

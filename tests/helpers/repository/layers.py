@@ -84,6 +84,70 @@ def _python(path: pathlib.Path) -> Iterator[tuple[int, str, str | None]]:
             yield node.lineno, aliases[ast.unparse(node.value)], node.attr
 
 
+class Taken(NamedTuple):
+    """A use of an object's private attribute in a file that doesn't define one of this name."""
+
+    file: str
+    line: int
+    name: str
+
+
+def attributes(modules: dict[str, list[pathlib.Path]]) -> list[Taken]:
+    """Return the private attributes that files take of objects that are neither `self` nor of a class of their own."""
+    return [
+        Taken(file, line, name)
+        for file, paths in modules.items()
+        for path in paths
+        if path.suffix == ".py"
+        for line, name in _attributes(ast.parse(path.read_text(), str(path)))
+    ]
+
+
+def _attributes(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    own = {"self", "cls", *(node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef))}
+    defined = set(_defined(tree))
+    others = {
+        alias.asname or alias.name.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if not alias.name.startswith("queuecore")
+    }
+    others.add("torch")  # which a module of the package imports for all
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Attribute) or not is_private(node.attr) or node.attr in defined:
+            continue
+        root: ast.expr = node.value
+        if isinstance(root, ast.Call) and ast.unparse(root.func) == "super":
+            continue
+        if isinstance(root, ast.Name) and root.id in own:
+            continue
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if not isinstance(root, ast.Name) or root.id not in others:  # what other packages call private is their affair
+            yield node.lineno, node.attr
+
+
+def _defined(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of methods and attributes that classes of a file define."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for part in node.body:
+                if isinstance(part, ast.FunctionDef):
+                    yield part.name
+                for target in _targets(part):
+                    if isinstance(target, ast.Name):
+                        yield target.id
+        for target in _targets(node):
+            if isinstance(target, ast.Attribute) and ast.unparse(target.value) == "self":
+                yield target.attr
+
+
+def _targets(node: ast.AST) -> list[ast.expr]:
+    given = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+    return [inner for target in given for inner in ast.walk(target) if isinstance(inner, ast.expr)]
+
+
 def _cython(path: pathlib.Path) -> Iterator[tuple[int, str, str | None]]:
     text = re.sub(r"\(\s*\n(.*?)\)", lambda match: " ".join(match[1].split()), path.read_text(), flags=re.DOTALL)
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,6 +1,20 @@
 """Imports point down: no circle of files or of folders, and nobody takes a name that is another module's own."""
 
-from helpers.repository.layers import NATIVE, circles, files, graph, imports, is_private, rooms
+from helpers.repository.layers import NATIVE, attributes, circles, files, graph, imports, is_private, rooms
+
+# Attributes that other files take, though users see the object and are to see no such name. All others stay in theirs.
+PROTOCOLS = {
+    "_replace _asdict": "of named tuples",
+    "_flags_ _type_": "of ctypes",
+    "_resolve_dtypes_and_context _get_strided_loop": "of NumPy's functions",
+    "_auto_collation _index_sampler _reset _shutdown_workers _workers": "of PyTorch's loaders",
+    "_as_graph_element": "TensorFlow's, of what stands for a tensor",
+    "_fetch _with": "of what stands for several tensors: fetched, and made again of other values",
+    "_spec _variant _function _step _parallel_interleave": "of tf1's datasets, for functions that make others",
+    "_traced_operation _traced_together": "of symbols, for the operations that lie below tracing",
+    "_components _next_name": "of queues and readers, for programs that run natively from one to the other",
+    "_fail": "of what a queue runner fills",
+}
 
 MODULES = files()
 IMPORTS = imports(MODULES)
@@ -26,6 +40,13 @@ def test_folders_form_no_circle():
 def test_private_names_stay_in_their_module():
     found = {f"{one.file} takes {one.name} of {one.of}" for one in IMPORTS if one.name and is_private(one.name)}
     assert not found
+
+
+def test_private_attributes_stay_in_their_file():
+    named = {name for names in PROTOCOLS for name in names.split()}
+    taken = attributes(MODULES)
+    assert {f"{one.file}:{one.line} takes {one.name}" for one in taken if one.name not in named} == set()
+    assert named <= {one.name for one in taken}
 
 
 def test_one_native_module_makes_the_exceptions():

@@ -133,7 +133,7 @@ cdef class Stream(Running):
         # element comes again.
         cdef object element = _again
         if self.scope is not None and current_scope() != NULL:
-            self._check_scope()
+            self.check_scope()
         self._enter()
         try:
             while element is _again:
@@ -240,7 +240,7 @@ cdef class Stream(Running):
                 self._fail(error)
         return 0
 
-    def _check_scope(self):
+    def check_scope(self):
         # Raises if a function that makes elements for this iterator uses it.
         cdef PyObject* scope = current_scope()
         while scope != NULL:
