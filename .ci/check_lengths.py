@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST = {"file": 900, "class": 600, "function": 80}
 # Columns of a line of Cython; ruff looks at Python.
 MOST_COLUMNS = 120
-# Of constructors that only we call. Public ones have what users need.
+# Of constructors and functions that only we call. Public ones have what users need.
 MOST_PARAMETERS = 8
 PUBLIC = {
     "CsvDataset", "DataLoader", "DenseHashTable", "FixedLengthRecordDataset", "Operation", "QueueBase", "RecordInput",
@@ -64,12 +64,12 @@ def _depth(line: str) -> int:
 
 
 def parameters(head: str) -> int:
-    """Return how many parameters a constructor has, besides the first."""
+    """Return how many parameters a function has, besides the object that it is a method of."""
     inner = head[head.index("(") + 1 : head.rindex(")")]
     while (less := re.sub(r"[\[(][^\[\]()]*[\])]", "", inner)) != inner:
         inner = less
     given = [one.strip() for one in inner.split(",")]
-    return len([one for one in given if one and one not in ("*", "/")]) - 1
+    return len([one for one in given if one not in ("", "*", "/", "self", "cls")])
 
 
 def check(path: Path) -> list[str]:
@@ -95,6 +95,8 @@ def check(path: Path) -> list[str]:
         ours = inner and owner not in PUBLIC and re.search(r"\bdef __c?init__\(", head)
         if ours and parameters(head) > MOST_PARAMETERS:
             findings.append(f"{name}:{first + 1}: a constructor of {parameters(head)}, at most {MOST_PARAMETERS}")
+        if path.suffix == ".py" and re.search(r"\bdef _(?!_)\w+\(", head) and parameters(head) > MOST_PARAMETERS:
+            findings.append(f"{name}:{first + 1}: a function of {parameters(head)}, at most {MOST_PARAMETERS}")
     return findings
 
 

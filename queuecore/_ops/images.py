@@ -453,20 +453,22 @@ def _drawn(
     kind: int,
     x: Any,
     bounds: dict[str, Any],
-    least: float,
     most: float,
     seed: Any,
     element: int,
     epoch: int,
 ) -> Any:
-    """Return the pictures, or the stage, for a factor drawn between two bounds, or between minus one bound and it."""
+    """Return the pictures, or the stage, for a factor drawn between two bounds, or between minus one bound and it.
+
+    `most`: the bounds are from 0 to that.
+    """
     for what, value in bounds.items():
         if value is None:
             raise InvalidArgumentError(f"{label}: {what} is missing")
     numbers = [_real(label, what, value) for what, value in bounds.items()]
     for (what, value), number in zip(bounds.items(), numbers, strict=True):
-        if not least <= number <= most:
-            wanted = f"from {least:g} to {most:g}" if most < math.inf else f"{least:g} at least"
+        if not 0 <= number <= most:
+            wanted = f"from 0 to {most:g}" if most < math.inf else "0 at least"
             raise InvalidArgumentError(f"{label}: {what} must be {wanted}, and is {value!r}")
     low, high = numbers if len(numbers) == 2 else (-numbers[0], numbers[0])
     if low > high or (len(numbers) == 2 and low == high):
@@ -519,7 +521,7 @@ def random_brightness(
     True
     """
     bounds = {"max_delta": max_delta}
-    return _drawn("random_brightness", _BRIGHTNESS, x, bounds, 0, math.inf, seed, element, epoch)
+    return _drawn("random_brightness", _BRIGHTNESS, x, bounds, math.inf, seed, element, epoch)
 
 
 @drawing_op
@@ -566,7 +568,7 @@ def random_contrast(
     True
     """
     bounds = {"lower": lower, "upper": upper}
-    return _drawn("random_contrast", _CONTRAST, x, bounds, 0, math.inf, seed, element, epoch)
+    return _drawn("random_contrast", _CONTRAST, x, bounds, math.inf, seed, element, epoch)
 
 
 @drawing_op
@@ -613,7 +615,7 @@ def random_saturation(
     True
     """
     bounds = {"lower": lower, "upper": upper}
-    return _drawn("random_saturation", _SATURATION, x, bounds, 0, math.inf, seed, element, epoch)
+    return _drawn("random_saturation", _SATURATION, x, bounds, math.inf, seed, element, epoch)
 
 
 @drawing_op
@@ -659,4 +661,4 @@ def random_hue(
     True
     """
     bounds = {"max_delta": max_delta}
-    return _drawn("random_hue", _HUE, x, bounds, 0, 0.5, seed, element, epoch)
+    return _drawn("random_hue", _HUE, x, bounds, 0.5, seed, element, epoch)

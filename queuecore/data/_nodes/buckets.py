@@ -6,7 +6,7 @@ import bisect
 import contextlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -395,16 +395,17 @@ class Buckets(Node):
                     yield Objects([bucket.join([members], True)])
 
 
+class Padding(NamedTuple):
+    """The arguments of `Dataset.bucket_by_sequence_length` that say how elements of a bucket become alike."""
+
+    padded_shapes: Any
+    padding_values: Any
+    to_boundary: Any
+    none: Any
+
+
 def buckets(
-    chain: Chain,
-    function: Any,
-    boundaries: Sequence[Any],
-    sizes: Sequence[Any],
-    padded_shapes: Any,
-    padding_values: Any,
-    to_boundary: Any,
-    no_padding: Any,
-    drop: Any,
+    chain: Chain, function: Any, boundaries: Sequence[Any], sizes: Sequence[Any], padding: Padding, drop: Any
 ) -> Node:
     """Return the node for a user's arguments."""
     if not callable(function):
@@ -419,15 +420,15 @@ def buckets(
         raise InvalidArgumentError(
             f"{_NAME}: {len(starts)} boundaries make {len(starts) + 1} buckets; bucket_batch_sizes has {len(counts)}"
         )
-    closed = check_bool(to_boundary, "pad_to_bucket_boundary")
-    plain = check_bool(no_padding, "no_padding")
+    closed = check_bool(padding.to_boundary, "pad_to_bucket_boundary")
+    plain = check_bool(padding.none, "no_padding")
     if closed and plain:
         raise InvalidArgumentError(f"{_NAME}: no_padding and pad_to_bucket_boundary exclude each other")
     if closed and not starts:
         raise InvalidArgumentError(f"{_NAME}: pad_to_bucket_boundary needs a boundary")
-    if plain and (padded_shapes is not None or padding_values is not None):
+    if plain and (padding.padded_shapes is not None or padding.padding_values is not None):
         raise InvalidArgumentError(f"{_NAME}: with no_padding there is nothing to pad to, nor with")
-    shapes = shapes_of(chain, padded_shapes, padding_values, known=not plain)
+    shapes = shapes_of(chain, padding.padded_shapes, padding.padding_values, known=not plain)
     each = []
     for index, size in enumerate(counts):
         if plain:

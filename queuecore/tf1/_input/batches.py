@@ -6,6 +6,7 @@ import bisect
 import itertools
 import pickle
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from queuecore.tf1._graph.graph import (
     listed,
     row_shape,
 )
-from queuecore.tf1._graph.values import TensorShape, as_dtype, int64, joined, name_of, string
+from queuecore.tf1._graph.values import DType, TensorShape, as_dtype, int64, joined, name_of, string
 from queuecore.tf1._input.queues import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from queuecore.tf1._input.runners import fill
 from queuecore.tf1._ops import summaries
@@ -157,62 +158,64 @@ def _lists(what: str, tensors_list: Any) -> tuple[list[Any] | None, list[list[An
     return keys, lists
 
 
-def _batched(
-    what: str,
-    tensors_list: Any,
-    copies: int,
-    batch_size: Any,
-    keep_input: Any,
-    queue: Callable[[Any, Any], QueueBase],
-    enqueue_many: bool,
-    shapes: Any,
-    dynamic_pad: bool,
-    allow_smaller_final_batch: bool,
-    name: str | None,
-) -> Any:
-    keys, lists = _lists(what, tensors_list)
-    sparse = [tensor if isinstance(tensor, SparseTensor) else None for tensor in lists[0]]
-    with get_default_graph().name_scope(name or what) as scope:
-        lists = [
-            [
-                _packed(tensor, enqueue_many) if isinstance(tensor, SparseTensor) else convert_to_tensor(tensor)
-                for tensor in tensors
+@dataclass(frozen=True)
+class _Batching:
+    # The arguments that all functions of batches have.
+    batch_size: Any
+    keep_input: Any
+    enqueue_many: bool
+    shapes: Any
+    dynamic_pad: bool
+    allow_smaller_final_batch: bool
+    name: str | None
+
+    def batches(self, what: str, tensors_list: Any, copies: int, queue: Callable[[Any, Any], QueueBase]) -> Any:
+        """Return the batches that function `what` returns: each list fills the queue, in so many threads."""
+        keys, lists = _lists(what, tensors_list)
+        sparse = [tensor if isinstance(tensor, SparseTensor) else None for tensor in lists[0]]
+        with get_default_graph().name_scope(self.name or what) as scope:
+            lists = [[self._tensor(tensor) for tensor in tensors] for tensors in lists]
+            # The constant is there even if all are kept: seeds of later operations count how many are in the graph.
+            kept = convert_to_tensor(self.keep_input)
+            keep = None if self.keep_input is True else _keep(kept, self.enqueue_many)
+            made = queue(_same_dtypes(lists), self._shapes_of(lists) if self.shapes is None else self.shapes)
+            if keep is not None:
+                lists = [_kept_rows(tensors, keep, self.enqueue_many) for tensors in lists]
+            put = made.enqueue if keep is None and not self.enqueue_many else made.enqueue_many
+            fill(made, [put(tensors) for tensors in lists], copies, told=True)
+            take = made.dequeue_up_to if self.allow_smaller_final_batch else made.dequeue_many
+            taken = take(self.batch_size, name=scope)
+            parts = [
+                part if like is None else _unpacked(part, like, self.enqueue_many)
+                for part, like in zip(taken if isinstance(taken, list) else [taken], sparse, strict=True)
             ]
-            for tensors in lists
+        if keys is not None:
+            return dict(zip(keys, parts, strict=True))
+        return parts if len(parts) > 1 else parts[0]
+
+    def _tensor(self, value: Any) -> Tensor:
+        return _packed(value, self.enqueue_many) if isinstance(value, SparseTensor) else convert_to_tensor(value)
+
+    def _shapes_of(self, lists: list[list[Tensor]]) -> list[TensorShape]:
+        # A queue that pads takes the facts that hold for all lists; others need every side, known from any list.
+        for tensor in itertools.chain(*lists):
+            if tensor.shape.sides is None:
+                raise ValueError(f"Cannot infer Tensor's rank: {tensor}")
+        examples = [
+            [row_shape(tensor) if self.enqueue_many else tensor.shape for tensor in tensors] for tensors in lists
         ]
-        # The constant is there even if all are kept: seeds of later operations count how many are in the graph.
-        kept = convert_to_tensor(keep_input)
-        keep = None if keep_input is True else _keep(kept, enqueue_many)
-        dtypes = [tensor.dtype for tensor in lists[0]]
-        for other in lists[1:]:
-            if [tensor.dtype for tensor in other] != dtypes:
-                raise TypeError(
-                    f"Expected types to be consistent: {', '.join(map(name_of, dtypes))} vs. "
-                    f"{', '.join(name_of(tensor.dtype) for tensor in other)}."
-                )
-        if shapes is None:
-            # A queue that pads takes the facts that hold for all lists; others need every side, known from any list.
-            for tensor in itertools.chain(*lists):
-                if tensor.shape.sides is None:
-                    raise ValueError(f"Cannot infer Tensor's rank: {tensor}")
-            examples = [
-                [row_shape(tensor) if enqueue_many else tensor.shape for tensor in tensors] for tensors in lists
-            ]
-            shapes = [joined(each, dynamic_pad) for each in zip(*examples, strict=True)]
-        made = queue(dtypes, shapes)
-        if keep is not None:
-            lists = [_kept_rows(tensors, keep, enqueue_many) for tensors in lists]
-        put = made.enqueue if keep is None and not enqueue_many else made.enqueue_many
-        fill(made, [put(tensors) for tensors in lists], copies, told=True)
-        take = made.dequeue_up_to if allow_smaller_final_batch else made.dequeue_many
-        taken = take(batch_size, name=scope)
-        parts = [
-            part if like is None else _unpacked(part, like, enqueue_many)
-            for part, like in zip(taken if isinstance(taken, list) else [taken], sparse, strict=True)
-        ]
-    if keys is not None:
-        return dict(zip(keys, parts, strict=True))
-    return parts if len(parts) > 1 else parts[0]
+        return [joined(each, self.dynamic_pad) for each in zip(*examples, strict=True)]
+
+
+def _same_dtypes(lists: list[list[Tensor]]) -> list[DType]:
+    dtypes = [tensor.dtype for tensor in lists[0]]
+    for other in lists[1:]:
+        if [tensor.dtype for tensor in other] != dtypes:
+            raise TypeError(
+                f"Expected types to be consistent: {', '.join(map(name_of, dtypes))} vs. "
+                f"{', '.join(name_of(tensor.dtype) for tensor in other)}."
+            )
+    return dtypes
 
 
 def _in_order(capacity: int, dynamic_pad: bool, shared_name: str | None) -> Callable[[Any, Any], QueueBase]:
@@ -285,10 +288,8 @@ def batch(
     of the runner if that failed. Tensors that come from a reader are *lowered* where they can be, and then computed by
     native threads, without the GIL: see `lowering_report`.
     """
-    return maybe_batch(
-        tensors, True, batch_size, num_threads, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch,
-        shared_name, name,
-    )  # fmt: skip
+    how = _Batching(batch_size, True, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, name)
+    return how.batches("batch", [tensors], num_threads, _in_order(capacity, dynamic_pad, shared_name))
 
 
 def maybe_batch(
@@ -314,10 +315,8 @@ def maybe_batch(
     batch_size, num_threads, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, shared_name, name
         As of `batch`.
     """
-    return _batched(
-        "batch", [tensors], num_threads, batch_size, keep_input, _in_order(capacity, dynamic_pad, shared_name),
-        enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, name,
-    )  # fmt: skip
+    how = _Batching(batch_size, keep_input, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, name)
+    return how.batches("batch", [tensors], num_threads, _in_order(capacity, dynamic_pad, shared_name))
 
 
 def batch_join(
@@ -341,10 +340,8 @@ def batch_join(
     batch_size, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, shared_name, name
         As of `batch`.
     """
-    return maybe_batch_join(
-        tensors_list, True, batch_size, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch,
-        shared_name, name,
-    )  # fmt: skip
+    how = _Batching(batch_size, True, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, name)
+    return how.batches("batch_join", tensors_list, 1, _in_order(capacity, dynamic_pad, shared_name))
 
 
 def maybe_batch_join(
@@ -360,10 +357,8 @@ def maybe_batch_join(
     name: str | None = None,
 ) -> Any:
     """As `batch_join`, but only examples for which `keep_input` is true; see `maybe_batch`."""
-    return _batched(
-        "batch_join", tensors_list, 1, batch_size, keep_input, _in_order(capacity, dynamic_pad, shared_name),
-        enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, name,
-    )  # fmt: skip
+    how = _Batching(batch_size, keep_input, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch, name)
+    return how.batches("batch_join", tensors_list, 1, _in_order(capacity, dynamic_pad, shared_name))
 
 
 def shuffle_batch(
@@ -400,10 +395,9 @@ def shuffle_batch(
     ValueError
         As of `batch`, or if the capacity is too small.
     """
-    return maybe_shuffle_batch(
-        tensors, batch_size, capacity, min_after_dequeue, True, num_threads, seed, enqueue_many, shapes,
-        allow_smaller_final_batch, shared_name, name,
-    )  # fmt: skip
+    how = _Batching(batch_size, True, enqueue_many, shapes, False, allow_smaller_final_batch, name)
+    queue = _in_random_order(capacity, min_after_dequeue, seed, shared_name)
+    return how.batches("shuffle_batch", [tensors], num_threads, queue)
 
 
 def maybe_shuffle_batch(
@@ -421,11 +415,9 @@ def maybe_shuffle_batch(
     name: str | None = None,
 ) -> Any:
     """As `shuffle_batch`, but only examples for which `keep_input` is true; see `maybe_batch`."""
-    return _batched(
-        "shuffle_batch", [tensors], num_threads, batch_size, keep_input,
-        _in_random_order(capacity, min_after_dequeue, seed, shared_name), enqueue_many, shapes, False,
-        allow_smaller_final_batch, name,
-    )  # fmt: skip
+    how = _Batching(batch_size, keep_input, enqueue_many, shapes, False, allow_smaller_final_batch, name)
+    queue = _in_random_order(capacity, min_after_dequeue, seed, shared_name)
+    return how.batches("shuffle_batch", [tensors], num_threads, queue)
 
 
 def shuffle_batch_join(
@@ -441,10 +433,9 @@ def shuffle_batch_join(
     name: str | None = None,
 ) -> Any:
     """As `shuffle_batch`, of several lists or dicts of tensors, with a thread for each of them; see `batch_join`."""
-    return maybe_shuffle_batch_join(
-        tensors_list, batch_size, capacity, min_after_dequeue, True, seed, enqueue_many, shapes,
-        allow_smaller_final_batch, shared_name, name,
-    )  # fmt: skip
+    how = _Batching(batch_size, True, enqueue_many, shapes, False, allow_smaller_final_batch, name)
+    queue = _in_random_order(capacity, min_after_dequeue, seed, shared_name)
+    return how.batches("shuffle_batch_join", tensors_list, 1, queue)
 
 
 def maybe_shuffle_batch_join(
@@ -461,11 +452,9 @@ def maybe_shuffle_batch_join(
     name: str | None = None,
 ) -> Any:
     """As `shuffle_batch_join`, but only examples for which `keep_input` is true; see `maybe_batch`."""
-    return _batched(
-        "shuffle_batch_join", tensors_list, 1, batch_size, keep_input,
-        _in_random_order(capacity, min_after_dequeue, seed, shared_name), enqueue_many, shapes, False,
-        allow_smaller_final_batch, name,
-    )  # fmt: skip
+    how = _Batching(batch_size, keep_input, enqueue_many, shapes, False, allow_smaller_final_batch, name)
+    queue = _in_random_order(capacity, min_after_dequeue, seed, shared_name)
+    return how.batches("shuffle_batch_join", tensors_list, 1, queue)
 
 
 def prefetch_queue(
