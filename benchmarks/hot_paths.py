@@ -132,6 +132,24 @@ def _batched_queue(count: int) -> None:
         queue.dequeue_many(32)
 
 
+def _enqueued(kind: str) -> Callable[[int], None]:
+    def run(count: int) -> None:
+        import numpy as np
+
+        import queuecore as qc
+
+        shapes: dict[str, list[tuple[int, ...]]] = {"scalar": [()], "array": [(16,)], "tuple": [(16,), ()]}
+        array = np.ones(16, np.float32)
+        value = {"scalar": 3, "array": array, "tuple": (array, 3)}[kind]
+        queue = qc.FIFOQueue(100, ["float32", "int64"][kind == "scalar" :][: len(shapes[kind])], shapes[kind])
+        for _ in range(count // 100):
+            for _ in range(100):
+                queue.enqueue(value)
+            queue.dequeue_many(100)
+
+    return run
+
+
 def _object_queue(count: int) -> None:
     import queuecore as qc
 
@@ -156,6 +174,9 @@ PATHS: dict[str, tuple[Callable[[int], None], int]] = {
     "slices of an array, batch of 32": (_slices, 3000),
     "typed queue, one in and out": (_typed_queue, 10000),
     "typed queue, 32 in and out": (_batched_queue, 5000),
+    "typed queue, a scalar in": (_enqueued("scalar"), 10000),
+    "typed queue, an array in": (_enqueued("array"), 10000),
+    "typed queue, a tuple in": (_enqueued("tuple"), 10000),
     "queue of objects, one in and out": (_object_queue, 100000),
 }
 

@@ -44,7 +44,8 @@ def _as_list(value: Any) -> list[Any]:
 
 def _native_component(one: Converter) -> SlotComponent:
     shape = None if one.shape is None else tuple(-1 if side is None else side for side in one.shape)
-    return SlotComponent(one.dtype, shape, _HOLDS.get(one.dtype.kind, OBJECT) if one.reference else ARRAY)
+    holds = _HOLDS.get(one.dtype.kind, OBJECT) if one.reference else ARRAY
+    return SlotComponent(one.dtype, shape, holds, one.convert)
 
 
 class QueueBase:
@@ -142,14 +143,8 @@ class QueueBase:
                     shown = shown if count == 0 else f"{shown}_{count}"
             else:
                 shown = shared_name
-            description = QueueDescription(
-                kind,
-                shown,
-                type(self)._store,
-                size,
-                [_native_component(component) for component in components],
-                lambda index, value, many: components[index].convert(value, many),
-            )
+            native = [_native_component(component) for component in components]
+            description = QueueDescription(kind, shown, type(self)._store, size, native)
             description.min_after_dequeue = min_after_dequeue
             description.names = labels
             description.pad = pad

@@ -128,11 +128,12 @@ def test_fork_while_others_wait():
 
 
 def native(capacity, start, kind="FIFOQueue"):
-    def convert(_index, value, _many):
+    def convert(value, _many):
         return np.ascontiguousarray(value, np.int64)
 
     store = {"FIFOQueue": FIFO, "RandomShuffleQueue": RANDOM, "PriorityQueue": PRIORITY}[kind]
-    description = QueueDescription(kind, "q", store, capacity, [SlotComponent(np.dtype(np.int64), (), ARRAY)], convert)
+    component = SlotComponent(np.dtype(np.int64), (), ARRAY, convert)
+    description = QueueDescription(kind, "q", store, capacity, [component])
     description.start = start
     return NativeQueue(description)
 

@@ -560,7 +560,7 @@ cdef class NativeQueue(Slots):
 
     def components_of(self, values):
         """Return the components of an element: of a value alone, of a list or tuple of them, or of a dict by name."""
-        return self._components_of(values)
+        return list(self._components_of(values))
 
     def size(self):
         """Elements in the queue; may have changed by the time it is read."""

@@ -28,9 +28,18 @@ cdef struct Varying:
     int32_t ndim
     Py_ssize_t dims[MAX_DIMS]
 
+# Numbers of Python and NumPy that go into a slot as they are, without an array in between.
+cdef enum:
+    SCALAR_NONE = 0
+    SCALAR_BOOL = 1
+    SCALAR_INT = 2
+    SCALAR_UINT = 3
+    SCALAR_FLOAT = 4
+
 cdef struct SlotPart:
     int32_t kind
     int32_t ndim
+    int32_t scalar
     bint any_shape
     int64_t offset          # in the slot
     int64_t nbytes          # bytes of a row
@@ -49,6 +58,7 @@ cdef class SlotComponent:
     cdef readonly object dtype
     cdef readonly tuple shape
     cdef readonly int holds   # PART_FIXED, also for what varies in shape; PART_BYTES, PART_STR or PART_OBJECT
+    cdef readonly object convert
 
 
 cdef class QueueDescription:
@@ -57,7 +67,6 @@ cdef class QueueDescription:
     cdef readonly int store
     cdef readonly int64_t capacity
     cdef readonly list components
-    cdef readonly object convert
     cdef public int64_t min_after_dequeue
     cdef public tuple names
     cdef public bint pad
@@ -71,8 +80,8 @@ cdef class Slots:
     cdef int part_count
     cdef bint has_objects, has_varying, has_buffers, pad
     cdef list dtypes
+    cdef list converts        # by component
     cdef list objects         # by slot: the references of its element
-    cdef object convert
     cdef readonly tuple names
     cdef readonly str kind
     cdef readonly str name
@@ -81,8 +90,9 @@ cdef class Slots:
     cdef uint32_t _slot(self) except? 0xffffffff
     cdef int _room_for(self, uint32_t slot) except -1
     cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept
-    cdef list _components_of(self, values)
-    cdef list _prepare(self, list values, bint many, int64_t* n)
+    cdef object _components_of(self, values)
+    cdef object _part_of(self, int i, value, bint many)
+    cdef list _prepare(self, values, bint many, int64_t* n)
     cdef int _fill(self, uint32_t slot, list ready, int64_t row) except -1
     cdef int _stackable(self, str what) except -1
     cdef object _element(self, uint32_t slot)

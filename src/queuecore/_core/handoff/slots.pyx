@@ -2,6 +2,9 @@
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t
+from cpython.float cimport PyFloat_AS_DOUBLE
+from cpython.long cimport PyLong_AsLongLong, PyLong_AsLongLongAndOverflow
+from cpython.object cimport PyObject
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error, raise_error
@@ -70,12 +73,17 @@ cdef class SlotComponent:
         -1: a dimension that varies; `None`: all of it does.
     holds : int
         What its values are: `ARRAY`, or what has no fixed size: `BYTES`, `STR`, or `OBJECT` (references).
+    convert : callable
+        ``convert(value, many)`` returns a value as a C-contiguous array of the dtype, checked; a value of no fixed size
+        as an object, bytes or str, or an object array of these; `many`: rows, or a list of them. Not called for numbers
+        and arrays that fit as they are.
     """
 
-    def __init__(self, cnp.dtype dtype not None, tuple shape, int holds):
+    def __init__(self, cnp.dtype dtype not None, tuple shape, int holds, convert):
         self.dtype = dtype
         self.shape = shape
         self.holds = holds
+        self.convert = convert
 
 
 @cython.final
@@ -91,9 +99,6 @@ cdef class QueueDescription:
     capacity : int
         In elements; below 0: unbounded.
     components : list of SlotComponent
-    convert : callable
-        ``convert(i, value, many)`` returns component i as a C-contiguous array of its dtype, checked; of values of no
-        fixed size the value, or a list of them: an object, bytes or str, or an object array of these.
 
     Attributes
     ----------
@@ -109,15 +114,66 @@ cdef class QueueDescription:
         Where the counters begin (for tests).
     """
 
-    def __init__(self, str kind not None, str name not None, int store, int64_t capacity, list components not None,
-                 convert):
+    def __init__(self, str kind not None, str name not None, int store, int64_t capacity, list components not None):
         self.kind = kind
         self.name = name
         self.store = store
         self.capacity = capacity
         self.components = components
-        self.convert = convert
         self.seeds = (0, 0)
+
+
+cdef int32_t _scalar_of(cnp.dtype dtype):
+    # Which numbers a component without dimensions takes as they are.
+    kind, size = dtype.kind, dtype.itemsize
+    if kind == "b":
+        return SCALAR_BOOL
+    if kind == "i":
+        return SCALAR_INT
+    if kind == "u":
+        return SCALAR_UINT
+    return SCALAR_FLOAT if kind == "f" and size in (4, 8) else SCALAR_NONE
+
+
+cdef bint _scalar_fits(const SlotPart* part, value, cnp.dtype dtype) except -1:
+    # Whether a number is one that `_scalar_store` can write, with the value that an array of it would have.
+    cdef int overflow = 0
+    cdef long long number
+    cdef int64_t bits = part.nbytes * 8
+    if type(value) is int:
+        number = PyLong_AsLongLongAndOverflow(value, &overflow)
+        if overflow != 0 or part.scalar == SCALAR_BOOL:
+            return False
+        if part.scalar == SCALAR_INT:
+            return bits == 64 or -(<int64_t>1 << (bits - 1)) <= number < <int64_t>1 << (bits - 1)
+        return part.scalar == SCALAR_FLOAT or (number >= 0 and (bits == 64 or number < <int64_t>1 << bits))
+    if type(value) is float:
+        return part.scalar == SCALAR_FLOAT
+    return type(value) is bool and part.scalar == SCALAR_BOOL or type(value) is dtype.type
+
+
+cdef int _scalar_store(const SlotPart* part, void* place, value) except -1:
+    # Of a value that fits nothing here raises.
+    cdef int64_t number
+    if type(value) is float:
+        if part.nbytes == 4:
+            (<float*>place)[0] = <float>PyFloat_AS_DOUBLE(value)
+        else:
+            (<double*>place)[0] = PyFloat_AS_DOUBLE(value)
+    elif type(value) is int:
+        number = PyLong_AsLongLong(value)
+        if part.scalar == SCALAR_FLOAT:
+            if part.nbytes == 4:
+                (<float*>place)[0] = <float>number
+            else:
+                (<double*>place)[0] = <double>number
+        else:
+            memcpy(place, &number, part.nbytes)  # little-endian: the low bytes, in two's complement
+    elif type(value) is bool:
+        (<unsigned char*>place)[0] = value is True
+    else:
+        cnp.PyArray_ScalarAsCtype(value, place)
+    return 0
 
 
 cdef inline bint _varying_room(Varying* v, int64_t nbytes) noexcept nogil:
@@ -286,9 +342,9 @@ cdef class Slots:
         self.kind = description.kind
         self.name = description.name
         self.names = description.names
-        self.convert = description.convert
         self.pad = description.pad
         self.dtypes = []
+        self.converts = []
         self.objects = []
         self.part_count = len(description.components)
         self.parts = <SlotPart*>calloc(self.part_count, sizeof(SlotPart))
@@ -311,6 +367,7 @@ cdef class Slots:
             shape = component.shape
             part = &self.parts[i]
             self.dtypes.append(component.dtype)
+            self.converts.append(component.convert)
             part.kind = component.holds
             if component.holds == PART_FIXED and (shape is None or -1 in shape):
                 part.kind = PART_VARYING
@@ -321,6 +378,7 @@ cdef class Slots:
                             f"component {i} has {part.ndim} dimensions; at most {MAX_DIMS} are possible")
             part.offset = offset
             part.nbytes = component.dtype.itemsize
+            part.scalar = _scalar_of(component.dtype) if part.kind == PART_FIXED and part.ndim == 0 else SCALAR_NONE
             for j in range(part.ndim):
                 part.dims[j] = shape[j]
                 if shape[j] > 0 and part.nbytes > (<int64_t>1 << 46) // shape[j]:
@@ -386,17 +444,18 @@ cdef class Slots:
             pool_push(self.pool, tokens[i])
             gone = None  # may run any code: the slot may have another owner already
 
-    cdef list _components_of(self, values):
-        # Returns the components of an element, given as a lone component, a list or tuple, or a dict by name.
+    cdef object _components_of(self, values):
+        # Returns the components of an element, given as a lone component, a list or tuple, or a dict by name: a list or
+        # a tuple.
         if self.names is None:
-            if type(values) is list:
+            if type(values) is list or type(values) is tuple:
                 return values
             if isinstance(values, (list, tuple)):
                 return list(values)
             if isinstance(values, dict):
                 raise_error(CODE_INVALID_ARGUMENT,
                             f"{self.kind} {self.name!r} has no names, so its elements can't be dicts")
-            return [values]
+            return (values,)
         if not isinstance(values, dict):
             raise_error(CODE_INVALID_ARGUMENT,
                 f"{self.kind} {self.name!r} has names: an element is a dict with the keys {list(self.names)}")
@@ -405,39 +464,43 @@ cdef class Slots:
                 f"{self.kind} {self.name!r}: expected the keys {list(self.names)}, got {list(values)}")
         return [values[label] for label in self.names]
 
-    cdef list _prepare(self, list values, bint many, int64_t* n):
-        # Returns components that can be copied as they are; *n: their rows.
-        cdef list ready = []
-        cdef int i, j
-        cdef int64_t rows = -1, own
-        cdef SlotPart* part
-        cdef object value
+    cdef object _part_of(self, int i, value, bint many):
+        # Returns component i as what can be copied as it is: what `convert` returns, or a number that fits.
+        cdef SlotPart* part = &self.parts[i]
         cdef cnp.ndarray array
-        cdef bint fits
+        cdef int j
+        if part.kind == PART_FIXED:
+            if cnp.PyArray_CheckExact(value):
+                array = <cnp.ndarray>value
+                # Most dtypes are one object each: the comparison of others costs as much as all the rest.
+                if ((<PyObject*>cnp.PyArray_DESCR(array) == <PyObject*>self.dtypes[i]
+                        or cnp.PyArray_EquivTypes(array.descr, <cnp.dtype>self.dtypes[i]))
+                        and cnp.PyArray_IS_C_CONTIGUOUS(array) and cnp.PyArray_NDIM(array) == part.ndim + many):
+                    for j in range(part.ndim):
+                        if cnp.PyArray_DIM(array, j + many) != part.dims[j]:
+                            break
+                    else:
+                        return value
+            elif part.scalar != SCALAR_NONE and not many and _scalar_fits(part, value, self.dtypes[i]):
+                return value
+        return self.converts[i](value, many)
+
+    cdef list _prepare(self, values, bint many, int64_t* n):
+        # Returns components that can be copied as they are; *n: their rows.
+        cdef list ready
+        cdef int i
+        cdef int64_t rows = -1, own
         if len(values) != self.part_count:
             hint = (". A list or tuple holds an element's components: hand in one array as numpy.array(values), or as "
                     "[values]"
                     if self.part_count == 1 else "")
             raise_error(CODE_INVALID_ARGUMENT, f"{self.kind} {self.name!r} has {self.part_count} "
                 f"component{'' if self.part_count == 1 else 's'}, and {len(values)} were given{hint}")
+        ready = [None] * self.part_count
         for i in range(self.part_count):
-            part = &self.parts[i]
-            value = values[i]
-            fits = False
-            if part.kind == PART_FIXED and cnp.PyArray_CheckExact(value):
-                array = <cnp.ndarray>value
-                fits = (cnp.PyArray_EquivTypes(array.descr, <cnp.dtype>self.dtypes[i])
-                        and cnp.PyArray_IS_C_CONTIGUOUS(array)
-                        and cnp.PyArray_NDIM(array) == part.ndim + many)
-                if fits:
-                    for j in range(part.ndim):
-                        if cnp.PyArray_DIM(array, j + many) != part.dims[j]:
-                            fits = False
-            if not fits:
-                value = self.convert(i, value, many)
-            ready.append(value)
+            ready[i] = self._part_of(i, values[i], many)
             if many:
-                own = len(value)
+                own = len(ready[i])
                 if rows < 0:
                     rows = own
                 elif own != rows:
@@ -469,7 +532,11 @@ cdef class Slots:
                     references = []
                 references.append(value)
                 continue
-            array = <cnp.ndarray>ready[i]
+            value = ready[i]
+            if part.scalar != SCALAR_NONE and not cnp.PyArray_CheckExact(value):
+                _scalar_store(part, place + part.offset, value)
+                continue
+            array = <cnp.ndarray>value
             source = <const unsigned char*>cnp.PyArray_DATA(array)
             if part.kind == PART_FIXED:
                 nbytes = part.nbytes
