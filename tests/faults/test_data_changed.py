@@ -340,6 +340,42 @@ def test_all_of_the_first_pass_comes_before_an_error_of_the_second(tmp_path, kin
     assert [int(one) for one in flat(got + rest)] == list(range(count))
 
 
+NODES = {
+    "a filter": lambda ds: ds.filter(lambda line: line[-1] != 51),
+    "a function": lambda ds: ds.map(lambda line: bytes(line)),
+    "a function of a filter": lambda ds: ds.filter(lambda line: bytes(line)[-1] != 51).map(lambda line: bytes(line)),
+    "two datasets": lambda ds: ds.concatenate(Dataset.from_tensor_slices([b"x"])),
+    "a zip": lambda ds: Dataset.zip((ds, ds.skip(1))),
+    "ragged batches": lambda ds: ds.map(qc.ops.decode_raw(out_type=np.uint8)).dense_to_ragged_batch(10),
+    "a window": lambda ds: ds.window(100, 100).flat_map(lambda window: window.batch(100)),
+}
+
+
+@pytest.mark.parametrize("number", (1, 7))
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", NODES)
+def test_a_pass_over_an_input_finds_the_files_of_the_one_before(tmp_path, kind, way, number):
+    path = tmp_path / "a"
+    content = b"".join(b"%015d\n" % n for n in range(60_000))
+    path.write_bytes(content)
+    ds = NODES[kind](TextLineDataset(path)).batch(10)
+    whole = run(threads(ds, number))[0]
+    with iter(threads(ds.repeat(2), number)) as it:
+        got = [plain(next(it))]
+        if way == "grown":
+            with path.open("ab") as file:
+                file.write(b"more")
+        elif way == "gone":
+            path.unlink()
+        else:
+            (tmp_path / "b").write_bytes(content if way != "replaced" else content[:-100])
+            (tmp_path / "b").rename(path)
+        rest, error = pull(it)
+    assert isinstance(error, NotFoundError if way == "gone" else SourceChangedError)
+    assert error.path == os.fspath(path)
+    assert got + rest == whole
+
+
 def test_a_file_that_many_passes_open(tmp_path):
     # Few of them are ahead of the consumer, so that an endless stream ends soon.
     path = tmp_path / "a"

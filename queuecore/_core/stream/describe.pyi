@@ -2,7 +2,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from queuecore._core.io.csv import CsvFormat
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.sources import FileList, KnownFiles
 from queuecore._core.steps.stages import Step
 from queuecore._core.stream.feed import Feed
 from queuecore._core.stream.marks import ShuffleCounter
@@ -118,6 +118,7 @@ class Description:
     target: Any
     drawn: Any
     scope: Scope | None
+    known: KnownFiles | None
     @property
     def files(self) -> FileList: ...
     @property

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
+from queuecore._core.io.sources import KnownFiles
 from queuecore._core.stream.feed import Feed
 from queuecore._core.stream.scope import Scope
 from queuecore._io.bad_data import Quarantine, is_bad_data
@@ -28,6 +29,7 @@ from queuecore.errors import QueueCoreError
 
 __all__ = [
     "Drawn",
+    "Known",
     "NodeRun",
     "Opened",
     "Pairs",
@@ -96,6 +98,8 @@ class Seeded(NamedTuple):
         The threads that write files for the other one.
     at_a_time : int
         How many elements the other one takes one after the other: no more are made. 0: as many as there is room for.
+    known : Known, optional
+        The files as earlier passes found them.
     """
 
     pairs: Pairs
@@ -109,6 +113,35 @@ class Seeded(NamedTuple):
     brief: bool = False
     writing: Writing | None = None
     at_a_time: int = 0
+    known: Known | None = None
+
+
+class Known:
+    """The files of an input as its passes have found them, and those of its own inputs.
+
+    Each pass opens the input anew, and is to find the same files.
+
+    Attributes
+    ----------
+    files : KnownFiles or None
+    """
+
+    def __init__(self) -> None:
+        self.files: KnownFiles | None = None
+        self._inputs: dict[int, Known] = {}
+
+    def input(self, index: int) -> Known:
+        """Return the same of an input."""
+        return self._inputs.setdefault(index, Known())
+
+    def note(self, found: KnownFiles) -> None:
+        """Note what a pass has found, if it was more than those before."""
+        if self.files is None or len(found) > len(self.files):
+            self.files = found
+
+    def forget(self) -> None:
+        """Forget the files of the inputs: the run goes to another place, which says which files it is of."""
+        self._inputs = {}
 
 
 class Opened(Protocol):
@@ -176,6 +209,8 @@ class NodeRun:
         Where errors have cut batches short.
     exact : bool
         Whether a user said how many elements are made ahead.
+    known : Known
+        The files of the inputs.
     worked : Worked
         The times of the threads that make the chunks.
     writing : Writing
@@ -209,6 +244,7 @@ class NodeRun:
         self.orders: Orders | None = None
         self.cuts = Cuts()
         self.exact = False
+        self.known = Known()
         # For each open input, what says how much of it is used up.
         self.used: dict[int, Callable[[], Mark]] = {}
         self._stream: Callable[[], Opened | None] = lambda: None
@@ -293,6 +329,7 @@ class NodeRun:
             orders = self.orders.below(self._feed, pass_, index)
         cuts = self.cuts.below(index, pass_)
         seeded = Seeded(self._pairs[at:upto], bases, self.options, skips, 0, orders, cuts, None, self._brief)
+        seeded = seeded._replace(known=self.known.input(index))
         if self.exact:
             seeded = seeded._replace(at_a_time=self._source.at_a_time)
         child = self._open(chain, seeded, start, batch, index)

@@ -19,7 +19,7 @@ from queuecore._observe.trace import Trace
 from queuecore.data._nodes.counts import COUNTED, SKIPPED, Account, Counts, records_of
 from queuecore.data._nodes.cuts import Cuts
 from queuecore.data._nodes.orders import Orders
-from queuecore.data._nodes.run import Drawn, NodeRun, Seeded, register, stage_of
+from queuecore.data._nodes.run import Drawn, Known, NodeRun, Seeded, register, stage_of
 from queuecore.data._nodes.spent import Row, Spent, consumer_row
 from queuecore.data._plan import state as _state
 from queuecore.data._plan.chain import Chain
@@ -62,6 +62,7 @@ class ChainStream(Stream):
         "_drawn",
         "_identity",
         "_inner",
+        "_known",
         "_own",
         "_run",
         "account",
@@ -75,6 +76,7 @@ class ChainStream(Stream):
     _own: int
     # Whether the stream works for another one.
     _inner: bool
+    _known: Known
     _run: NodeRun | None
     account: Account | None
     spent: Spent
@@ -117,6 +119,7 @@ class ChainStream(Stream):
             leases = _INNER_LEASES if budget == 0 else _FEW_LEASES
         self._identity = Identity(self.chain, options.identity or "stat")
         self.account = self._drawn = None
+        self._known = Known() if seeded is None or seeded.known is None else seeded.known
         brief = seeded is not None and seeded.brief
         self._run = None
         feeder = None
@@ -125,6 +128,7 @@ class ChainStream(Stream):
             writing = None if seeded is None else seeded.writing
             self._run = NodeRun(source, options, skips, seeded is not None, budget, brief, writing)
             self._run.exact = ahead[0] >= 0
+            self._run.known = self._known
             if seeded is None:
                 self._run.writing.follow(self)
             self._run.follow(self, *((Orders(), None) if seeded is None else (seeded.orders, seeded.cuts)))
@@ -144,6 +148,7 @@ class ChainStream(Stream):
         description.stall_timeout = -1 if seeded else _native_seconds(options.stall_timeout, math.inf)
         description.skips = skips
         description.feeder = feeder
+        description.known = self._known.files
         description.settle_inputs = None if self._run is None else self._run.settle
         description.scope = None if self._run is None else self._run.scope
         description.inner = seeded is not None
@@ -177,6 +182,7 @@ class ChainStream(Stream):
             if error is not None:
                 self.account.changed.append(error)
             self.account.close(self.counts)
+            self._known.note(self.known_files())
         if not self._inner and self._drawn is not None:
             self._drawn.close_for(self)
 
@@ -318,8 +324,12 @@ class ChainStream(Stream):
             if at.stamps is None
             else functools.partial(self._checked_files, at.stamps, place.files_known),
             "stop": None if run is None else run.stop,
-            "then": None if run is None else functools.partial(run.follow, self, orders, Cuts(at.cuts, at.ends)),
+            "then": None if run is None else functools.partial(self._go_on, run, orders, Cuts(at.cuts, at.ends)),
         }
+
+    def _go_on(self, run: NodeRun, orders: Orders, cuts: Cuts) -> None:
+        self._known.forget()
+        run.follow(self, orders, cuts)
 
     def _checked_files(self, then: Stamps, known: int, digests: list[int]) -> None:
         if not self.chain.source.fed and then.files != known:

@@ -22,26 +22,26 @@ cdef enum:
 
 # Labels of edges, as in ring.pxd.
 cdef enum:
-    P1 = 21
-    P3 = 23
-    N1 = 24
-    N2 = 25
-    T1 = 26
-    T2 = 27
-    T3 = 28
+    N1 = 17
+    N2 = 18
+    P1 = 19
+    P2 = 20
+    T1 = 21
+    T2 = 22
+    T3 = 23
 
 
 cdef inline uint32_t event_prepare(EventCount* e) noexcept nogil:
-    # P1 seq_cst, P3 seq_cst fence: the waiter's side of the Dekker pair with N1. Either the notifier sees this count,
+    # P1 seq_cst, P2 seq_cst fence: the waiter's side of the Dekker pair with N1. Either the notifier sees this count,
     # or the waiter's next look at its condition, a plain acquire, sees the notifier's change. Acquire/release would let
     # both miss each other.
     cdef uint32_t epoch = <uint32_t>e.word.fetch_add(<uint64_t>1 << 32, order(P1, kSeqCst))
     if e.light:
-        # P3 for both sides: a full barrier in every thread. Where it hits a notifier before its look at the count, that
+        # P2 for both sides: a full barrier in every thread. Where it hits a notifier before its look at the count, that
         # look sees P1; where it hits it later, the change was made before the barrier, and the waiter's look sees it.
         membarrier()
     else:
-        fence(order(P3, kSeqCst))
+        fence(order(P2, kSeqCst))
     return epoch
 
 
@@ -66,7 +66,7 @@ cdef inline int event_wait(EventCount* e, uint32_t epoch, int64_t deadline_ns) n
 
 
 cdef inline bint event_has_waiters(EventCount* e) noexcept nogil:
-    # N1 seq_cst fence, then load: pairs with P1 and P3. The caller's change is ordered before this look at the count;
+    # N1 seq_cst fence, then load: pairs with P1 and P2. The caller's change is ordered before this look at the count;
     # where waiters use membarrier(), it is enough that the compiler keeps them in this order.
     if e.light:
         compiler_fence()

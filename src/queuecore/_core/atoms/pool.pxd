@@ -26,12 +26,12 @@ cdef enum:
 
 # Labels of edges, as in ring.pxd.
 cdef enum:
-    Q1 = 38
-    Q2 = 39
-    Q3 = 71
-    Q4 = 72
-    Q5 = 73
-    Q6 = 74
+    Q1 = 33
+    Q2 = 34
+    Q3 = 35
+    Q4 = 36
+    Q5 = 37
+    Q6 = 38
 
 ctypedef void* BytesPtr
 ctypedef Atomic[uint32_t]* NextsPtr
@@ -94,7 +94,7 @@ cdef inline void pool_push(SlotPool* p, uint32_t slot) noexcept nogil:
     cdef uint64_t head = p.head.load(kRelaxed)  # relaxed: the CAS checks what was read
     while True:
         next_.store(<uint32_t>head, kRelaxed)  # relaxed: published by Q1
-        # Q1 release: pairs with Q2; publishes `next` and the last reads of the slot's bytes. Linearizes here.
+        # Q1 release: pairs with Q3; publishes `next` and the last reads of the slot's bytes. Linearizes here.
         if p.head.compare_exchange_weak(
                 head, ((head >> 32) + 1) << 32 | <uint64_t>(slot + 1), order(Q1, kRelease), kRelaxed):
             return
@@ -102,7 +102,7 @@ cdef inline void pool_push(SlotPool* p, uint32_t slot) noexcept nogil:
 
 cdef inline bint _pool_fresh(SlotPool* p, uint32_t* slot) noexcept nogil:
     cdef uint32_t fresh = p.fresh.load(kRelaxed)  # relaxed: the CAS checks it
-    while fresh < p.made.load(order(Q3, kAcquire)):  # Q3 acquire: pairs with Q6; the address of the slot
+    while fresh < p.made.load(order(Q2, kAcquire)):  # Q2 acquire: pairs with Q6; the address of the slot
         # Relaxed: it only decides which thread owns the slot; none has written there. Linearizes here.
         if p.fresh.compare_exchange_weak(fresh, fresh + 1, kRelaxed, kRelaxed):
             slot[0] = fresh
@@ -112,17 +112,17 @@ cdef inline bint _pool_fresh(SlotPool* p, uint32_t* slot) noexcept nogil:
 
 cdef inline bint pool_pop(SlotPool* p, uint32_t* slot) noexcept nogil:
     # False: no free slot. The caller calls pool_grow, then tries again.
-    cdef uint64_t head = p.head.load(order(Q2, kAcquire))  # Q2 acquire: pairs with Q1
+    cdef uint64_t head = p.head.load(order(Q3, kAcquire))  # Q3 acquire: pairs with Q1
     cdef uint64_t below
     cdef uint32_t top
     while True:
         top = <uint32_t>head
         if top == 0:
             return _pool_fresh(p, slot)
-        # relaxed: ordered by Q2, checked by the tag
+        # relaxed: ordered by Q3, checked by the tag
         below = ((head >> 32) + 1) << 32 | pool_next(p, top - 1).load(kRelaxed)
-        # Q2 acquire, on success and on failure: pairs with Q1. Linearizes here.
-        if p.head.compare_exchange_weak(head, below, order(Q2, kAcquire), order(Q2, kAcquire)):
+        # Q3 acquire, on success and on failure: pairs with Q1. Linearizes here.
+        if p.head.compare_exchange_weak(head, below, order(Q3, kAcquire), order(Q3, kAcquire)):
             slot[0] = top - 1
             return True
 
@@ -162,7 +162,7 @@ cdef inline void _chunk_free(SlotPool* p, NextsPtr nexts, uint32_t count) noexce
 cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
     # Adds a chunk of slots, unless slots came free or were added meanwhile. False: no memory, or no slot number is
     # left.
-    cdef uint32_t slots = p.made.load(order(Q3, kAcquire))  # Q3, as in _pool_fresh: the chunks before
+    cdef uint32_t slots = p.made.load(order(Q2, kAcquire))  # Q2, as in _pool_fresh: the chunks before
     cdef uint32_t count
     cdef int32_t k
     cdef NextsPtr nexts
@@ -186,7 +186,7 @@ cdef inline bint pool_grow(SlotPool* p) noexcept nogil:
             nexts = expected
     # All threads write the same value. Relaxed: published by Q6, and by Q1 with each slot.
     p.rows[k].store(_chunk_rows(nexts)[0], kRelaxed)
-    # Q6 release: pairs with Q3. Relaxed on failure: another thread has counted it.
+    # Q6 release: pairs with Q2. Relaxed on failure: another thread has counted it.
     p.made.compare_exchange_strong(
         slots, slots + count if slots + count < POOL_NOBODY else POOL_NOBODY, order(Q6, kRelease), kRelaxed)
     return True

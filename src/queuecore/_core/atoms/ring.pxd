@@ -22,7 +22,7 @@
 # others: that is its purpose).
 # Linearizable: seq_cst operations, marked below, decide on OK, FULL, EMPTY and SEALED, so that the answers of several
 # rings agree on one order too. OWNED may be out of date by the time that the end of an ownership takes to be seen. And
-# OK counts the rows outside as they were at R13: the push doesn't notice rows added before R4.
+# OK counts the rows outside as they were at R2: the push doesn't notice rows added before R7.
 # Limits: laps are 40 bits wide. A push that sleeps between two of its instructions for exactly 2^40 laps of the ring
 # (hours, for two cells, at full speed) could then be taken for another one. Indices are 63 bits wide, and may wrap if
 # there are less than 2^24 cells; but no ring runs long enough for that.
@@ -53,19 +53,19 @@ cdef enum:
     R1 = 1
     R2 = 2
     R3 = 3
-    R4 = 4
-    R5 = 5
-    R6 = 6
-    R7 = 7
-    R8 = 8
-    R9 = 9
-    R10 = 10
-    R11 = 11
+    R5 = 4
+    R4 = 5
+    R7 = 6
+    R6 = 7
+    R11 = 8
+    R8 = 9
+    R9 = 10
+    R10 = 11
     R12 = 12
-    R13 = 67
-    R14 = 68
-    R15 = 69
-    R16 = 70
+    R13 = 13
+    R14 = 14
+    R15 = 15
+    R16 = 16
 
 
 cdef inline void ring_backoff() noexcept nogil:
@@ -129,51 +129,51 @@ cdef inline int64_t _fifo_ahead(FifoRing* r, uint64_t p, uint64_t x) noexcept no
 cdef inline int _fifo_put(FifoRing* r, uint32_t token, bint owner) noexcept nogil:
     cdef uint64_t p, x, h, outside, expected
     cdef int64_t ahead, room
-    # R1 acquire: pairs with R5, R6 and R16. A thread that saw tail at p sees every push below p, so its own next pop
+    # R1 acquire: pairs with R8, R4 and R16. A thread that saw tail at p sees every push below p, so its own next pop
     # can't miss one.
     p = r.tail.load(order(R1, kAcquire))
     while True:
         if p & 1 and not owner:
             return RING_OWNED  # linearizes at R1
-        # R13 seq_cst: pairs with R14; R3 says why. It comes after R1: no other push comes between this load and an R4
+        # R2 seq_cst: pairs with R9; R5 says why. It comes after R1: no other push comes between this load and an R7
         # that succeeds.
-        outside = r.outside.load(order(R13, kSeqCst))
-        # R2 seq_cst: pairs with R12; a caller that is told SEALED sees what was written before the seal, and if it is
-        # told otherwise, no seal was answered before this. Linearizes here: SEALED, and FULL, see R3.
-        x = _fifo_cell(r, p).load(order(R2, kSeqCst))
+        outside = r.outside.load(order(R2, kSeqCst))
+        # R3 seq_cst: pairs with R6; a caller that is told SEALED sees what was written before the seal, and if it is
+        # told otherwise, no seal was answered before this. Linearizes here: SEALED, and FULL, see R5.
+        x = _fifo_cell(r, p).load(order(R3, kSeqCst))
         ahead = _fifo_ahead(r, p, x)
         if ahead == 0 and <uint32_t>(x & TOKEN_MASK) == SEAL:
             return RING_SEALED
         if ahead == 0:
             # Another thread has pushed p and not moved tail yet; this one moves it, in case that thread never does.
             expected = p
-            # R6 release: pairs with R1; passes on that cell p is filled. Relaxed on failure: the load below asks again.
-            r.tail.compare_exchange_strong(expected, p + 2, order(R6, kRelease), kRelaxed)
+            # R4 release: pairs with R1; passes on that cell p is filled. Relaxed on failure: the load below asks again.
+            r.tail.compare_exchange_strong(expected, p + 2, order(R4, kRelease), kRelaxed)
         if ahead >= 0:
             p = r.tail.load(order(R1, kAcquire))  # R1, as above
             continue
         room = <int64_t>r.room - 2 * <int64_t><uint32_t>outside
         # Relaxed: I6. The seal needs no room: I2.
         if token != SEAL and <int64_t>((p & ~<uint64_t>1) - r.head_seen.load(kRelaxed)) >= room:
-            # R3 seq_cst: pairs with R9; a pop that was answered before this is seen. head only grows, so if there is no
-            # room now, there was none at R2, when p was the next index and there was no seal, if `outside` is what it
-            # was around R2.
-            h = r.head.load(order(R3, kSeqCst)) & ~<uint64_t>1
+            # R5 seq_cst: pairs with R12; a pop that was answered before this is seen. head only grows, so if there is
+            # no room now, there was none at R3, when p was the next index and there was no seal, if `outside` is what
+            # it was around R3.
+            h = r.head.load(order(R5, kSeqCst)) & ~<uint64_t>1
             r.head_seen.store(h, kRelaxed)  # relaxed: I6
             if <int64_t>((p & ~<uint64_t>1) - h) >= room:
-                if r.outside.load(order(R13, kSeqCst)) == outside:  # R13, as above
+                if r.outside.load(order(R2, kSeqCst)) == outside:  # R2, as above
                     return RING_FULL
                 p = r.tail.load(order(R1, kAcquire))  # R1, as above
                 continue
-        # R4 (R12 for the seal) seq_cst: pairs with R8 (and R2). Publishes the slot that the token names; in one order
-        # with R8 of all rings. Relaxed on failure: another push took the cell, R2 looks again. Linearizes here: OK.
+        # R7 (R6 for the seal) seq_cst: pairs with R11 (and R3). Publishes the slot that the token names; in one order
+        # with R11 of all rings. Relaxed on failure: another push took the cell, R3 looks again. Linearizes here: OK.
         if _fifo_cell(r, p).compare_exchange_strong(
-                x, _fifo_lap(r, p) | token, order(R12 if token == SEAL else R4, kSeqCst), kRelaxed):
+                x, _fifo_lap(r, p) | token, order(R6 if token == SEAL else R7, kSeqCst), kRelaxed):
             if token != SEAL:
                 expected = p
-                # R5 release: pairs with R1, as R6. Relaxed on failure: another thread has helped, or began or ended to
+                # R8 release: pairs with R1, as R4. Relaxed on failure: another thread has helped, or began or ended to
                 # own the pushes; then the next push helps.
-                r.tail.compare_exchange_strong(expected, p + 2, order(R5, kRelease), kRelaxed)
+                r.tail.compare_exchange_strong(expected, p + 2, order(R8, kRelease), kRelaxed)
             return RING_OK
 
 
@@ -192,27 +192,27 @@ cdef inline bint fifo_seal(FifoRing* r) noexcept nogil:
 cdef inline void fifo_outside(FifoRing* r, int64_t n) noexcept nogil:
     # Adds n (which may be negative) to the rows that count against the capacity; their number may exceed it. Each of
     # 2^32 calls in a row leaves a different value in the word.
-    # R14 seq_cst: pairs with R13. Linearizes here.
-    r.outside.fetch_add((<uint64_t>1 << 32) + <uint64_t>n, order(R14, kSeqCst))
+    # R9 seq_cst: pairs with R2. Linearizes here.
+    r.outside.fetch_add((<uint64_t>1 << 32) + <uint64_t>n, order(R9, kSeqCst))
 
 
 cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint owner) noexcept nogil:
     # Takes up to n (at least 1) tokens that follow each other. Returns their number, or RING_EMPTY, RING_SEALED (and
     # drained) or RING_OWNED. `owner`: the caller owns the pops. `tokens` beyond the number returned are undefined.
-    # R7 acquire: pairs with R9. A thread that saw head at h sees every pop below h, and the pushes that those poppers
+    # R10 acquire: pairs with R12. A thread that saw head at h sees every pop below h, and the pushes that those poppers
     # had seen.
-    cdef uint64_t h = r.head.load(order(R7, kAcquire))
+    cdef uint64_t h = r.head.load(order(R10, kAcquire))
     cdef uint64_t x
     cdef int64_t ahead = -1
     cdef uint32_t k
     while True:
         if h & 1 and not owner:
-            return RING_OWNED  # linearizes at R7
+            return RING_OWNED  # linearizes at R10
         k = 0
         while k < n:
-            # R8 seq_cst: pairs with R4; the slot that the token names. A push that was answered before this is seen.
+            # R11 seq_cst: pairs with R7; the slot that the token names. A push that was answered before this is seen.
             # Linearizes here, for the first cell: EMPTY, SEALED.
-            x = _fifo_cell(r, h + 2 * <uint64_t>k).load(order(R8, kSeqCst))
+            x = _fifo_cell(r, h + 2 * <uint64_t>k).load(order(R11, kSeqCst))
             ahead = _fifo_ahead(r, h + 2 * <uint64_t>k, x)
             if ahead != 0 or <uint32_t>(x & TOKEN_MASK) == SEAL:
                 break
@@ -221,10 +221,10 @@ cdef inline int fifo_pop_many(FifoRing* r, uint32_t* tokens, uint32_t n, bint ow
         if k == 0:
             if ahead <= 0:
                 return RING_SEALED if ahead == 0 else RING_EMPTY
-            h = r.head.load(order(R7, kAcquire))  # R7, as above
+            h = r.head.load(order(R10, kAcquire))  # R10, as above
             continue
-        # R9 seq_cst: pairs with R7 and R3. R7 on failure. Linearizes here: OK.
-        if r.head.compare_exchange_weak(h, h + 2 * <uint64_t>k, order(R9, kSeqCst), order(R7, kAcquire)):
+        # R12 seq_cst: pairs with R10 and R5. R10 on failure. Linearizes here: OK.
+        if r.head.compare_exchange_weak(h, h + 2 * <uint64_t>k, order(R12, kSeqCst), order(R10, kAcquire)):
             return <int>k
 
 
@@ -235,14 +235,14 @@ cdef inline int fifo_pop(FifoRing* r, uint32_t* token, bint owner) noexcept nogi
 
 cdef inline bint fifo_own_pops(FifoRing* r) noexcept nogil:
     # From now on only the caller pops. False: another thread owns the pops.
-    # R10 acquire: pairs with R11; what the last holder wrote. Linearizes here.
-    return (r.head.fetch_or(1, order(R10, kAcquire)) & 1) == 0
+    # R13 acquire: pairs with R14; what the last holder wrote. Linearizes here.
+    return (r.head.fetch_or(1, order(R13, kAcquire)) & 1) == 0
 
 
 cdef inline void fifo_disown_pops(FifoRing* r) noexcept nogil:
     # Only for the owner. The bit is set, so subtracting one clears it and leaves the index alone.
-    # R11 release: pairs with R10 and R7. Linearizes here.
-    r.head.fetch_sub(1, order(R11, kRelease))
+    # R14 release: pairs with R13 and R10. Linearizes here.
+    r.head.fetch_sub(1, order(R14, kRelease))
 
 
 cdef inline bint fifo_own_pushes(FifoRing* r) noexcept nogil:

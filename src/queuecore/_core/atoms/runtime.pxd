@@ -24,12 +24,12 @@ cdef enum:
 
 # Labels of edges, as in ring.pxd.
 cdef enum:
-    F1 = 60
-    F2 = 61
-    F3 = 62
-    F4 = 63
-    E1 = 65
-    E2 = 66
+    E1 = 55
+    E2 = 56
+    F1 = 57
+    F2 = 58
+    F3 = 59
+    F4 = 60
 
 cdef enum:
     STOP_NOT = 0
@@ -38,8 +38,8 @@ cdef enum:
 
 
 cdef inline bint stop_requested(StopFlag* s) noexcept nogil:
-    # F3 acquire: pairs with F1 and F2; what came before the stop is seen after it
-    return s.state.load(order(F3, kAcquire)) == STOP_SET
+    # F1 acquire: pairs with F2 and F3; what came before the stop is seen after it
+    return s.state.load(order(F1, kAcquire)) == STOP_SET
 
 
 cdef inline bint stop_set(StopFlag* s, const Fault* fault) noexcept nogil:
@@ -47,19 +47,19 @@ cdef inline bint stop_set(StopFlag* s, const Fault* fault) noexcept nogil:
     # instructions before the stop is seen: the first caller may still be writing its fault. fault NULL: a clean stop.
     cdef uint32_t expected = STOP_NOT
     if fault == NULL:
-        # F1 release: pairs with F3. Relaxed on failure: somebody else was first, nothing is read.
-        return s.state.compare_exchange_strong(expected, STOP_SET, order(F1, kRelease), kRelaxed)
-    # Relaxed: it only decides who writes `first`, which nobody reads before F2.
+        # F2 release: pairs with F1. Relaxed on failure: somebody else was first, nothing is read.
+        return s.state.compare_exchange_strong(expected, STOP_SET, order(F2, kRelease), kRelaxed)
+    # Relaxed: it only decides who writes `first`, which nobody reads before F3.
     if not s.state.compare_exchange_strong(expected, STOP_CLAIMED, kRelaxed, kRelaxed):
         return False
     s.first = fault[0]
-    s.state.store(STOP_SET, order(F2, kRelease))  # F2 release: pairs with F3 and F4; publishes `first`
+    s.state.store(STOP_SET, order(F3, kRelease))  # F3 release: pairs with F1 and F4; publishes `first`
     return True
 
 
 cdef inline const Fault* stop_fault(StopFlag* s) noexcept nogil:
     # Returns the fault that stopped it, or NULL: no stop is seen yet, or it is a clean one.
-    if s.state.load(order(F4, kAcquire)) != STOP_SET or s.first.code == 0:  # F4 acquire: pairs with F2
+    if s.state.load(order(F4, kAcquire)) != STOP_SET or s.first.code == 0:  # F4 acquire: pairs with F3
         return NULL
     return &s.first
 

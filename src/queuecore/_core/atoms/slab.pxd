@@ -15,8 +15,8 @@ from queuecore._core.atoms.platform cimport (
 
 # Labels of edges, as in ring.pxd.
 cdef enum:
-    S1 = 29
-    S2 = 30
+    S1 = 24
+    S2 = 25
 
 
 cdef inline void slots_push(SlotStack* s, uint32_t slot) noexcept nogil:

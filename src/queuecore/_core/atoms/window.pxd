@@ -16,13 +16,13 @@ from queuecore._core.atoms.parking cimport event_notify_all
 
 # Labels of edges, as in ring.pxd.
 cdef enum:
-    B1 = 31
-    B2 = 32
-    B3 = 33
-    B4 = 34
-    B5 = 35
-    B6 = 36
-    B7 = 37
+    B1 = 26
+    B3 = 27
+    B2 = 28
+    B4 = 29
+    B5 = 30
+    B6 = 31
+    B7 = 32
 
 
 cdef inline bint window_init(Window* w, int64_t width, int64_t marks) noexcept nogil:
@@ -47,7 +47,7 @@ cdef inline Batch* window_batch(Window* w, uint64_t k) noexcept nogil:
 
 
 cdef inline bint window_has_room(Window* w, uint64_t k) noexcept nogil:
-    # B1 acquire: pairs with B2; the consumer has read the descriptor of batch k - size for the last time.
+    # B1 acquire: pairs with B5; the consumer has read the descriptor of batch k - size for the last time.
     return k - w.consumed.load(order(B1, kAcquire)) < w.width
 
 
@@ -62,12 +62,12 @@ cdef inline void window_open(Window* w, uint64_t k, uint32_t slot, int64_t rows)
 
 cdef inline bint window_less(Batch* b, int64_t rows) noexcept nogil:
     # Subtracts `rows` from the rows missing. True: none is missing any more, and the caller publishes the batch.
-    # B4 acq_rel: release, this worker's rows are in place; acquire, the last one publishes everybody's.
-    return b.missing.fetch_sub(rows, order(B4, kAcqRel)) == rows
+    # B2 acq_rel: release, this worker's rows are in place; acquire, the last one publishes everybody's.
+    return b.missing.fetch_sub(rows, order(B2, kAcqRel)) == rows
 
 
 cdef inline void window_publish(Window* w, Batch* b, uint64_t k) noexcept nogil:
-    # B3 release: pairs with B5; the batch's rows and its descriptor. Linearizes here.
+    # B3 release: pairs with B4; the batch's rows and its descriptor. Linearizes here.
     b.ready.store(k + 1, order(B3, kRelease))
     event_notify_all(&w.arrived)
 
@@ -78,11 +78,11 @@ cdef inline void window_done(Window* w, Batch* b, uint64_t k, int64_t rows) noex
 
 
 cdef inline bint window_ready(Window* w, uint64_t k) noexcept nogil:
-    return window_batch(w, k).ready.load(order(B5, kAcquire)) == k + 1  # B5 acquire: pairs with B3
+    return window_batch(w, k).ready.load(order(B4, kAcquire)) == k + 1  # B4 acquire: pairs with B3
 
 
 cdef inline void window_take(Window* w, uint64_t k) noexcept nogil:
-    w.consumed.store(k + 1, order(B2, kRelease))  # B2 release: pairs with B1
+    w.consumed.store(k + 1, order(B5, kRelease))  # B5 release: pairs with B1
 
 
 cdef inline void window_finish(Window* w, uint64_t end) noexcept nogil:

@@ -19,7 +19,7 @@
 #       first row (ring.pxd, I7).
 #   I4  The seal is the last entry of the store. Rows pushed before it are delivered; nothing is pushed after it.
 #   I5  A thread that makes a change that an operation in line may wait for looks for lines afterwards; a thread that
-#       joins a line looks for changes afterwards (a Dekker pair of fences, L1). A thread that finds a side's lock taken
+#       joins a line looks for changes afterwards (a Dekker pair of fences, L5). A thread that finds a side's lock taken
 #       leaves word (`dirty`), and the holder looks again after giving the lock back (L3).
 # Progress: put_try and get_try of a FIFO store are lock-free while no line exists on their side, however many threads
 # stop anywhere in them; of a bag they hold its lock for a few instructions. hand_settle never waits for a side's lock.
@@ -59,22 +59,22 @@ cdef enum:
 
 # Labels of edges, as in ring.pxd.
 cdef enum:
-    H1 = 64
+    H1 = 39
+    H2 = 40
+    H3 = 41
     H4 = 42
     H5 = 43
     H6 = 44
     H7 = 45
     H8 = 46
     H9 = 47
-    H10 = 48
-    H11 = 49
-    L1 = 53
-    L3 = 54
-    L4 = 55
-    L5 = 56
-    L6 = 57
-    L7 = 58
-    L8 = 59
+    L1 = 48
+    L2 = 49
+    L3 = 50
+    L4 = 51
+    L5 = 52
+    L6 = 53
+    L7 = 54
 
 ctypedef void* RingPtr
 
@@ -325,7 +325,7 @@ cdef inline int _store_push(Hand* h, uint32_t token, int64_t key, bint owner) no
         ring = h.tail_ring.load(order(H1, kAcquire))  # H1 acquire: pairs with H6
         rc = fifo_push(<FifoRing*>ring, token, owner)
         # A ring that a grower has sealed, or whose pops it owns, is not the last ring any more. Relaxed: after a seal,
-        # R2 has shown the new ring; if it is owned, the caller waits in line, where the new ring is seen.
+        # R3 has shown the new ring; if it is owned, the caller waits in line, where the new ring is seen.
         if (rc != RING_SEALED and rc != RING_OWNED) or h.tail_ring.load(kRelaxed) == ring:
             return rc
 
@@ -337,11 +337,11 @@ cdef inline int store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) 
     if h.store != STORE_FIFO:
         return _bag_pop(h, random, token, owner)
     while True:
-        ring = <FifoRing*>h.head_ring.load(order(H8, kAcquire))  # H8 acquire: pairs with H9
+        ring = <FifoRing*>h.head_ring.load(order(H2, kAcquire))  # H2 acquire: pairs with H4
         rc = fifo_pop(ring, token, owner)
-        # H7 acquire: pairs with H6; a ring that a grower has sealed is not the last ring any more. If a close came in
+        # H3 acquire: pairs with H6; a ring that a grower has sealed is not the last ring any more. If a close came in
         # between, the seal is not the grower's, and only this load shows the next ring.
-        if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H7, kAcquire)):
+        if rc != RING_SEALED or <void*>ring == h.tail_ring.load(order(H3, kAcquire)):
             return rc
         if not owner:
             return RING_OWNED
@@ -349,7 +349,7 @@ cdef inline int store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) 
         h.head_index += 1
         after = h.rings[h.head_index]
         fifo_own_pops(<FifoRing*>after)
-        h.head_ring.store(after, order(H9, kRelease))  # H9 release: pairs with H8
+        h.head_ring.store(after, order(H4, kRelease))  # H4 release: pairs with H2
 
 
 cdef inline void _store_seal(Hand* h) noexcept nogil:
@@ -360,12 +360,12 @@ cdef inline void _store_seal(Hand* h) noexcept nogil:
         turn_give(&h.lock)
         return
     # A grower seals the same ring, after it has put the next one in place and before it looks at `closed`. The second
-    # of the two threads finds the seal, and sees what the first did before it (R12, R2): the grower sees `closed`, or
+    # of the two threads finds the seal, and sees what the first did before it (R6, R3): the grower sees `closed`, or
     # this thread sees the next ring.
     while True:
-        ring = h.tail_ring.load(order(H11, kAcquire))  # H11 acquire: pairs with H6
+        ring = h.tail_ring.load(order(H5, kAcquire))  # H5 acquire: pairs with H6
         fifo_seal(<FifoRing*>ring)
-        if h.tail_ring.load(order(H11, kAcquire)) == ring:  # H11, as above
+        if h.tail_ring.load(order(H5, kAcquire)) == ring:  # H5, as above
             return
 
 
@@ -401,9 +401,9 @@ cdef inline bint _store_grow(Hand* h) noexcept nogil:
     h.rings[h.ring_count] = ring
     h.ring_count += 1
     h.ring_rows *= 2
-    h.tail_ring.store(ring, order(H6, kRelease))  # H6 release: pairs with H1, H7 and H11
+    h.tail_ring.store(ring, order(H6, kRelease))  # H6 release: pairs with H1, H3 and H5
     fifo_seal(<FifoRing*>old)
-    if h.closed.load(order(H10, kAcquire)):  # H10 acquire: pairs with H4; _store_seal says why it comes after the seal
+    if h.closed.load(order(H7, kAcquire)):  # H7 acquire: pairs with H9; _store_seal says why it comes after the seal
         fifo_seal(ring)
     return True
 
@@ -434,8 +434,8 @@ cdef inline int64_t hand_size(Hand* h) noexcept nogil:
     cdef int i
     if h.store != STORE_FIFO:
         return _bag_count(h)
-    # H8, as in store_pop; loaded first, so that it is never a later ring than `last`
-    first = h.head_ring.load(order(H8, kAcquire))
+    # H2, as in store_pop; loaded first, so that it is never a later ring than `last`
+    first = h.head_ring.load(order(H2, kAcquire))
     last = h.tail_ring.load(order(H1, kAcquire))  # H1, as in _store_push
     size = h.front_rows.load(kRelaxed)  # relaxed: as stale as the rest
     for i in range(24):
@@ -487,7 +487,7 @@ cdef inline void _note_depth(Hand* h) noexcept nogil:
 
 cdef inline int put_try(Hand* h, uint32_t token, int64_t key) noexcept nogil:
     cdef int rc
-    if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
+    if h.closed.load(order(H8, kAcquire)):  # H8 acquire: pairs with H9; `cancelled` came before it
         return HAND_CLOSED
     rc = _store_push(h, token, key, False)
     if rc == RING_OK:
@@ -536,8 +536,8 @@ cdef inline void _side_disown(Hand* h, int which) noexcept nogil:
 
 
 cdef inline void _mark_closed(Hand* h) noexcept nogil:
-    # H4 release: pairs with H5 and H10. Before the seal, so that most puts need not find that
-    h.closed.store(1, order(H4, kRelease))
+    # H9 release: pairs with H8 and H7. Before the seal, so that most puts need not find that
+    h.closed.store(1, order(H9, kRelease))
     _store_seal(h)
 
 
@@ -545,7 +545,7 @@ cdef inline int _run_put(Hand* h, QueueOp* op, bint* moved) noexcept nogil:
     # The rows of one operation follow each other in a FIFO: no other thread pushes between them (I3).
     cdef int rc, result = HAND_DONE
     cdef int64_t done = op.done
-    if h.closed.load(order(H5, kAcquire)):  # H5 acquire: pairs with H4; `cancelled` came before it
+    if h.closed.load(order(H8, kAcquire)):  # H8 acquire: pairs with H9; `cancelled` came before it
         return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
     if op.closes:
         _mark_closed(h)
@@ -665,7 +665,7 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         s.owned = _side_own(h, which)
     while s.first != NULL and n < WAKES:
         op = s.first
-        if op.over.load(order(L6, kAcquire)):  # L6 acquire: pairs with L7; the operation waits for its next piece
+        if op.over.load(order(L1, kAcquire)):  # L1 acquire: pairs with L7; the operation waits for its next piece
             break
         rc = _run_put(h, op, moved) if which == SIDE_PUT else _run_get(h, random, op, moved)
         if rc == HAND_BUSY:
@@ -676,10 +676,10 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         wakes[n] = &op.over
         n += 1
         if rc == HAND_DONE and op.more:
-            op.over.store(1, order(L5, kRelease))  # L5, as below
+            op.over.store(1, order(L2, kRelease))  # L2, as below
             break
         _unlink(s, op)
-        op.over.store(1, order(L5, kRelease))  # L5 release: pairs with L8; the result, and the rows gathered
+        op.over.store(1, order(L2, kRelease))  # L2 release: pairs with L6; the result, and the rows gathered
         moved[0] = True
     if s.first == NULL and s.owned and not (which == SIDE_GET and h.front != NULL):
         _side_disown(h, which)
@@ -703,7 +703,7 @@ cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
         if not s.dirty.load(kRelaxed) or not turn_try(&s.lock):
             return moved
         s.dirty.store(0, kRelaxed)  # relaxed: L4 orders it
-        # L4 seq_cst fence: pairs with L1. It comes between clearing `dirty` and looking for changes: either a change is
+        # L4 seq_cst fence: pairs with L5. It comes between clearing `dirty` and looking for changes: either a change is
         # seen, or the `dirty` that tells of it comes later and stays.
         fence(order(L4, kSeqCst))
         n = _run_line(h, which, random, wakes, &moved)
@@ -718,9 +718,9 @@ cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
     cdef bint moved = True
     while moved:
         moved = False
-        # L1 seq_cst fence: pairs with itself and L4: first the change, then the look for lines; or first joining the
+        # L5 seq_cst fence: pairs with itself and L4: first the change, then the look for lines; or first joining the
         # line, then the look for changes.
-        fence(order(L1, kSeqCst))
+        fence(order(L5, kSeqCst))
         if h.side[SIDE_GET].waiting.load(kRelaxed):
             h.side[SIDE_GET].dirty.store(1, kRelaxed)  # relaxed: L3 follows
             moved = _flush(h, SIDE_GET, random)
@@ -730,7 +730,7 @@ cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
 
 
 cdef inline bint hand_unsettled(Hand* h) noexcept nogil:
-    fence(order(L1, kSeqCst))  # L1
+    fence(order(L5, kSeqCst))  # L5
     return h.side[SIDE_GET].waiting.load(kRelaxed) != 0 or h.side[SIDE_PUT].waiting.load(kRelaxed) != 0
 
 
@@ -757,12 +757,12 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, QueueOp* op, int64
             s.first = op
         s.last = op
         op.lined = True
-        op.early = not h.closed.load(order(H5, kAcquire))  # H5 acquire: pairs with H4
-        s.waiting.fetch_add(1, kRelaxed)  # relaxed: L1 follows, in hand_settle
+        op.early = not h.closed.load(order(H8, kAcquire))  # H8 acquire: pairs with H9
+        s.waiting.fetch_add(1, kRelaxed)  # relaxed: L5 follows, in hand_settle
         turn_give(&s.lock)
         hand_settle(h, random)
     for _spin in range(SPINS):  # ends with the operation, or when parking is cheaper
-        if op.over.load(order(L8, kAcquire)):  # L8 acquire: pairs with L5
+        if op.over.load(order(L6, kAcquire)):  # L6 acquire: pairs with L2
             _unpark(s, op)
             return op.result
         cpu_pause()
@@ -770,11 +770,11 @@ cdef inline int hand_wait(Hand* h, int which, Philox* random, QueueOp* op, int64
         op.parked = True
         s.parked.fetch_add(1, kRelaxed)  # relaxed: a statistic
     since = monotonic_ns()
-    while not op.over.load(order(L8, kAcquire)):  # L8
+    while not op.over.load(order(L6, kAcquire)):  # L6
         if futex_wait(&op.over, 0, until) != 0 and monotonic_ns() >= until:
             break
     s.blocked_ns.fetch_add(monotonic_ns() - since, kRelaxed)  # relaxed: a statistic
-    if not op.over.load(order(L8, kAcquire)):  # L8
+    if not op.over.load(order(L6, kAcquire)):  # L6
         return HAND_SLICE
     _unpark(s, op)
     return op.result
@@ -785,7 +785,7 @@ cdef inline void hand_refill(Hand* h, Philox* random, QueueOp* op, int64_t n, bi
     op.n = n
     op.done = 0
     op.more = more
-    op.over.store(0, order(L7, kRelease))  # L7 release: pairs with L6
+    op.over.store(0, order(L7, kRelease))  # L7 release: pairs with L1
     hand_settle(h, random)
 
 
@@ -797,7 +797,7 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, QueueOp* op) noex
     _unpark(s, op)
     if not op.joined:
         return rc
-    if op.over.load(order(L8, kAcquire)) and not op.lined:  # L8; written before L5
+    if op.over.load(order(L6, kAcquire)) and not op.lined:  # L6; written before L2
         return op.result
     turn_take(&s.lock)
     if not op.lined:
@@ -835,7 +835,7 @@ cdef inline void hand_return(Hand* h, Philox* random, QueueOp* op) noexcept nogi
 
 cdef inline void hand_cancel(Hand* h, Philox* random) noexcept nogil:
     # Closes at once, and ends the puts in line.
-    h.cancelled.store(1, kRelaxed)  # relaxed: published by H4
+    h.cancelled.store(1, kRelaxed)  # relaxed: published by H9
     _mark_closed(h)
     hand_settle(h, random)
 

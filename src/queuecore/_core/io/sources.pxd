@@ -11,7 +11,8 @@
 #   I3  At most `fd_limit` files are open, plus one per thread at work.
 #   I4  Bytes of a file below its size at discovery don't change while it is read. This is checked by the thread that
 #       reads the last of its records, by the one that closes it, and at the end of the stream; a pass that opens it
-#       again finds it as it was, to the last byte.
+#       again finds it as it was, to the last byte. So does a later table over the same files that is told what the
+#       earlier one found (KnownFiles).
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.platform cimport Atomic, Fault, FileEntry, FileStat, StopFlag, Turn, iovec
@@ -166,9 +167,18 @@ cdef inline const char* name_of(const Names* names, int64_t i) noexcept nogil:
 cdef inline int64_t head_of(const FileTable* t, int64_t f) noexcept nogil:
     return t.header_bytes if t.names.arrays == NULL else t.names.arrays.files[f].head_bytes
 
+# The files that a table has found, for tables of later passes over the same files.
+cdef class KnownFiles:
+    cdef int64_t count
+    cdef FileStat* files     # size < 0: it could not be opened
+
+cdef KnownFiles known_files_of(FileTable* t)
+
 # NULL: no memory. Takes a reference on the names.
 cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                           int64_t hop_bytes, int32_t tail, int32_t fd_limit) noexcept nogil
+# Says what an earlier pass found, before any thread uses the table: a file that is another one by now is an error.
+cdef void table_expect(FileTable* t, KnownFiles known) noexcept nogil
 # Drops a reference; the last one closes every file.
 cdef void table_drop(FileTable* t) noexcept nogil
 # Claims the next file to discover, at most `ahead` files past those that are known; -1: none now.

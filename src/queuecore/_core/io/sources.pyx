@@ -188,6 +188,47 @@ cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_byt
     return t
 
 
+cdef class KnownFiles:
+    """The sizes and times of the files that a pass has found."""
+
+    def __len__(self):
+        return self.count
+
+    def __dealloc__(self):
+        free(self.files)
+
+
+cdef KnownFiles known_files_of(FileTable* t):
+    cdef KnownFiles known = KnownFiles()
+    cdef int64_t count = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1
+    cdef int64_t f
+    cdef FileEntry* e
+    known.files = <FileStat*>malloc(size_product(count + 1, sizeof(FileStat)))
+    if known.files == NULL:
+        raise MemoryError
+    for f in range(count):
+        e = &t.entries[f]
+        known.files[f].size = e.size
+        known.files[f].mtime_ns = e.mtime_ns
+        known.files[f].dev = e.dev
+        known.files[f].ino = e.ino
+    known.count = count
+    return known
+
+
+cdef void table_expect(FileTable* t, KnownFiles known) noexcept nogil:
+    cdef int64_t f
+    cdef FileEntry* e
+    for f in range(min(known.count, t.files)):
+        e = &t.entries[f]
+        if known.files[f].size >= 0:
+            e.size = known.files[f].size
+            e.mtime_ns = known.files[f].mtime_ns
+            e.dev = known.files[f].dev
+            e.ino = known.files[f].ino
+            e.state.store(2, kRelaxed)  # relaxed: no other thread has the table
+
+
 cdef void table_drop(FileTable* t) noexcept nogil:
     # acq_rel, as in names_drop: the last holder sees what all others did
     if t == NULL or t.refs.fetch_sub(1, kAcqRel) != 1:
@@ -407,8 +448,11 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef int64_t body, left, k
     cdef int64_t other = 0
     cdef int fd, stale = -1
+    cdef bint same
     fd = open_regular(name_of(t.names, f), &st, &fault)
-    if fd >= 0 and st.size == 0 and t.names.arrays == NULL and not is_empty(fd, t.retries, t.stop, &fault):
+    # relaxed: set before any thread had the table
+    same = fd < 0 or e.state.load(kRelaxed) != 2 or _is_as_it_was(e, &st)
+    if fd >= 0 and same and st.size == 0 and t.names.arrays == NULL and not is_empty(fd, t.retries, t.stop, &fault):
         syscalls().close(fd)
         fd = -1
     e.fd = -1
@@ -423,7 +467,10 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         e.dev = st.dev
         e.ino = st.ino
         body = st.size - t.header_bytes - t.footer_bytes
-        if t.names.arrays != NULL:
+        if not same:
+            e.code = CODE_SOURCE_CHANGED
+            e.what = WHAT_REPLACED
+        elif t.names.arrays != NULL:
             _discover_array(t, f, fd)
         elif st.size == 0:
             t.empty_files.fetch_add(1, kRelaxed)  # relaxed: a statistic

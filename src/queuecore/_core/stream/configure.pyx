@@ -25,7 +25,7 @@ from queuecore._core.order.shard cimport UNEVEN_PAD
 from queuecore._core.stream.pipe cimport Config, Pipe, lay_out, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.rows cimport Maker, Output, Pad
-from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_new
+from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_expect, table_new
 from queuecore._core.steps.stages cimport RowsFn, Step
 from queuecore._core.stream.views cimport Views
 
@@ -78,6 +78,8 @@ cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views,
                           d.records.hop_bytes, d.records.drop_tail, <int32_t>fd_limit)
     if table == NULL:
         raise MemoryError
+    if d.known is not None:
+        table_expect(table, d.known)
     return table
 
 

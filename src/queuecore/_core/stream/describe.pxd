@@ -6,7 +6,7 @@ from queuecore._core.order.op cimport OpSpec
 from queuecore._core.atoms.platform cimport Atomic
 from queuecore._core.stream.rows cimport Output
 from queuecore._core.stream.scope cimport Scope
-from queuecore._core.io.sources cimport FileList
+from queuecore._core.io.sources cimport FileList, KnownFiles
 from queuecore._core.steps.stages cimport Step
 
 cdef enum:
@@ -74,6 +74,7 @@ cdef class Ops:
 
 cdef class Description:
     cdef readonly FileList files
+    cdef public KnownFiles known
     cdef readonly Records records
     cdef readonly Frames frames
     cdef public Elements elements

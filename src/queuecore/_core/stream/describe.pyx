@@ -334,6 +334,8 @@ cdef class Description:
         has no place.
     drawn : object, optional
         An object that belongs to a place: `Stream.position` returns it, and `Stream.go_to` sets it.
+    known : KnownFiles, optional
+        The files as an earlier pass found them: one that is another by now is an error.
     """
 
     def __init__(self, FileList files not None, Elements elements not None, Records records=None, Frames frames=None):

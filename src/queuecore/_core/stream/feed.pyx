@@ -322,7 +322,7 @@ cdef class Feed:
             if number < 0:
                 break
             self.dying.append((number, planned))
-        # acquire: pairs with B2 in window.pxd; the consumer read a batch's rows before it took the batch
+        # acquire: pairs with B5 in window.pxd; the consumer read a batch's rows before it took the batch
         while self.dying and self.dying[0][1] <= p.window.consumed.load(kAcquire):
             self.owners.pop(self.dying.popleft()[0], None)
         return 0

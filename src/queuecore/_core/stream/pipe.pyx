@@ -142,7 +142,7 @@ cdef void pipe_complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     while next != NULL:
         room += room_of(p, next.vars)
         next = next.next
-    if parts != NULL and b.failed.load(kRelaxed):  # relaxed: ordered by B4
+    if parts != NULL and b.failed.load(kRelaxed):  # relaxed: ordered by B2
         while parts != NULL:
             next = parts.next
             part_free(&p.maker, parts)
@@ -151,7 +151,7 @@ cdef void pipe_complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
                                          p.vars + <int64_t>b.slot * p.maker.vars):
         pipe_no_memory(p)
         return
-    if p.maker.pad_count > 0 and not b.failed.load(kRelaxed):  # relaxed: ordered by B4
+    if p.maker.pad_count > 0 and not b.failed.load(kRelaxed):  # relaxed: ordered by B2
         if not rows_pad(&p.maker, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.maker.vars, b.rows):
             pipe_no_memory(p)
             return

@@ -2,10 +2,10 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memset
 from queuecore._core.atoms.memory cimport calloc, free
-from queuecore._core.handoff.handoff cimport H1, H10, H11, H4, H5, H6, H7, H8, H9, L1, L3, L4, L5, L6, L7, L8
+from queuecore._core.handoff.handoff cimport H1, H2, H3, H4, H5, H6, H7, H8, H9, L1, L2, L3, L4, L5, L6, L7
 from queuecore._core.atoms.ending cimport NOTES, PHASES, Ending, ending_decide, ending_mark, ending_note
 from queuecore._core.atoms.parking cimport (
-    N1, N2, P1, P3, T1, T2, T3, event_cancel, event_notify, event_prepare, event_wait, turn_give, turn_take)
+    N1, N2, P1, P2, T1, T2, T3, event_cancel, event_notify, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, Fault, FifoRing, Plain, SlotStack, StopFlag, Turn, Window, alloc_lines, cpu_pause, kRelaxed)
 from queuecore._core.atoms.pool cimport (
@@ -18,7 +18,7 @@ from queuecore._core.atoms.runtime cimport (
     E1, E2, F1, F2, F3, F4, stop_event_at, stop_event_set, stop_fault, stop_requested, stop_set)
 from queuecore._core.atoms.slab cimport S1, S2, slots_pop, slots_push
 from queuecore._core.atoms.window cimport (
-    B1, B2, B3, B4, B5, B6, B7, window_batch, window_done, window_ended, window_finish, window_free, window_has_room,
+    B1, B3, B2, B4, B5, B6, B7, window_batch, window_done, window_ended, window_finish, window_free, window_has_room,
     window_init, window_open, window_ready, window_take)
 from queuecore._core.testing.schedule cimport (
     MOST_ROWS, Call, arm, kMembarrier, labels, mutate, random, run_schedule, start_of, suspend, suspended, weaken, what,
@@ -26,14 +26,11 @@ from queuecore._core.testing.schedule cimport (
 
 EDGES = {
     "R1": R1, "R2": R2, "R3": R3, "R4": R4, "R5": R5, "R6": R6, "R7": R7, "R8": R8, "R9": R9, "R10": R10, "R11": R11,
-    "R12": R12, "R13": R13, "R14": R14, "R15": R15, "R16": R16, "P1": P1, "P3": P3,
-    "N1": N1, "N2": N2, "T1": T1, "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4,
-    "B5": B5, "B6": B6, "B7": B7,
+    "R12": R12, "R13": R13, "R14": R14, "R15": R15, "R16": R16, "P1": P1, "P2": P2, "N1": N1, "N2": N2, "T1": T1,
+    "T2": T2, "T3": T3, "S1": S1, "S2": S2, "B1": B1, "B2": B2, "B3": B3, "B4": B4, "B5": B5, "B6": B6, "B7": B7,
     "E1": E1, "E2": E2, "F1": F1, "F2": F2, "F3": F3, "F4": F4, "Q1": Q1, "Q2": Q2, "Q3": Q3, "Q4": Q4, "Q5": Q5,
-    "Q6": Q6,
-    "H1": H1, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9, "H10": H10, "H11": H11, "L1": L1, "L3": L3,
-    "L4": L4, "L5": L5, "L6": L6,
-    "L7": L7, "L8": L8, "membarrier": kMembarrier}
+    "Q6": Q6, "H1": H1, "H2": H2, "H3": H3, "H4": H4, "H5": H5, "H6": H6, "H7": H7, "H8": H8, "H9": H9, "L1": L1,
+    "L2": L2, "L3": L3, "L4": L4, "L5": L5, "L6": L6, "L7": L7, "membarrier": kMembarrier}
 
 ANSWERS = {RING_OK: "ok", RING_EMPTY: "empty", RING_FULL: "full", RING_SEALED: "sealed"}
 VERDICTS = ("fine", "wrong", "race", "all asleep", "endless")

@@ -140,7 +140,7 @@ struct Runner {
 
 // sources.pxd
 struct FileEntry {
-  Atomic<uint32_t> state;  // 0 unknown, 1 known
+  Atomic<uint32_t> state;  // 0 unknown, 1 known, 2 unknown here, but size to ino are those that an earlier pass found
   int32_t fd;              // -1: closed
   int32_t pins;
   int32_t prev, next;  // idle open files, least recently used first
