@@ -20,7 +20,7 @@ from queuecore.data._methods.keeping import Keeping
 from queuecore.data._methods.sources import Sources
 from queuecore.data._nodes.arrays import Counter, Items, Numbers, Slices
 from queuecore.data._nodes.batch import ObjectBatch
-from queuecore.data._nodes.buckets import Padding, buckets
+from queuecore.data._nodes.buckets import BucketPadding, buckets
 from queuecore.data._nodes.cache import Cache, Memory
 from queuecore.data._nodes.cache_files import Files
 from queuecore.data._nodes.choose import Choose, Sample, Seeds
@@ -471,7 +471,7 @@ class Dataset(Sources, Grouping, Keeping):
         [b'not']
         """
         check_name(name)
-        padding = Padding(padded_shapes, padding_values, pad_to_bucket_boundary, no_padding)
+        padding = BucketPadding(padded_shapes, padding_values, pad_to_bucket_boundary, no_padding)
         return _of(
             buckets(self._chain, element_length_func, bucket_boundaries, bucket_batch_sizes, padding, drop_remainder)
         )

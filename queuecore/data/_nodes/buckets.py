@@ -395,7 +395,7 @@ class Buckets(Node):
                     yield Objects([bucket.join([members], True)])
 
 
-class Padding(NamedTuple):
+class BucketPadding(NamedTuple):
     """The arguments of `Dataset.bucket_by_sequence_length` that say how elements of a bucket become alike."""
 
     padded_shapes: Any
@@ -405,7 +405,7 @@ class Padding(NamedTuple):
 
 
 def buckets(
-    chain: Chain, function: Any, boundaries: Sequence[Any], sizes: Sequence[Any], padding: Padding, drop: Any
+    chain: Chain, function: Any, boundaries: Sequence[Any], sizes: Sequence[Any], padding: BucketPadding, drop: Any
 ) -> Node:
     """Return the node for a user's arguments."""
     if not callable(function):

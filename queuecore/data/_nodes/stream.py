@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from queuecore._core.stream.describe import Description
 from queuecore._core.stream.marks import Saved, ShuffleCounter
 from queuecore._core.stream.stream import Stream
 from queuecore._io.bad_data import check_on_error
@@ -25,6 +26,7 @@ from queuecore.data._plan import state as _state
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.explain import step_labels
 from queuecore.data._plan.identity import Identity, Stamps
+from queuecore.data.options import Options
 from queuecore.errors import FailedPreconditionError, ResumeMismatchError
 
 if TYPE_CHECKING:
@@ -141,11 +143,7 @@ class ChainStream(Stream):
         description.prefetch = chain.prefetch_elements()
         description.ahead, description.at_a_time = ahead
         description.max_leases = leases
-        description.on_hold_raise = options.on_hold == "raise" and not seeded
-        description.retries = options.retries or 0
-        description.asks, description.depth = options.io != "pread", options.io_depth or 0
-        description.stall_warn = -1 if seeded else _native_seconds(options.stall_warn, 60.0)
-        description.stall_timeout = -1 if seeded else _native_seconds(options.stall_timeout, math.inf)
+        _set_options(description, options, seeded is not None)
         description.skips = skips
         description.feeder = feeder
         description.known = self._known.files
@@ -366,6 +364,14 @@ def _ahead_of(chain: Chain, seeded: Seeded | None) -> tuple[int, int]:
     if seeded is None:
         return chain.ahead_elements(), 1
     return (0, seeded.at_a_time) if seeded.at_a_time else (-1, 1)
+
+
+def _set_options(description: Description, options: Options, inner: bool) -> None:
+    description.on_hold_raise = options.on_hold == "raise" and not inner
+    description.retries = options.retries or 0
+    description.asks, description.depth = options.io != "pread", options.io_depth or 0
+    description.stall_warn = -1 if inner else _native_seconds(options.stall_warn, 60.0)
+    description.stall_timeout = -1 if inner else _native_seconds(options.stall_timeout, math.inf)
 
 
 def _native_seconds(value: float | None, default: float) -> float:
