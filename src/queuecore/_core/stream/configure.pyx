@@ -6,11 +6,11 @@ from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, raise_error
-from queuecore._core.atoms.memory cimport calloc, free, malloc
+from queuecore._core.atoms.memory cimport calloc, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, Blocks
 from queuecore._core.io.framing cimport framing_handed
-from queuecore._core.steps.decode cimport WIDE_GAP
+from queuecore._core.steps.decode cimport PLACE_STAGE, WIDE_GAP, layout_plan
 from queuecore._core.stream.describe cimport (
     KIND_FIXED, KIND_RAGGED, KIND_STRINGS, RowComponent, Description, Elements, Frames, Keeper, Ops, component_of,
     describe_columns, describe_output)
@@ -22,7 +22,7 @@ from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHA
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.order.runs cimport Run
 from queuecore._core.order.shard cimport UNEVEN_PAD
-from queuecore._core.stream.pipe cimport Config, Pipe, lay_out, unit_bytes
+from queuecore._core.stream.pipe cimport Config, Plan, lay_out, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.rows cimport Maker, Output, Pad
 from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_expect, table_new
@@ -41,15 +41,23 @@ cdef struct Shape:
     int32_t shuffles
 
 
-cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views, Keeper keeper) except NULL:
-    cdef Config* c = &plan.config
+cdef FileTable* configure(Description d, Views views, Keeper keeper) except NULL:
+    cdef Plan* plan = <Plan*>calloc(1, sizeof(Plan))
+    cdef Config* c
+    cdef Blocks* frame
     cdef Shape shape
     cdef FileTable* table
     cdef int64_t fd_limit
     shape.record_bytes = d.records.record_bytes
     shape.hop_bytes = d.records.hop_bytes
     shape.store_bytes = min(STORE_BYTES, d.memory_limit // AHEAD_PART) if d.memory_limit > 0 else STORE_BYTES
-    plan.pipes = keeper.pipes
+    if plan == NULL:
+        raise MemoryError
+    keeper.plan = plan
+    frame = plan.blocks = <Blocks*>calloc(1, sizeof(Blocks))
+    if frame == NULL:
+        raise MemoryError
+    c = &plan.config
     c.blocks = d.frames is not None
     _set_leaves(d, plan, views, &shape)
     _set_ops(d, plan, &shape)
@@ -59,10 +67,12 @@ cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views,
     if c.blocks:
         shape.stored = False
         shape.record_bytes = shape.hop_bytes = d.frames.guess
-        _set_frame(d, plan, frame, keeper, shape.shuffles)
+        _set_frame(d, plan, keeper, shape.shuffles)
     _set_sizes(d, plan, &shape)
     if d.memory_budget > 0:
-        _fit(plan, frame, d.memory_budget, &shape, d.on_hold_raise)
+        _fit(plan, d.memory_budget, &shape, d.on_hold_raise)
+    plan.slot_bytes = _slot_bytes(plan)
+    _set_layout(plan)
     # A run that reads files one after the other closes each at its end; a run that jumps between files keeps some open.
     fd_limit = d.num_threads + DISCOVER_AHEAD + 1
     if shape.shuffles and c.store_rows == 0 and not c.blocks:
@@ -70,7 +80,6 @@ cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views,
     if c.blocks and frame.cycle > 1:
         fd_limit += min(frame.cycle, c.files_kept)
     if c.blocks:
-        plan.layout.record_bytes = plan.layout.hop_bytes = 1
         table = table_new(d.files.names, frame.piece_bytes, 0, 0, frame.piece_bytes,
                           TAIL_STREAM if frame.encoding else TAIL_SHORT, <int32_t>fd_limit)
     else:
@@ -83,21 +92,20 @@ cdef FileTable* configure(Description d, Pipe* plan, Blocks* frame, Views views,
     return table
 
 
-cdef void plan_clear(Pipe* plan) noexcept:
-    cdef int32_t i
-    if plan.leaves != NULL:
-        for i in range(plan.layout.leaf_count):
-            free(<void*>plan.leaves[i].offsets)
-    free(plan.leaves)
-    free(plan.specs)
-    free(plan.maker.outputs)
-    free(plan.maker.pads)
-    free(plan.handed)
-    free(plan.breaks)
-    free(plan.told)
+cdef int _set_layout(Plan* plan) except -1:
+    # Decides how records at known places are cut into the pieces of their leaves.
+    if plan.config.blocks:
+        plan.layout.record_bytes = plan.layout.hop_bytes = 1
+    elif not layout_plan(&plan.layout):
+        raise MemoryError
+    if plan.config.budget > 0 and plan.layout.stage_records > plan.config.stage_most:
+        plan.layout.stage_records = plan.config.stage_most
+    if plan.maker.run != NULL:
+        plan.layout.place = PLACE_STAGE
+    return 0
 
 
-cdef int _set_leaves(Description d, Pipe* plan, Views views, Shape* shape) except -1:
+cdef int _set_leaves(Description d, Plan* plan, Views views, Shape* shape) except -1:
     # Sets the pieces that a record is cut into where no step makes components of it.
     cdef int32_t i, j, n = <int32_t>len(d.elements.leaves)
     cdef Leaf* leaf
@@ -135,7 +143,7 @@ cdef int _set_leaves(Description d, Pipe* plan, Views views, Shape* shape) excep
     return 0
 
 
-cdef int _set_ops(Description d, Pipe* plan, Shape* shape) except -1:
+cdef int _set_ops(Description d, Plan* plan, Shape* shape) except -1:
     # Sets the operators of the order, and decides whether a shuffle may keep its records in a store.
     cdef Config* c = &plan.config
     cdef Ops ops = d.ops
@@ -246,6 +254,7 @@ cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
     for i in range(m.pad_count):
         m.pads[i].var = m.vars
         m.vars += 1
+        m.outputs[m.pads[i].output].pad = &m.pads[i]
     if e.step is not None:
         m.run = e.step.run
         m.params = e.step.params
@@ -275,12 +284,12 @@ cdef int _set_pad(Pad* pad, RowComponent component, tuple sides, bytes fill) exc
     return 0
 
 
-cdef int _set_frame(Description d, Pipe* plan, Blocks* frame, Keeper keeper, int32_t shuffles) except -1:
+cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) except -1:
     # Sets how records are found in blocks, and how their files are interleaved.
     cdef Frames f = d.frames
     cdef Maker* m = &plan.maker
+    cdef Blocks* frame = plan.blocks
     cdef int32_t i
-    plan.blocks = frame
     frame.framing = m.framing = f.framing
     frame.encoding = f.encoding
     frame.header = f.header
@@ -350,7 +359,7 @@ cdef void _set_together(Maker* m, RowsFn run_rows) noexcept nogil:
     m.together = TOGETHER_BYTES // nbytes
 
 
-cdef int64_t _slot_bytes(Pipe* plan) except -1:
+cdef int64_t _slot_bytes(Plan* plan) except -1:
     # Returns the bytes of a batch in the slab.
     cdef size_t slot_bytes = lay_out(plan)
     if slot_bytes > <size_t>kMostBytes:
@@ -359,7 +368,7 @@ cdef int64_t _slot_bytes(Pipe* plan) except -1:
     return slot_bytes
 
 
-cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
+cdef int _set_sizes(Description d, Plan* plan, Shape* shape) except -1:
     # Sets how many rows a unit makes, and how many batches are made ahead.
     cdef Config* c = &plan.config
     cdef int64_t batch_bytes, slot_bytes, row_bytes, ahead, per_unit, chunk_bytes = CHUNK_BYTES
@@ -410,9 +419,10 @@ cdef int _set_sizes(Description d, Pipe* plan, Shape* shape) except -1:
     return 0
 
 
-cdef int _fit(Pipe* plan, Blocks* frame, int64_t budget, const Shape* shape, bint keeps_leases) except -1:
+cdef int _fit(Plan* plan, int64_t budget, const Shape* shape, bint keeps_leases) except -1:
     # Makes the parts smaller until all fit into the budget; begins with the parts that matter least for speed.
     cdef Config* c = &plan.config
+    cdef Blocks* frame = plan.blocks
     cdef int64_t units, unit, slot, rest, need, stride = (shape.record_bytes + 63) // 64 * 64, ids, piece
     cdef int32_t i = 0
     c.budget = budget

@@ -1,12 +1,12 @@
 # Courses: the place of an iteration, and how it goes to another place.
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from queuecore._core.io.blocks cimport Blocks
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.left_out cimport LeftOut
 from queuecore._core.stream.marks cimport Goal, Point, Saved
 from queuecore._core.stream.meter cimport Times
 from queuecore._core.order.lengths cimport Lengths
-from queuecore._core.stream.pipe cimport Pipe
+from queuecore._core.order.op cimport OpSpec
+from queuecore._core.stream.pipe cimport Pipe, Plan
 from queuecore._core.atoms.platform cimport Batch
 from queuecore._core.io.sources cimport FileList, FileTable
 from queuecore._core.stream.gate cimport CallGate
@@ -14,7 +14,8 @@ from queuecore._core.stream.gate cimport CallGate
 
 cdef class Course(CallGate):
     cdef Pipe* pipe
-    cdef Pipe plan            # leaves, specs and config only
+    cdef const Plan* plan     # the keeper's
+    cdef OpSpec* specs        # the plan's, with the seeds and iterations of the next run
     cdef FileTable* table
     cdef FileList files
     cdef LeftOut left_out
@@ -32,7 +33,6 @@ cdef class Course(CallGate):
     cdef int64_t chunk_at, chunk_rows
     cdef int64_t expect_files      # files known at the place that was restored, and
     cdef uint64_t expect_digest    # the digest of their sizes and times
-    cdef Blocks frame         # the settings of blocks, without state
     cdef bint told            # another thread asked the run to stop
     cdef Lengths lengths      # of the passes before the mark: good records, including breaks that were handed in
     cdef Feed outer           # of the stream that this one works for; None: of none

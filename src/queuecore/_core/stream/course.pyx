@@ -6,7 +6,6 @@ from queuecore._core.atoms.errors cimport CODE_PRECONDITION, CODE_RESUME, WHAT_N
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport Place, blocks_lose, blocks_lost, blocks_saved
-from queuecore._core.stream.configure cimport plan_clear
 from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.stream.meter cimport DEPTHS, SAMPLED
 from queuecore._core.stream.marks cimport (
@@ -35,7 +34,7 @@ cdef class Course(CallGate):
     def __dealloc__(self):
         if self.generation == fork_generation():
             table_drop(self.table)
-        plan_clear(&self.plan)
+        free(self.specs)
         point_free(&self.at)
         point_free(&self.ahead)
         free(self.lengths.runs)
@@ -62,8 +61,8 @@ cdef class Course(CallGate):
             self.delivered += elements
             point_follow(&self.at, &self.ahead)
             self._pass_mark()
-            if p.config.ahead >= 0:
-                feed_taken(p, 1 if p.config.batched else b.rows)
+            if p.plan.config.ahead >= 0:
+                feed_taken(p, 1 if p.plan.config.batched else b.rows)
         note_taken(p, b, k)
         self._pass_over(p, k)
 
@@ -193,10 +192,10 @@ cdef class Course(CallGate):
                     left_out += 1
             turn_take(self.pipe.turn)
             total = -1
-            if pass_ < self.pipe.order.next_end or not framing_handed(self.frame.framing):
+            if pass_ < self.pipe.order.next_end or not framing_handed(self.plan.blocks.framing):
                 total = lengths_at(&self.pipe.order.ends, pass_)
             turn_give(self.pipe.turn)
-            if total < 0 and not framing_handed(self.frame.framing):  # all passes over files have the same length
+            if total < 0 and not framing_handed(self.plan.blocks.framing):  # all passes over files have the same length
                 continue
             if not lengths_add(&self.lengths, pass_, total - left_out if total >= 0 else -1):
                 return  # no memory: the mark stays, and a new run begins further back
@@ -262,7 +261,7 @@ cdef class Course(CallGate):
             if lengths and lengths[0] == 0:  # mostly the only entry
                 whole = lengths[1]
                 del lengths[:2]
-            saved.mark = mark_of(&self.at, whole, &self.frame)
+            saved.mark = mark_of(&self.at, whole, self.plan.blocks)
         saved.iterations = numbers(self.base, self.shuffles)
         saved.begun = numbers(self.begun, self.shuffles)
         saved.missing = [missing[i:i + 2] for i in range(0, len(missing), 2)]
@@ -329,7 +328,7 @@ cdef class Course(CallGate):
         self.lengths, goal.lengths = goal.lengths, self.lengths
         self.at, goal.at = goal.at, self.at
         for i in range(self.shuffles):
-            spec = &self.plan.specs[self._spec_of(i)]
+            spec = &self.specs[self._spec_of(i)]
             spec.seed_lo, spec.seed_hi = goal.pairs[2 * i], goal.pairs[2 * i + 1]
             spec.iteration = self.base[i] = goal.base[i]
             self.begun[i] = goal.begun[i]
@@ -356,7 +355,7 @@ cdef class Course(CallGate):
     cdef int _spec_of(self, int shuffle):
         cdef int i, seen = 0
         for i in range(self.plan.spec_count):
-            if self.plan.specs[i].kind == OP_SHUFFLE or self.plan.specs[i].kind == OP_PERMUTE:
+            if self.specs[i].kind == OP_SHUFFLE or self.specs[i].kind == OP_PERMUTE:
                 if seen == shuffle:
                     return i
                 seen += 1

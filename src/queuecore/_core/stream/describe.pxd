@@ -4,6 +4,7 @@ from queuecore._core.io.csv cimport CsvFormat
 from queuecore._core.stream.marks cimport ShuffleCounter
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.atoms.platform cimport Atomic
+from queuecore._core.stream.pipe cimport Plan
 from queuecore._core.stream.rows cimport Output
 from queuecore._core.stream.scope cimport Scope
 from queuecore._core.io.sources cimport FileList, KnownFiles
@@ -89,13 +90,14 @@ cdef class Description:
     cdef public Scope scope
 
 
-# The owner of Python objects (steps, formats) whose memory workers use. Workers may outlive the iterator, which does
-# not wait for them in its destructor: so the iterator leaves its keeper in a list, and a later keeper_new removes the
-# keepers that no pipe needs.
+# The owner of a stream's plan, and of Python objects (steps, formats) whose memory workers use. Workers may outlive the
+# iterator, which does not wait for them in its destructor: so the iterator leaves its keeper in a list, and a later
+# keeper_new removes the keepers that no pipe needs.
 cdef class Keeper:
     cdef Atomic[int32_t]* pipes  # number of its pipes that are not freed yet
     cdef list kept
     cdef Keeper after
+    cdef Plan* plan
     cdef Output* columns
 
 # A keeper of the objects that a description's workers use. Releases earlier keepers that are no longer used. Under the

@@ -8,6 +8,7 @@ from queuecore._core.atoms.growing cimport array_room
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.framing cimport framing_of
+from queuecore._core.stream.pipe cimport plan_free
 from queuecore._core.stream.marks cimport ShuffleCounter
 from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE
 from queuecore._core.order.op cimport OpSpec
@@ -368,6 +369,7 @@ cdef class Keeper:
 
     def __dealloc__(self):
         free(self.pipes)
+        plan_free(self.plan)
         free(self.columns)
 
 

@@ -21,7 +21,7 @@ from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport (
     ASKED, ASKED_DONE, BATCH_FAILED, BATCH_REFUSED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE,
     UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, pipe_complete, pipe_hold, pipe_memory, pipe_no_memory, room_of)
-from queuecore._core.stream.plan cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, plan_claim, plan_give_back, plan_retire
+from queuecore._core.stream.claims cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, unit_claim, unit_give_back, unit_retire
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash
 from queuecore._core.stream.rows cimport BatchPart, part_free, part_new, row_of_record, rows_of_block
 from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_more
@@ -43,7 +43,7 @@ cdef void _known_place(Pipe* p, Unit* u, int64_t ordinal, Fault* fault) noexcept
     u.file_hint = table_find(p.table, ordinal, u.file_hint)
     fault.file = u.file_hint
     fault.record = ordinal - p.table.entries[u.file_hint].base
-    fault.offset = head_of(p.table, u.file_hint) + fault.record * p.layout.hop_bytes
+    fault.offset = head_of(p.table, u.file_hint) + fault.record * p.plan.layout.hop_bytes
 
 
 cdef void _fail(Pipe* p, Batch* b, int64_t row, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
@@ -75,10 +75,10 @@ cdef int32_t _level_of(const Pipe* p, const Fault* f) noexcept nogil:
     # worker knew of the error.
     cdef int32_t level = 0
     if f.code == CODE_STEP:
-        level = p.config.map_level
+        level = p.plan.config.map_level
     elif f.code == CODE_DATA_LOSS and f.stage == STAGE_MAP:
-        level = p.config.batch_level
-    return level if level > p.config.shuffle_level else p.config.shuffle_level
+        level = p.plan.config.batch_level
+    return level if level > p.plan.config.shuffle_level else p.plan.config.shuffle_level
 
 
 cdef void _refuse(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fault* fault) noexcept nogil:
@@ -101,10 +101,10 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
     # Notes a bad record, for a new run without it. False: the error ends the stream.
     cdef Bad* grown
     cdef bint noted = True
-    if not (_skippable(fault) if p.config.skip_bad else _of_element(fault)):
+    if not (_skippable(fault) if p.plan.config.skip_bad else _of_element(fault)):
         return False
     turn_take(p.turn)
-    if b.subs == OWED_SUBS and p.config.tell_bad:
+    if b.subs == OWED_SUBS and p.plan.config.tell_bad:
         _refuse(p, b, pass_, ordinal, fault)
         turn_give(p.turn)
         return True
@@ -133,8 +133,8 @@ cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
     u.scratch.arena.epoch = pass_
     for i in range(n):
         u.scratch.arena.element = ordinal + i
-        if not row_of_record(&p.maker, &u.scratch, records + i * p.layout.hop_bytes, p.layout.record_bytes, slot,
-                             row + i, vars, &bad):
+        if not row_of_record(&p.plan.maker, &u.scratch, records + i * p.plan.layout.hop_bytes,
+                             p.plan.layout.record_bytes, slot, row + i, vars, &bad):
             _known_place(p, u, ordinal + i, &bad)
             fault[0] = bad
             status[0] = READ_FAULT
@@ -145,13 +145,13 @@ cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
 cdef int64_t _rows_of_request(Pipe* p, Unit* u, const Request* r, int64_t first, int64_t n, unsigned char* slot,
                               int64_t row, Growing* vars, int* status, Fault* fault) noexcept nogil:
     # Makes rows of n records, from the request's record `first` on, which the engine has read. Returns as _make_rows.
-    cdef const unsigned char* records = r.to + first * p.layout.hop_bytes
-    if p.maker.run != NULL:
+    cdef const unsigned char* records = r.to + first * p.plan.layout.hop_bytes
+    if p.plan.maker.run != NULL:
         return _make_rows(p, u, r.pass_, r.first + first, n, records, slot, row, vars, status, fault)
-    if p.layout.place == PLACE_DIRECT:
-        layout_mend(&p.layout, slot, row, n)
+    if p.plan.layout.place == PLACE_DIRECT:
+        layout_mend(&p.plan.layout, slot, row, n)
     else:
-        layout_split(&p.layout, records, p.layout.hop_bytes, slot, row, n)
+        layout_split(&p.plan.layout, records, p.plan.layout.hop_bytes, slot, row, n)
     return n
 
 
@@ -159,11 +159,11 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
                         Growing* vars, int wait, int* status, Fault* fault) noexcept nogil:
     # Reads n records from `ordinal` on into rows of a slot. Returns the number of rows that are in place; *status says
     # why not all.
-    cdef RecordLayout* layout = &p.layout
+    cdef const RecordLayout* layout = &p.plan.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef int64_t done = 0, m, part, record, offset, got = 0, most, before
-    cdef Leaf* leaf = p.leaves
+    cdef Leaf* leaf = p.plan.leaves
     cdef const Request* asked
     cdef int fd, count
     if layout.lone_records:
@@ -213,7 +213,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
             status[0] = read_records(t, u.file_hint, fd, u.iov, count, offset, wait != WAIT_ALL, &got, fault)
             if status[0] != READ_OK:
                 part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
-            if p.maker.run != NULL:
+            if p.plan.maker.run != NULL:
                 part = _make_rows(p, u, pass_, ordinal + done, part, u.stage, slot, row + done, vars, status, fault)
             elif layout.place == PLACE_DIRECT or layout.place == PLACE_SCATTER:
                 layout_mend(layout, slot, row + done, part)
@@ -236,7 +236,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
     # Reads lone records that follow each other in equal, small steps, as in a shard, by one read that includes the
     # gaps. Returns the number of rows that are in place; -1: not all could be read. The caller reads other records one
     # by one, which also finds the fault.
-    cdef RecordLayout* layout = &p.layout
+    cdef const RecordLayout* layout = &p.plan.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef const Run* run = &list_.runs[first]
@@ -269,14 +269,14 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
     well = read_records(t, u.file_hint, fd, u.iov, 1, offset, wait != WAIT_ALL, &got, &fault) == READ_OK
     if not table_unpin(t, u.file_hint, n if well else 0, &fault) or not well:
         return -1
-    if p.maker.run == NULL:
+    if p.plan.maker.run == NULL:
         layout_split(layout, u.stage, step * layout.hop_bytes, slot, row, n)
         return n
     u.scratch.arena.epoch = run.pass_
     for i in range(n):
         u.scratch.arena.element = run[i].ordinal
-        if not row_of_record(&p.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes, slot,
-                             row + i, vars, &fault):
+        if not row_of_record(&p.plan.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes,
+                             slot, row + i, vars, &fault):
             return i
     return n
 
@@ -290,11 +290,11 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
     cdef bint leave = False
     while done < run.n:
         if run.block != NULL:
-            done += rows_of_block(&p.maker, &u.scratch, run.block, run.first + done, run.n - done, run.ordinal + done,
-                                  slot, row + done, vars, &fault)
+            done += rows_of_block(&p.plan.maker, &u.scratch, run.block, run.first + done, run.n - done,
+                                  run.ordinal + done, slot, row + done, vars, &fault)
             if done == run.n:
                 break
-            fault.file = -1 if framing_handed(p.maker.framing) else run.block.place.file
+            fault.file = -1 if framing_handed(p.plan.maker.framing) else run.block.place.file
             status = READ_FAULT
         elif p.blocks != NULL:  # the run began at a place behind a record that it still needs
             fault_begin(&fault, CODE_RESUME, WHAT_BEHIND, STAGE_ORDER)
@@ -306,8 +306,8 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                 i = p.order.stored.records[id].ordinal  # it stays until the row is released
                 u.scratch.arena.element = i
                 u.scratch.arena.epoch = p.order.stored.records[id].pass_
-                if row_of_record(&p.maker, &u.scratch, p.store + id * p.store_stride, p.layout.record_bytes, slot,
-                                 row + done, vars, &fault):
+                if row_of_record(&p.plan.maker, &u.scratch, p.store + id * p.store_stride, p.plan.layout.record_bytes,
+                                 slot, row + done, vars, &fault):
                     done += 1
                     continue
                 _known_place(p, u, i, &fault)
@@ -348,23 +348,23 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
     while u.segment_at < u.segment_count:
         s = &u.segments[u.segment_at]
         slot = slab_slot(p.slab, s.batch.slot)
-        if p.store != NULL and p.maker.run == NULL:
+        if p.store != NULL and p.plan.maker.run == NULL:
             i = 0
             for r in range(s.runs.count):
                 run = &s.runs.runs[r]
                 for row in range(run.n):
                     u.ids[i] = <uint32_t>(run.ordinal + row)
                     i += 1
-            layout_gather(&p.layout, p.store, p.store_stride, u.ids, slot, s.row, s.runs.rows)
+            layout_gather(&p.plan.layout, p.store, p.store_stride, u.ids, slot, s.row, s.runs.rows)
         else:
             vars = NULL
             part = NULL
-            if p.maker.vars > 0 and s.row == 0:
-                vars = p.vars + <int64_t>s.batch.slot * p.maker.vars
-                for r in range(p.maker.vars):
+            if p.plan.maker.vars > 0 and s.row == 0:
+                vars = p.vars + <int64_t>s.batch.slot * p.plan.maker.vars
+                for r in range(p.plan.maker.vars):
                     vars[r].nbytes = 0
-            elif p.maker.vars > 0:
-                part = part_new(&p.maker, s.row)
+            elif p.plan.maker.vars > 0:
+                part = part_new(&p.plan.maker, s.row)
                 if part == NULL:
                     pipe_no_memory(p)
                     return True
@@ -383,7 +383,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
                 status = _make_run(p, u, s, run, slot, row, vars, wait)
                 if status == READ_NOT_CACHED:
                     if part != NULL:
-                        part_free(&p.maker, part)
+                        part_free(&p.plan.maker, part)
                     return False
                 row += run.n  # runs after a bad record may have bad ones too
             if vars != NULL and part == NULL:
@@ -406,7 +406,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
 cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
     # Reads records into their rows of the store. False: that takes a wait which `wait` forbids; then the whole unit is
     # still to be done.
-    cdef RecordLayout* layout = &p.layout
+    cdef const RecordLayout* layout = &p.plan.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef Run* run
@@ -508,7 +508,7 @@ cdef bint _run_unit(Pipe* p, Unit* u, int wait) noexcept nogil:
 
 cdef int32_t _more_threads(void* context, int32_t first, int32_t count) noexcept nogil:
     cdef Pipe* p = <Pipe*>context
-    return runner_more(p.runner, p.config.threads + first, count, "qc-io", pipe_hold)
+    return runner_more(p.runner, p.plan.config.threads + first, count, "qc-io", pipe_hold)
 
 
 cdef void _run_asked(void* owner) noexcept nogil:
@@ -519,20 +519,20 @@ cdef void _run_asked(void* owner) noexcept nogil:
 
 cdef void _give_asked(void* owner) noexcept nogil:
     cdef Unit* u = <Unit*>owner
-    plan_give_back(u.pipe, u)
+    unit_give_back(u.pipe, u)
 
 
 cdef void execute_init(Pipe* p) noexcept nogil:
     if p.engine != NULL:
-        engine_init(p.engine, p.table, &p.runner.apart, p.config.depth, p.config.files_kept, _run_asked, _give_asked,
-                    _more_threads, p)
+        engine_init(p.engine, p.table, &p.runner.apart, p.plan.config.depth, p.plan.config.files_kept, _run_asked,
+                    _give_asked, _more_threads, p)
 
 
 cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint direct, bint fill,
                       int64_t staged) noexcept nogil:
     # Adds the requests for a run of records to the unit's job; only counts them unless `fill`. They are read to `to`,
     # or else to the job's stage from byte `staged` on. Returns the bytes of the stage that are used then.
-    cdef RecordLayout* layout = &p.layout
+    cdef const RecordLayout* layout = &p.plan.layout
     cdef FileEntry* e
     cdef Request* r
     cdef int64_t done = 0, record, m, nbytes, most = max(REQUEST_BYTES // layout.hop_bytes, 1)
@@ -564,11 +564,11 @@ cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint 
 cdef int64_t _ask_records(Pipe* p, Unit* u, bint fill) noexcept nogil:
     # Adds the requests for the records of a unit to its job. Returns the bytes of the stage that they take.
     cdef Segment* s
-    cdef Leaf* leaf = p.leaves
+    cdef Leaf* leaf = p.plan.leaves
     cdef unsigned char* slot
     cdef int64_t staged = 0, row
     cdef int32_t i, r
-    cdef bint direct = p.layout.place == PLACE_DIRECT
+    cdef bint direct = p.plan.layout.place == PLACE_DIRECT
     u.job.count = 0
     if u.kind == UNIT_LOAD:
         for r in range(u.runs.count):
@@ -596,7 +596,7 @@ cdef bint _ask(Pipe* p, Unit* u) noexcept nogil:
     if u.kind == UNIT_ROWS or u.kind == UNIT_LOAD:
         nbytes = _ask_records(p, u, False)
         more = nbytes + u.job.count * <int64_t>sizeof(Request)
-        if p.config.budget > 0 and more > u.job.stage_bytes and pipe_memory(p) + more > p.config.budget:
+        if p.plan.config.budget > 0 and more > u.job.stage_bytes and pipe_memory(p) + more > p.plan.config.budget:
             return False
         more = job_room(&u.job, u.job.count, nbytes)
         if more < 0:
@@ -609,7 +609,7 @@ cdef bint _ask(Pipe* p, Unit* u) noexcept nogil:
     turn_give(p.turn)
     if p.shared.asks.load(kRelaxed) == 0 and p.shared.asks.exchange(1, kRelaxed) == 0:  # relaxed: a hint
         turn_take(&p.table.turn)
-        p.table.fd_limit = max(p.table.fd_limit, p.config.files_kept)
+        p.table.fd_limit = max(p.table.fd_limit, p.plan.config.files_kept)
         turn_give(&p.table.turn)
     if engine_submit(p.engine, &u.job):
         return True
@@ -663,12 +663,12 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
     cdef int32_t kind, at
     cdef bint timed, over
     cdef int rc
-    if worker >= p.config.threads:
+    if worker >= p.plan.config.threads:
         return engine_step(p.engine)
     if m.since == 0:  # it is new
         meter_since(m, AT_PLAN, cpu_ticks())
     begun, at = m.since, m.at
-    rc = plan_claim(p, False, &u)
+    rc = unit_claim(p, False, &u)
     if rc == CLAIM_STOP:
         return STEP_DONE
     if rc != CLAIM_UNIT and at == (AT_OUTPUT if rc == CLAIM_FULL else AT_INPUT):
@@ -697,7 +697,7 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
     meter_since(m, AT_PLAN, begun)
     if over:
         meter_unit(m, kind, begun - claimed)
-        plan_retire(p, u)
+        unit_retire(p, u)
     else:  # the unit is the engine's now
         meter_add(m, kind, begun - claimed)
     return STEP_WORKED
@@ -712,19 +712,19 @@ cdef int64_t execute_help(Pipe* p) noexcept nogil:
     if p.shared.returned.load(kRelaxed) > 0 or p.shared.cold.load(kRelaxed) > 0:
         return -1
     begun = cpu_ticks()
-    if plan_claim(p, True, &u) != CLAIM_UNIT:
+    if unit_claim(p, True, &u) != CLAIM_UNIT:
         return -1
     kind = u.kind
     timed = _time_steps(p, u, p.meters.units[UNIT_ROWS].load(kRelaxed))
     note_helping(p, u, begun)
     if not _run_unit(p, u, WAIT_NONE):
-        plan_give_back(p, u)
+        unit_give_back(p, u)
         return -1
     took = cpu_ticks() - begun
     if timed:
         p.steps.all.fetch_add(took, kRelaxed)  # relaxed: a statistic
     note_helped(p, u, begun, begun + took)
-    plan_retire(p, u)
+    unit_retire(p, u)
     p.meters.ticks[kind].fetch_add(took, kRelaxed)  # relaxed: statistics, as the next ones
     p.meters.units[kind].fetch_add(1, kRelaxed)
     p.shared.helped.fetch_add(1, kRelaxed)

@@ -75,9 +75,9 @@ cdef class Feed:
             begun = 0 if p.open == NULL else p.open.rows
             # relaxed: the event count orders them, P1 and N1 in parking.pxd
             starves = p.next_batch - (p.open != NULL) < p.shared.awaited.load(kRelaxed)
-            wanted = p.shared.taken.load(kRelaxed) + starves + p.config.at_a_time - 1
-            wanted += p.config.ahead - wanted % p.config.at_a_time - p.closed
-            rows = (wanted * p.config.batch_rows if p.config.batched else wanted) - begun
+            wanted = p.shared.taken.load(kRelaxed) + starves + p.plan.config.at_a_time - 1
+            wanted += p.plan.config.ahead - wanted % p.plan.config.at_a_time - p.closed
+            rows = (wanted * p.plan.config.batch_rows if p.plan.config.batched else wanted) - begun
             # Operators drop rows, and keep some: whatever was counted, a consumer doesn't wait in vain.
             if starves and rows < 1:
                 rows = 1
@@ -94,7 +94,7 @@ cdef class Feed:
         # Wakes the threads that make rows.
         waited()
         event_notify_all(&self.pipe.runner.work)
-        if self.pipe.config.help:
+        if self.pipe.plan.config.help:
             event_notify_all(&self.pipe.window.arrived)
 
     cdef int offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n,
@@ -107,7 +107,8 @@ cdef class Feed:
         while status == HANDED_FULL:
             epoch = event_prepare(&p.shared.room)
             turn_take(p.turn)
-            status = blocks_hand(p.blocks, pass_, columns, p.maker.column_count, first, rows, n, nbytes, owner, link)
+            status = blocks_hand(p.blocks, pass_, columns, p.plan.maker.column_count, first, rows, n, nbytes, owner,
+                                 link)
             turn_give(p.turn)
             if status != HANDED_FULL or not wait:
                 event_cancel(&p.shared.room, epoch)
@@ -177,7 +178,7 @@ cdef class Feed:
         cdef cnp.ndarray array
         if n == 0:
             return HANDED_STALE if stop_requested(&p.runner.stop) else HANDED
-        if count != p.maker.column_count:
+        if count != p.plan.maker.column_count:
             raise ValueError("not as many columns as were announced")
         native = <Column*>calloc(count + 1, sizeof(Column))
         if native == NULL:
@@ -249,10 +250,10 @@ cdef class Feed:
         self.group.append(item)
         self.wanted -= 1
         if (self.awaited or len(self.group) >= GROUP or monotonic_ns() - self.group_begun >= GROUP_NS
-                or (self.wanted <= 0 and self.pipe.config.ahead >= 0)):
+                or (self.wanted <= 0 and self.pipe.plan.config.ahead >= 0)):
             if not self._flush(True):
                 return False
-        if self.wanted <= 0 and self.pipe.config.ahead >= 0:
+        if self.wanted <= 0 and self.pipe.plan.config.ahead >= 0:
             with nogil:
                 self.wanted = self._await_demand()
             if self.wanted == 0:
@@ -408,7 +409,7 @@ cdef void feed_taken(Pipe* p, int64_t elements) noexcept nogil:
 
 cdef void feed_awaited(Pipe* p, uint64_t k) noexcept nogil:
     # relaxed: as in _await_demand; consumers are under the GIL here
-    if p.config.ahead >= 0 and p.shared.awaited.load(kRelaxed) <= k:
+    if p.plan.config.ahead >= 0 and p.shared.awaited.load(kRelaxed) <= k:
         p.shared.awaited.store(k + 1, kRelaxed)
         event_notify_all(&p.shared.room)
 

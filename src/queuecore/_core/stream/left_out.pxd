@@ -4,7 +4,7 @@ from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point
 from queuecore._core.order.op cimport Cut, Start
 from queuecore._core.order.runs cimport Missing
-from queuecore._core.stream.pipe cimport Pipe
+from queuecore._core.stream.pipe cimport Beginning, Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault
 from queuecore._core.io.sources cimport FileList, FileTable
 from queuecore._core.steps.stages cimport Step
@@ -50,8 +50,9 @@ cdef class LeftOut:
     cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark) except -1
     # Returns the number of delivered breaks that a run meets again.
     cdef int64_t broke(self)
-    # Fills in the plan of the next run: its missing records, and its breaks.
-    cdef int plan_run(self, Pipe* plan, const Start* mark, bint shuffled) except -1
+    # Fills in the beginning of the next run, which has its start: the records that it goes without, and its breaks. The
+    # caller frees what it doesn't hand over (beginning_clear), also after an error.
+    cdef int begin_run(self, Beginning* begin, bint blocks, bint shuffled) except -1
     # Returns the error of a batch that is a break.
     cdef object break_error(self, const Batch* b, Feed feed)
     # Notes that a break is delivered; returns whether it was handed in. If so, count_handed follows, once the place has

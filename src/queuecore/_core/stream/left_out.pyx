@@ -122,7 +122,7 @@ cdef class LeftOut:
         if n == 0:
             return False
         qsort(p.bad, n, sizeof(Bad), by_missing)
-        if p.config.tell_bad:
+        if p.plan.config.tell_bad:
             for i in range(n):
                 bad = &p.bad[i]
                 f = &bad.fault
@@ -149,7 +149,7 @@ cdef class LeftOut:
             count += 1
         self.missing_count = count
         qsort(self.missing, count, sizeof(Missing), by_missing)
-        if p.config.blocks and _source_leaves_out(p.order):  # records before the mark are never met again
+        if p.plan.config.blocks and _source_leaves_out(p.order):  # records before the mark are never met again
             i = 0
             while i < count and (self.missing[i].pass_ < mark.pass_
                                  or (self.missing[i].pass_ == mark.pass_ and self.missing[i].ordinal < mark.ordinal)):
@@ -164,16 +164,19 @@ cdef class LeftOut:
             n += error is None
         return n
 
-    cdef int plan_run(self, Pipe* plan, const Start* mark, bint shuffled) except -1:
+    cdef int begin_run(self, Beginning* begin, bint blocks, bint shuffled) except -1:
         # Before the run's start, the order counts only records that were good or given as good: the numbers of breaks
         # there are converted.
         cdef int64_t i, before
+        cdef const Start* mark = &begin.start
         cdef dict counts = {}
         cdef object start = (0, 0)
-        if plan.config.blocks:
+        if blocks:
             start = mark.pass_, mark.ordinal
-        plan.missing = self.missing
-        plan.missing_count = self.missing_count
+        begin.missing = self.missing
+        begin.missing_count = self.missing_count
+        begin.cuts = self.cuts
+        begin.cut_count = self.cut_count
         handed = self.handed[:bisect_left(self.handed, start)]
         played = []
         for pass_, ordinal in handed:
@@ -194,44 +197,39 @@ cdef class LeftOut:
                 played.append((pass_, good, LEVEL_SEAM))
         played.sort()
         known.sort()
-        free(plan.handed)
-        free(plan.breaks)
-        free(plan.told)
-        plan.breaks = NULL
-        plan.told = NULL
-        plan.handed = <Break*>calloc(len(played) + len(known) + 1, sizeof(Break))
-        if plan.handed == NULL:
+        begin.handed = <Break*>calloc(len(played) + len(known) + 1, sizeof(Break))
+        if begin.handed == NULL:
             raise MemoryError
         for i, (pass_, ordinal, level) in enumerate([*played, *known]):
-            plan.handed[i].pass_ = pass_
-            plan.handed[i].ordinal = ordinal
-            plan.handed[i].level = level
-        plan.handed_count = len(played)
-        plan.known_count = len(known)
+            begin.handed[i].pass_ = pass_
+            begin.handed[i].ordinal = ordinal
+            begin.handed[i].level = level
+        begin.handed_count = len(played)
+        begin.known_count = len(known)
         if handed and shuffled:  # a shuffle lets all other bad records in
-            plan.start.good = mark.ordinal - counts.get(start[0], 0)
+            begin.start.good = mark.ordinal - counts.get(start[0], 0)
         breaks = sorted((level, pass_, ordinal) for pass_, ordinal, level in self.breaks)
-        plan.breaks = <Break*>calloc(len(breaks) + 1, sizeof(Break))
-        if plan.breaks == NULL:
+        begin.breaks = <Break*>calloc(len(breaks) + 1, sizeof(Break))
+        if begin.breaks == NULL:
             raise MemoryError
         for i, (level, pass_, ordinal) in enumerate(breaks):
             if handed and (pass_, ordinal) < start:
                 ordinal -= bisect_left(handed, (pass_, ordinal)) - bisect_left(handed, (pass_, -1))
-            plan.breaks[i].level = level
-            plan.breaks[i].pass_ = pass_
-            plan.breaks[i].ordinal = ordinal
-        plan.break_count = len(breaks)
-        if plan.config.blocks:  # records before the mark are never owed again
+            begin.breaks[i].level = level
+            begin.breaks[i].pass_ = pass_
+            begin.breaks[i].ordinal = ordinal
+        begin.break_count = len(breaks)
+        if blocks:  # records before the mark are never owed again
             self.told = [place for place in self.told if place >= start]
         told = sorted(self.told)
-        plan.told = <Missing*>calloc(len(told) + 1, sizeof(Missing))
-        if plan.told == NULL:
+        begin.told = <Missing*>calloc(len(told) + 1, sizeof(Missing))
+        if begin.told == NULL:
             raise MemoryError
         for i, (pass_, ordinal) in enumerate(told):
-            plan.told[i].pass_ = pass_
-            plan.told[i].ordinal = ordinal
-        plan.told_count = len(told)
-        plan.config.skip_breaks = self.broke()
+            begin.told[i].pass_ = pass_
+            begin.told[i].ordinal = ordinal
+        begin.told_count = len(told)
+        begin.skip_breaks = self.broke()
         return 0
 
     cdef object break_error(self, const Batch* b, Feed feed):

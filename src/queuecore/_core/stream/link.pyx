@@ -55,8 +55,8 @@ cdef class _Link:
                 return LINK_LOOK
             # relaxed: only this thread takes leases
             if (b.cut >= CUT_LOST or self.child.lease is not None or self.child.plan.config.skip_bad
-                or self.feed.pipe.maker.column_count > LINK_COLUMNS
-                    or up.shared.leases.load(kRelaxed) >= up.config.max_leases):
+                or self.feed.pipe.plan.maker.column_count > LINK_COLUMNS
+                    or up.shared.leases.load(kRelaxed) >= up.plan.config.max_leases):
                 return LINK_COPY
             status = self.hand(up, b)
             if status != HANDED:
@@ -67,7 +67,7 @@ cdef class _Link:
         # Hands in the chosen rows of one batch.
         cdef Pipe* p = self.feed.pipe
         cdef unsigned char* slot = slab_slot(up.slab, b.slot)
-        cdef const unsigned char* mask = slot + up.maker.outputs[up.maker.count - 1].slot_offset
+        cdef const unsigned char* mask = slot + up.plan.maker.outputs[up.plan.maker.count - 1].slot_offset
         cdef Column columns[LINK_COLUMNS]
         cdef const Output* out
         cdef SlotOwner* owner
@@ -94,15 +94,15 @@ cdef class _Link:
             elif mask[row] != 0:
                 owner.rows[n] = row
                 n += 1
-        for i in range(p.maker.column_count):
-            out = &up.maker.outputs[i]
+        for i in range(p.plan.maker.column_count):
+            out = &up.plan.maker.outputs[i]
             memset(&columns[i], 0, sizeof(Column))
             if out.item == 0:
                 columns[i].data = slot + out.slot_offset
                 nbytes += n * out.row_bytes
                 continue
             columns[i].ends = <int64_t*>(slot + out.slot_offset)
-            columns[i].data = up.vars[<int64_t>b.slot * up.maker.vars + out.var].data
+            columns[i].data = up.vars[<int64_t>b.slot * up.plan.maker.vars + out.var].data
             nbytes += columns[i].ends[b.rows]
             if out.ndim > 0:
                 columns[i].dims = <int64_t*>(slot + out.dims_offset)

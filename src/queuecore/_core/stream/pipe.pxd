@@ -1,5 +1,7 @@
-# One run of a plan: files to batches. The workers, the iterator and the leases on slots share a Pipe; the last of them
-# frees it.
+# Plan: all that the runs of a stream have in common. Pipe: one run of it, files to batches. The workers, the iterator
+# and the leases on slots share a Pipe; the last of them frees it. At every moment a batch is in one of these places: in
+# the order, as runs that units have claimed; in the slab, being made (window: open); ready in the window; with the
+# consumer, who has a lease on its slot; or handed on, and its slot is free again.
 #
 # Claiming holds the turn: it pulls runs from the order program, and notes the rows that they go to. Executing holds
 # nothing: it reads, splits and publishes.
@@ -100,7 +102,6 @@ cdef struct Config:
     int64_t load_rows
     int64_t width
     int64_t max_leases
-    int64_t skip           # elements to leave out at the start
     int64_t store_rows     # rows of the store besides those of the shuffle's buffer; 0: no store
     int64_t prefetch       # batches
     int64_t ahead          # elements that a feed may make ahead of the consumer; -1: as many as there is room for
@@ -108,7 +109,6 @@ cdef struct Config:
     bint blocks            # records have no known places
     bint skip_bad          # records that can't be made, and files that can't be read, are left out
     bint tell_bad          # the error of a record that can't be made comes out as a break
-    int64_t skip_breaks    # breaks to leave out at the start, besides elements
     int32_t shuffle_level  # number of operators up to the last one that reorders records or gives some to other shards
     int32_t batch_level    # number of operators before the first batch
     int32_t map_level      # number of operators before the last map
@@ -124,6 +124,40 @@ cdef struct Config:
     DeviceCore* core       # the device that batches go to, or NULL
     int64_t buffers        # number of batches on the device
     bint prefer            # memory that can't be page-locked is accepted
+
+# A stream as its description says it, in native form: the settings of all its runs. `configure` makes it, and nobody
+# changes it afterwards. The stream's keeper owns it, which is there as long as any of the pipes.
+cdef struct Plan:
+    Config config
+    RecordLayout layout    # of records at known places
+    Leaf* leaves
+    Maker maker            # of rows, unless they are bytes of a record that a leaf places
+    Blocks* blocks         # the settings of records without known places; or NULL
+    OpSpec* specs          # the operators, with the seeds that the description gave
+    int32_t spec_count
+    int64_t slot_bytes
+
+# How a run begins: its place, and what is known of the records from there on. Its arrays are copied, but for those that
+# the pipe takes over.
+cdef struct Beginning:
+    Start start
+    Place place
+    const int64_t* saved   # places of interleaved files at the start (blocks_save); NULL: their first records
+    const Lengths* lengths # of the passes before `start`
+    const OpSpec* specs    # the plan's operators, with the seeds and iterations of this run
+    const Missing* missing
+    int64_t missing_count
+    const Cut* cuts
+    int32_t cut_count
+    int64_t skip           # elements to leave out
+    int64_t skip_breaks    # breaks to leave out besides
+    # Taken over:
+    Break* handed          # breaks as order_new takes them: those that are played, then those that are known
+    int64_t handed_count, known_count
+    Break* breaks
+    int64_t break_count
+    Missing* told          # records that were owed, and whose errors have been delivered
+    int64_t told_count
 
 cdef extern from *:
     """
@@ -165,6 +199,7 @@ cdef extern from *:
         Atomic[uint64_t] awaited
 
 cdef struct Pipe:
+    const Plan* plan
     PipeAtomics* shared
     Atomic[int32_t]* pipes # number of the iterator's pipes that are not freed yet
     Turn* turn
@@ -172,11 +207,9 @@ cdef struct Pipe:
     Window* window
     Slab* slab
     bint pinned            # the slab is page-locked
-    int pin_result         # the driver's error number if the slab could not be page-locked
     FileTable* table
     Order* order
     Blocks* blocks         # or NULL
-    Maker maker            # of rows, unless they are bytes of a record that a leaf places
     Growing* vars          # by slot: buffers of values of varying length
     int64_t* rooms         # by slot: the bytes of these buffers that `grown` counts
     int64_t slots_bytes    # of the slab
@@ -190,22 +223,15 @@ cdef struct Pipe:
     Missing* told          # records that were owed, and whose errors have been delivered
     int64_t told_count
     Start start
-    const Lengths* lengths # of the passes before `start`; only in a plan
     Place place
-    const int64_t* saved   # places of interleaved files at the start (blocks_save); NULL: their first records
     int64_t* lane_marks    # by descriptor: places of these files after its batch, and the number of files given up
-    Config config
     Engine* engine         # or NULL: workers wait for the storage themselves
     Meter* meters          # of the consumers, then of the workers
     StepTimes* steps       # of one in SAMPLED_UNITS units that make rows by a step; or NULL: there is no step
     Lines* lines           # that its threads have noted something in, or NULL; under the GIL
     int32_t number         # of the stream's pipes
     bint full              # no batch could be begun for want of room; under the turn
-    RecordLayout layout
-    Leaf* leaves
-    int64_t* offsets
-    OpSpec* specs
-    int32_t spec_count
+    OpSpec* specs          # with the seeds of this run
     # Under the turn:
     Unit* units
     int32_t unit_count
@@ -245,20 +271,26 @@ cdef struct SlotOwner:
     uint32_t slot
     int64_t rows[1]        # rows of the slot that are the block's records: as many as these
 
-# Makes a run of the plan, whose leaves, specs and config are copied. Takes over the plan's breaks and the reference on
-# the table. The workers run `step`. NULL: no memory; then plan.pin_result tells whether memory could not be
-# page-locked.
-cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip,
-                    StepFn step) noexcept nogil
+# Makes a run of the plan, which counts in `pipes` as long as it is there. Takes over parts of `begin`, also if it
+# fails, and the reference on the table. The workers run `step`. NULL: no memory; *pin_result: the driver's error number
+# if memory could not be page-locked.
+cdef Pipe* pipe_new(const Plan* plan, Atomic[int32_t]* pipes, Beginning* begin, FileTable* table, StepFn step,
+                    int* pin_result) noexcept nogil
+# Frees what a Beginning would hand over.
+cdef void beginning_clear(Beginning* begin) noexcept nogil
+# Returns the bytes of the slab of a run.
+cdef int64_t slab_bytes(const Plan* plan) noexcept nogil
+# Frees a plan and all that it owns.
+cdef void plan_free(Plan* plan) noexcept nogil
 # Take and drop a reference on a Pipe. Dropping the last one frees the pipe.
 cdef void pipe_hold(void* context) noexcept nogil
 cdef void pipe_drop(void* context) noexcept nogil
 # Ends the lease of a SlotOwner, and frees the SlotOwner.
 cdef void slot_release(void* one) noexcept nogil
 
-# Places all parts of a slot; `p` may be a plan. Returns the bytes of a slot; above kMostBytes the slot can't be made,
-# and the places are meaningless.
-cdef size_t lay_out(Pipe* p) noexcept nogil
+# Places all parts of a slot. Returns the bytes of a slot; above kMostBytes the slot can't be made, and the places are
+# meaningless.
+cdef size_t lay_out(Plan* plan) noexcept nogil
 # Returns an estimate of the bytes of one unit.
 cdef int64_t unit_bytes(int64_t ids, int64_t segments, int64_t stage, int64_t dump) noexcept nogil
 

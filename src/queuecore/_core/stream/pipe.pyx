@@ -6,7 +6,7 @@ from libc.string cimport memcpy
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
 from queuecore._core.io.blocks cimport Blocks, blocks_clear, blocks_close, blocks_init, blocks_saved
-from queuecore._core.steps.decode cimport PLACE_STAGE, layout_clear, layout_plan
+from queuecore._core.steps.decode cimport layout_clear
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, STAGE_NONE, WHAT_BUDGET, WHAT_MEMORY, fault_begin
 from queuecore._core.io.engine cimport Engine, job_clear
@@ -97,13 +97,13 @@ cdef void slot_release(void* one) noexcept nogil:
 cdef int64_t room_of(Pipe* p, const Growing* vars) noexcept nogil:
     cdef int64_t room = 0
     cdef int32_t i
-    for i in range(p.maker.vars):
+    for i in range(p.plan.maker.vars):
         room += vars[i].room
     return room
 
 
 cdef void count_room(Pipe* p, uint32_t slot) noexcept nogil:
-    cdef int64_t room = room_of(p, p.vars + <int64_t>slot * p.maker.vars), most
+    cdef int64_t room = room_of(p, p.vars + <int64_t>slot * p.plan.maker.vars), most
     p.shared.grown.fetch_add(room - p.rooms[slot], kRelaxed)
     p.rooms[slot] = room
     most = p.shared.largest.load(kRelaxed)
@@ -122,7 +122,7 @@ cdef void pipe_over_budget(Pipe* p, int64_t nbytes) noexcept nogil:
     cdef Fault f
     fault_begin(&f, CODE_EXHAUSTED, WHAT_BUDGET, STAGE_NONE)
     f.a = nbytes
-    f.b = p.config.budget
+    f.b = p.plan.config.budget
     runner_stop(p.runner, &f)
 
 
@@ -145,20 +145,20 @@ cdef void pipe_complete(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     if parts != NULL and b.failed.load(kRelaxed):  # relaxed: ordered by B2
         while parts != NULL:
             next = parts.next
-            part_free(&p.maker, parts)
+            part_free(&p.plan.maker, parts)
             parts = next
-    elif parts != NULL and not rows_join(&p.maker, parts, slab_slot(p.slab, b.slot),
-                                         p.vars + <int64_t>b.slot * p.maker.vars):
+    elif parts != NULL and not rows_join(&p.plan.maker, parts, slab_slot(p.slab, b.slot),
+                                         p.vars + <int64_t>b.slot * p.plan.maker.vars):
         pipe_no_memory(p)
         return
-    if p.maker.pad_count > 0 and not b.failed.load(kRelaxed):  # relaxed: ordered by B2
-        if not rows_pad(&p.maker, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.maker.vars, b.rows):
+    if p.plan.maker.pad_count > 0 and not b.failed.load(kRelaxed):  # relaxed: ordered by B2
+        if not rows_pad(&p.plan.maker, slab_slot(p.slab, b.slot), p.vars + <int64_t>b.slot * p.plan.maker.vars, b.rows):
             pipe_no_memory(p)
             return
-    if p.maker.vars > 0:  # the slot is this batch's alone
+    if p.plan.maker.vars > 0:  # the slot is this batch's alone
         count_room(p, b.slot)
         p.shared.grown.fetch_sub(room, kRelaxed)
-        if p.config.budget > 0 and p.slots_bytes + p.fixed_bytes + p.rooms[b.slot] > p.config.budget:
+        if p.plan.config.budget > 0 and p.slots_bytes + p.fixed_bytes + p.rooms[b.slot] > p.plan.config.budget:
             pipe_over_budget(p, p.slots_bytes + p.fixed_bytes + p.rooms[b.slot])
             return
     window_publish(p.window, b, k)
@@ -172,22 +172,22 @@ cdef size_t _part_after(size_t at, size_t nbytes, int64_t* offset) noexcept nogi
     return size_sum(at, size_sum(nbytes, 63) // 64 * 64)
 
 
-cdef size_t lay_out(Pipe* p) noexcept nogil:
+cdef size_t lay_out(Plan* plan) noexcept nogil:
     cdef size_t slot_bytes = 0, nbytes
-    cdef int64_t rows = p.config.batch_rows
+    cdef int64_t rows = plan.config.batch_rows
     cdef Output* out
     cdef int32_t i
-    if p.maker.count == 0:
-        for i in range(p.layout.leaf_count):
-            slot_bytes = _part_after(slot_bytes, size_product(p.layout.leaves[i].row_bytes, rows),
-                                     &p.layout.leaves[i].slot_offset)
-    for i in range(p.maker.count):
-        out = &p.maker.outputs[i]
+    if plan.maker.count == 0:
+        for i in range(plan.layout.leaf_count):
+            slot_bytes = _part_after(slot_bytes, size_product(plan.leaves[i].row_bytes, rows),
+                                     &plan.leaves[i].slot_offset)
+    for i in range(plan.maker.count):
+        out = &plan.maker.outputs[i]
         nbytes = size_product(out.row_bytes, rows) if out.item == 0 else size_product(rows + 1, sizeof(int64_t))
         slot_bytes = _part_after(slot_bytes, nbytes, &out.slot_offset)
         slot_bytes = _part_after(slot_bytes, size_product(out.ndim * sizeof(int64_t), rows), &out.dims_offset)
-    for i in range(p.maker.pad_count):
-        slot_bytes = _part_after(slot_bytes, p.maker.pads[i].ndim * sizeof(int64_t), &p.maker.pads[i].slot_offset)
+    for i in range(plan.maker.pad_count):
+        slot_bytes = _part_after(slot_bytes, plan.maker.pads[i].ndim * sizeof(int64_t), &plan.maker.pads[i].slot_offset)
     return size_sum(slot_bytes, (slot_bytes == 0) + 4095) // 4096 * 4096  # rows may have no bytes at all
 
 
@@ -199,24 +199,24 @@ cdef int64_t unit_bytes(int64_t ids, int64_t segments, int64_t stage, int64_t du
 cdef bint _units_init(Pipe* p) noexcept nogil:
     cdef int32_t i
     cdef Unit* u
-    cdef int64_t rows = p.config.unit_rows, ids
-    cdef int64_t stage = 1 if p.blocks != NULL else (p.layout.stage_records
-                                                     - 1) * p.layout.hop_bytes + p.layout.record_bytes
-    cdef int64_t dump = p.layout.dump_bytes
+    cdef int64_t rows = p.plan.config.unit_rows, ids
+    cdef int64_t stage = 1 if p.blocks != NULL else (p.plan.layout.stage_records
+                                                     - 1) * p.plan.layout.hop_bytes + p.plan.layout.record_bytes
+    cdef int64_t dump = p.plan.layout.dump_bytes
     cdef int64_t[6] at  # of the parts of a unit's memory
     cdef size_t nbytes = 0
     cdef unsigned char* memory
-    if p.layout.hop_bytes - p.layout.record_bytes > dump and not p.layout.lone_records:
-        dump = p.layout.hop_bytes - p.layout.record_bytes
-    ids = rows if rows > p.config.load_rows else p.config.load_rows
-    p.unit_count = p.config.threads + p.config.helpers + p.config.asking
+    if p.plan.layout.hop_bytes - p.plan.layout.record_bytes > dump and not p.plan.layout.lone_records:
+        dump = p.plan.layout.hop_bytes - p.plan.layout.record_bytes
+    ids = rows if rows > p.plan.config.load_rows else p.plan.config.load_rows
+    p.unit_count = p.plan.config.threads + p.plan.config.helpers + p.plan.config.asking
     p.units = <Unit*>calloc(p.unit_count, sizeof(Unit))
     if p.units == NULL:
         return False
     # One mapping for all units, which the next pipe can use again: malloc's heaps would keep the memory of a thousand
     # dropped iterators.
     nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(Run)), &at[0])
-    nbytes = _part_after(nbytes, size_product(p.config.unit_segments + 1, sizeof(Segment)), &at[1])
+    nbytes = _part_after(nbytes, size_product(p.plan.config.unit_segments + 1, sizeof(Segment)), &at[1])
     nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(uint32_t)), &at[2])
     nbytes = _part_after(nbytes, size_product(IOVECS + 1, sizeof(iovec)), &at[3])
     nbytes = _part_after(nbytes, stage, &at[4])
@@ -234,135 +234,128 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
         u.iov = <iovec*>(memory + at[3])
         u.stage = memory + at[4]
         u.dump = memory + at[5]
-        if p.maker.count > 0 and not scratch_init(&u.scratch, &p.maker):
+        if p.plan.maker.count > 0 and not scratch_init(&u.scratch, &p.plan.maker):
             return False
-        u.fresh = i < p.config.asking  # the last ones to be taken
+        u.fresh = i < p.plan.config.asking  # the last ones to be taken
         u.next = p.free_units
         p.free_units = u
-    p.unit_bytes = unit_bytes(ids, p.config.unit_segments, stage, dump)
-    p.fixed_bytes += (p.unit_count - p.config.asking) * p.unit_bytes
+    p.unit_bytes = unit_bytes(ids, p.plan.config.unit_segments, stage, dump)
+    p.fixed_bytes += (p.unit_count - p.plan.config.asking) * p.unit_bytes
     return True
 
 
-cdef bint _slab_init(Pipe* p, int64_t slots, int64_t slot_bytes) noexcept nogil:
+cdef bint _slab_init(Pipe* p, int64_t slots, int64_t slot_bytes, int* pin_result) noexcept nogil:
     cdef void* memory = NULL
-    if p.config.core != NULL and slots <= (<int64_t>1 << 62) // slot_bytes:
-        memory = pinned_take(p.config.core, slots * slot_bytes, &p.pin_result)
-        if memory == NULL and not p.config.prefer:
+    if p.plan.config.core != NULL and slots <= (<int64_t>1 << 62) // slot_bytes:
+        memory = pinned_take(p.plan.config.core, slots * slot_bytes, pin_result)
+        if memory == NULL and not p.plan.config.prefer:
             return False
     p.pinned = memory != NULL
     if slab_init(p.slab, <uint32_t>slots, slot_bytes, memory):
         return True
     p.pinned = False
     if memory != NULL:
-        pinned_give(p.config.core, memory, slots * slot_bytes)
+        pinned_give(p.plan.config.core, memory, slots * slot_bytes)
         p.slab.base = NULL
     return False
 
 
-cdef Pipe* pipe_new(Pipe* plan, FileTable* table, const Cut* cuts, int32_t cut_count, int64_t skip,
-                    StepFn step) noexcept nogil:
+cdef int64_t slab_bytes(const Plan* plan) noexcept nogil:
+    return (plan.config.width + plan.config.max_leases + 1) * plan.slot_bytes
+
+
+cdef void plan_free(Plan* plan) noexcept nogil:
+    cdef int32_t i
+    if plan == NULL:
+        return
+    if plan.leaves != NULL:
+        for i in range(plan.layout.leaf_count):
+            free(<void*>plan.leaves[i].offsets)
+    layout_clear(&plan.layout)
+    free(plan.leaves)
+    free(plan.specs)
+    free(plan.maker.outputs)
+    free(plan.maker.pads)
+    free(plan.blocks)
+    free(plan)
+
+
+cdef void beginning_clear(Beginning* begin) noexcept nogil:
+    free(begin.handed)
+    free(begin.breaks)
+    free(begin.told)
+    begin.handed = NULL
+    begin.breaks = NULL
+    begin.told = NULL
+
+
+cdef Pipe* pipe_new(const Plan* plan, Atomic[int32_t]* pipes, Beginning* begin, FileTable* table, StepFn step,
+                    int* pin_result) noexcept nogil:
     cdef Pipe* p = <Pipe*>calloc(1, sizeof(Pipe))
     if p == NULL:
         table_drop(table)
+        beginning_clear(begin)
         return NULL
+    p.plan = plan
     p.table = table
-    p.pipes = plan.pipes
+    p.pipes = pipes
     p.pipes.fetch_add(1, kRelaxed)  # relaxed: the iterator that makes the pipe is the one that looks at the count
     p.generation = fork_generation()
-    p.config = plan.config
-    p.config.skip = skip
-    p.ramp_rows = min(p.config.unit_rows, p.config.batch_rows)
-    p.handed = plan.handed  # taken over, as are the next fields
-    p.handed_count = plan.handed_count
-    p.known_count = plan.known_count
-    p.breaks = plan.breaks
-    p.break_count = plan.break_count
-    p.told = plan.told
-    p.told_count = plan.told_count
-    plan.handed = NULL
-    plan.breaks = NULL
-    plan.told = NULL
-    if not (_copy_plan(p, plan, cuts, cut_count) and _order_init(p, plan) and _buffers_init(p)):
-        plan.pin_result = p.pin_result
+    p.ramp_rows = min(plan.config.unit_rows, plan.config.batch_rows)
+    p.start = begin.start
+    p.place = begin.place
+    p.handed = begin.handed  # taken over, as are the next two
+    p.breaks = begin.breaks
+    p.told = begin.told
+    p.told_count = begin.told_count
+    begin.handed = NULL
+    begin.breaks = NULL
+    begin.told = NULL
+    if not (_parts_init(p, begin) and _order_init(p, begin) and _buffers_init(p, pin_result)):
         _pipe_free(p)
         return NULL
-    p.order.skip_left = skip
-    p.order.skip_breaks = p.config.skip_breaks
+    p.order.skip_left = begin.skip
+    p.order.skip_breaks = begin.skip_breaks
     p.runner.step = step
     p.runner.release = _worker_drop
     p.runner.context = p
     return p
 
 
-cdef bint _copy_plan(Pipe* p, const Pipe* plan, const Cut* cuts, int32_t cut_count) noexcept nogil:
-    # Copies the parts of a plan that a run has of its own. False: no memory.
-    cdef int64_t pieces = 0
-    cdef int32_t i
-    cdef Leaf* leaf
+cdef bint _parts_init(Pipe* p, const Beginning* begin) noexcept nogil:
+    # Makes the parts that a run has of its own, and copies those of its beginning. False: no memory.
     p.shared = <PipeAtomics*>alloc_lines(sizeof(PipeAtomics))
     p.turn = <Turn*>alloc_lines(sizeof(Turn))
     p.runner = <Runner*>alloc_lines(sizeof(Runner))
     p.window = <Window*>alloc_lines(sizeof(Window))
     p.slab = <Slab*>alloc_lines(sizeof(Slab))
-    p.meters = <Meter*>alloc_lines(size_product(plan.config.threads + 1, sizeof(Meter)))
-    p.spec_count = plan.spec_count
-    p.specs = <OpSpec*>malloc(size_product(plan.spec_count + 1, sizeof(OpSpec)))
-    p.leaves = <Leaf*>malloc(size_product(plan.layout.leaf_count + 1, sizeof(Leaf)))
-    p.cuts = <Cut*>malloc(size_product(cut_count + 1, sizeof(Cut)))
-    for i in range(plan.layout.leaf_count):
-        pieces += plan.leaves[i].pieces
-    p.offsets = <int64_t*>malloc(size_product(pieces + 1, sizeof(int64_t)))
-    p.maker = plan.maker
-    p.maker.outputs = <Output*>malloc(size_product(plan.maker.count + 1, sizeof(Output)))
-    p.maker.pads = <Pad*>malloc(size_product(plan.maker.pad_count + 1, sizeof(Pad)))
-    p.missing = <Missing*>malloc(size_product(plan.missing_count + 1, sizeof(Missing)))
+    p.meters = <Meter*>alloc_lines(size_product(p.plan.config.threads + 1, sizeof(Meter)))
+    p.specs = <OpSpec*>malloc(size_product(p.plan.spec_count + 1, sizeof(OpSpec)))
+    p.cuts = <Cut*>malloc(size_product(begin.cut_count + 1, sizeof(Cut)))
+    p.missing = <Missing*>malloc(size_product(begin.missing_count + 1, sizeof(Missing)))
     if (p.shared == NULL or p.turn == NULL or p.runner == NULL or p.window == NULL or p.slab == NULL or p.specs == NULL
-            or p.leaves == NULL or p.cuts == NULL or p.offsets == NULL or p.maker.outputs == NULL
-            or p.maker.pads == NULL or p.missing == NULL
-            or p.meters == NULL):
+            or p.cuts == NULL or p.missing == NULL or p.meters == NULL):
         return False
-    if p.config.asking > 0:
+    if p.plan.config.asking > 0:
         p.engine = <Engine*>alloc_lines(sizeof(Engine))
         if p.engine == NULL:
             return False
-    if p.maker.run != NULL:
+    if p.plan.maker.run != NULL:
         p.steps = <StepTimes*>alloc_lines(sizeof(StepTimes))
         if p.steps == NULL:
             return False
     p.shared.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
-    memcpy(p.specs, plan.specs, plan.spec_count * sizeof(OpSpec))
-    if cut_count > 0:
-        memcpy(p.cuts, cuts, cut_count * sizeof(Cut))
-    p.cut_count = cut_count
-    pieces = 0
-    for i in range(plan.layout.leaf_count):
-        leaf = &p.leaves[i]
-        leaf[0] = plan.leaves[i]
-        memcpy(p.offsets + pieces, leaf.offsets, leaf.pieces * sizeof(int64_t))
-        leaf.offsets = p.offsets + pieces
-        pieces += leaf.pieces
-    if p.maker.count > 0:
-        memcpy(p.maker.outputs, plan.maker.outputs, p.maker.count * sizeof(Output))
-        if p.maker.pad_count > 0:
-            memcpy(p.maker.pads, plan.maker.pads, p.maker.pad_count * sizeof(Pad))
-        for i in range(p.maker.pad_count):
-            p.maker.outputs[p.maker.pads[i].output].pad = &p.maker.pads[i]
-    p.layout.leaves = p.leaves
-    p.layout.leaf_count = plan.layout.leaf_count
-    p.layout.record_bytes = plan.layout.record_bytes
-    p.layout.hop_bytes = plan.layout.hop_bytes
-    if plan.missing_count > 0:
-        memcpy(p.missing, plan.missing, plan.missing_count * sizeof(Missing))
-    p.missing_count = plan.missing_count
-    p.start = plan.start
-    p.place = plan.place
+    memcpy(p.specs, begin.specs, p.plan.spec_count * sizeof(OpSpec))
+    if begin.cut_count > 0:
+        memcpy(p.cuts, begin.cuts, begin.cut_count * sizeof(Cut))
+    if begin.missing_count > 0:
+        memcpy(p.missing, begin.missing, begin.missing_count * sizeof(Missing))
     return True
 
 
-cdef bint _order_init(Pipe* p, Pipe* plan) noexcept nogil:
+cdef bint _order_init(Pipe* p, const Beginning* begin) noexcept nogil:
     # Makes the source of records and the order program. False: no memory.
-    cdef Config* c = &p.config
+    cdef const Config* c = &p.plan.config
     cdef OrderPlan program
     p.table.retries = c.retries
     p.table.stop = &p.runner.stop
@@ -370,64 +363,58 @@ cdef bint _order_init(Pipe* p, Pipe* plan) noexcept nogil:
         p.blocks = <Blocks*>malloc(sizeof(Blocks))
         if p.blocks == NULL:
             return False
-        p.blocks[0] = plan.blocks[0]
+        p.blocks[0] = p.plan.blocks[0]
         p.blocks.memory = &p.shared.blocks
         if not blocks_init(p.blocks, p.table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_,
-                           p.start.ordinal, plan.saved):
+                           p.start.ordinal, begin.saved):
             return False
         p.blocks.release = slot_release
-        if c.budget > 0 and framing_handed(p.maker.framing):
+        if c.budget > 0 and framing_handed(p.plan.maker.framing):
             p.blocks.most = 2
     program.table = p.table
     program.blocks = p.blocks
     program.skip_files = c.skip_bad
     program.start = p.start
-    program.lengths = plan.lengths
+    program.lengths = begin.lengths
     program.missing.records = p.missing
-    program.missing.count = p.missing_count
+    program.missing.count = begin.missing_count
     program.specs = p.specs
-    program.count = p.spec_count
+    program.count = p.plan.spec_count
     program.store_ahead = c.store_rows
     program.played.breaks = p.handed
-    program.played.count = p.handed_count
-    program.known.breaks = p.handed + p.handed_count
-    program.known.count = p.known_count
+    program.played.count = begin.handed_count
+    program.known.breaks = p.handed + begin.handed_count
+    program.known.count = begin.known_count
     program.breaks.breaks = p.breaks
-    program.breaks.count = p.break_count
+    program.breaks.count = begin.break_count
     program.cuts = p.cuts
-    program.cut_count = p.cut_count
+    program.cut_count = begin.cut_count
     p.order = order_new(&program)
-    p.slots_bytes = (c.width + c.max_leases + 1) * lay_out(p)
-    plan.slots_bytes = p.slots_bytes
+    p.slots_bytes = slab_bytes(p.plan)
     return p.order != NULL
 
 
-cdef bint _buffers_init(Pipe* p) noexcept nogil:
+cdef bint _buffers_init(Pipe* p, int* pin_result) noexcept nogil:
     # Allocates the memory of batches, units and the store. False: no memory, or none that is page-locked.
-    cdef Config* c = &p.config
+    cdef const Config* c = &p.plan.config
     cdef int64_t slots = c.width + c.max_leases + 1
     cdef size_t marks
-    if p.blocks == NULL and not layout_plan(&p.layout):
+    if not (window_init(p.window, c.width, p.order.count) and _slab_init(p, slots, p.plan.slot_bytes, pin_result)
+            and _units_init(p)):
         return False
-    if c.budget > 0 and p.layout.stage_records > c.stage_most:
-        p.layout.stage_records = c.stage_most
-    if not (window_init(p.window, c.width, p.order.count) and _slab_init(p, slots, lay_out(p)) and _units_init(p)):
-        return False
-    if p.maker.run != NULL:
-        p.layout.place = PLACE_STAGE
     if p.blocks != NULL and p.blocks.cycle > 1:
         marks = size_product(p.window.mask + 1, blocks_saved(p.blocks.cycle) + 1)
         p.lane_marks = <int64_t*>malloc(size_product(marks, sizeof(int64_t)))
         if p.lane_marks == NULL:
             return False
-    if p.maker.vars > 0:
-        p.vars = <Growing*>calloc(size_product(slots, p.maker.vars), sizeof(Growing))
+    if p.plan.maker.vars > 0:
+        p.vars = <Growing*>calloc(size_product(slots, p.plan.maker.vars), sizeof(Growing))
         p.rooms = <int64_t*>calloc(slots, sizeof(int64_t))
         p.whole = <uint64_t*>malloc(size_product(p.window.mask + 1, sizeof(uint64_t)))
         if p.vars == NULL or p.rooms == NULL or p.whole == NULL:
             return False
     if c.store_rows > 0:
-        p.store_stride = (p.layout.record_bytes + 63) // 64 * 64
+        p.store_stride = (p.plan.layout.record_bytes + 63) // 64 * 64
         p.store_bytes = <size_t>(p.order.stored.ids.capacity * p.store_stride)
         p.fixed_bytes += p.store_bytes
         p.store = <unsigned char*>buffer_take(p.store_bytes)
@@ -453,7 +440,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
         blocks_clear(p.blocks)
         free(p.blocks)
     if p.vars != NULL:
-        for k in range(p.slab.slots * <int64_t>p.maker.vars):
+        for k in range(p.slab.slots * <int64_t>p.plan.maker.vars):
             free(p.vars[k].data)
         free(p.vars)
     free(p.rooms)
@@ -462,11 +449,9 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
             part = <BatchPart*>p.window.ring[i].parts
             while part != NULL:
                 next = part.next
-                part_free(&p.maker, part)
+                part_free(&p.plan.maker, part)
                 part = next
     free(p.lane_marks)
-    free(p.maker.outputs)
-    free(p.maker.pads)
     free(p.missing)
     free(p.handed)
     free(p.breaks)
@@ -475,7 +460,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     free(p.bad)
     if p.slab != NULL:
         if p.pinned:
-            pinned_give(p.config.core, p.slab.base, p.slab.mapped_bytes)
+            pinned_give(p.plan.config.core, p.slab.base, p.slab.mapped_bytes)
             p.slab.base = NULL
         slab_free(p.slab)
     if p.window != NULL:
@@ -483,11 +468,8 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     buffer_give(p.store, p.store_bytes)
     order_free(p.order)
     table_drop(p.table)
-    layout_clear(&p.layout)
     free(p.cuts)
     free(p.specs)
-    free(p.leaves)
-    free(p.offsets)
     free(p.slab)
     free(p.engine)
     free(p.meters)

@@ -1,6 +1,7 @@
 """Running: how the pipes of a stream begin and end, one after the other."""
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.string cimport memset
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.engine cimport engine_counts
 from queuecore._core.io.blocks cimport blocks_lost, blocks_saved, blocks_unfinished
@@ -14,7 +15,8 @@ from queuecore._core.stream.feed cimport feed_new
 from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM, cut_expect
 from queuecore._core.order.op cimport PULL_FAULT, Cut
 from queuecore._core.atoms.parking cimport turn_give, turn_take
-from queuecore._core.stream.pipe cimport Pipe, pipe_drop, pipe_hold, pipe_new
+from queuecore._core.stream.pipe cimport (
+    Beginning, Pipe, beginning_clear, pipe_drop, pipe_hold, pipe_new, slab_bytes)
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
 from queuecore._core.atoms.runtime cimport runner_start, runner_stop, stop_fault, wait_out_exit
 from queuecore._core.io.sources cimport file_skippable, table_close_idle, table_named_unchanged, table_settle
@@ -83,31 +85,38 @@ cdef class Running(Course):
     cdef int _begin_run(self) except -1:
         cdef int32_t started = 0
         cdef int rc
+        cdef int pin_result = 0
         cdef Fault f
         cdef Pipe* p
-        self.plan.start = self.at.start
-        self.plan.place = self.at.place
-        self.plan.saved = self.at.lanes if self.at.has_lanes else NULL
+        cdef Beginning begin
+        memset(&begin, 0, sizeof(Beginning))
+        begin.start = self.at.start
+        begin.place = self.at.place
+        begin.saved = self.at.lanes if self.at.has_lanes else NULL
         if self.at.has_lanes:
-            self.at.lanes[blocks_saved(self.frame.cycle)] = 0
-        self.plan.lengths = &self.lengths
+            self.at.lanes[blocks_saved(self.plan.blocks.cycle)] = 0
+        begin.lengths = &self.lengths
+        begin.specs = self.specs
+        begin.skip = self.delivered
         self.left_out.seams = self._seams()
         if self.at.cut == CUT_SEAM:
             self.at.cut = CUT_NONE
-        self.left_out.plan_run(&self.plan, &self.at.start, self.shuffles > 0)
+        try:
+            self.left_out.begin_run(&begin, self.plan.config.blocks, self.shuffles > 0)
+        except BaseException:
+            beginning_clear(&begin)
+            raise
         self.table.refs.fetch_add(1, kRelaxed)  # relaxed: this object holds a reference
         with nogil:
-            p = pipe_new(&self.plan, self.table, self.left_out.cuts, self.left_out.cut_count, self.delivered,
-                         execute_step)
+            p = pipe_new(self.plan, self.keeper.pipes, &begin, self.table, execute_step, &pin_result)
             if p != NULL:
                 execute_init(p)
-        if p == NULL and self.plan.pin_result != 0:
-            self._fail(self.to_device.refused(&self.plan))
+        if p == NULL and pin_result != 0:
+            self._fail(self.to_device.refused(pin_result, slab_bytes(self.plan)))
         if p == NULL:
-            batches = f", {self.plan.slots_bytes} bytes for its batches alone" if self.plan.slots_bytes > 0 else ""
             self._fail(new_error(CODE_EXHAUSTED,
-                f"no memory for the buffers of this pipeline{batches}. Use smaller batches, a smaller shuffle buffer "
-                "or less prefetch"))
+                f"no memory for the buffers of this pipeline, {slab_bytes(self.plan)} bytes for its batches alone. Use "
+                "smaller batches, a smaller shuffle buffer or less prefetch"))
         if self.state != STATE_RUNNING:  # closed meanwhile
             pipe_drop(p)
             return 0
@@ -132,7 +141,7 @@ cdef class Running(Course):
                     pipe_drop(p)
                 raise
         with nogil:
-            rc = runner_start(p.runner, p.config.threads, "qc-reader", pipe_hold, &started)
+            rc = runner_start(p.runner, p.plan.config.threads, "qc-reader", pipe_hold, &started)
         if rc != 0:
             fault_begin(&f, CODE_UNAVAILABLE, WHAT_THREAD, STAGE_RUNNER)
             f.err = rc

@@ -5,6 +5,7 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.string cimport memcpy
 from queuecore._core.atoms.errors cimport (
     CODE_OUT_OF_RANGE, CODE_PRECONDITION, CODE_SLOTS, is_own, raise_error, raise_from)
 from queuecore._core.atoms.memory cimport calloc
@@ -14,6 +15,7 @@ from queuecore._core.stream.configure cimport configure
 from queuecore._core.stream.describe cimport Description, keeper_new
 from queuecore._core.device.lease cimport DeviceLease, transfer_hand
 from queuecore._core.device.transfer cimport Transfer, transfer_drop, transfer_hold, transfer_stop
+from queuecore._core.order.op cimport OpSpec
 from queuecore._core.stream.left_out cimport LeftOut
 from queuecore._core.stream.limits cimport SPIN_NS
 from queuecore._core.stream.marks cimport (
@@ -102,23 +104,26 @@ cdef class Stream(Running):
             self.to_device = ToDevice.__new__(ToDevice)
             self.to_device.set_target(d.target)
         self.keeper = keeper_new(d)
-        self.table = configure(d, &self.plan, &self.frame, self.views, self.keeper)
-        self.left_out.encoded = self.frame.encoding != 0
-        point_init(&self.at, &self.frame)
-        point_init(&self.ahead, &self.frame)
+        self.table = configure(d, self.views, self.keeper)
+        self.plan = self.keeper.plan
+        self.left_out.encoded = self.plan.blocks.encoding != 0
+        point_init(&self.at, self.plan.blocks)
+        point_init(&self.ahead, self.plan.blocks)
+        self.specs = <OpSpec*>calloc(self.plan.spec_count + 1, sizeof(OpSpec))
         self.base = <int64_t*>calloc(d.ops.shuffles + 1, sizeof(int64_t))
         self.begun = <int64_t*>calloc(d.ops.shuffles + 1, sizeof(int64_t))
         self._times = Times.__new__(Times)
         self._times.make(self.plan.config.threads)
         self.ready = self._times.ready
         self.records = &self._times.records
-        if self.base == NULL or self.begun == NULL:
+        if self.base == NULL or self.begun == NULL or self.specs == NULL:
             raise MemoryError
+        memcpy(self.specs, self.plan.specs, self.plan.spec_count * sizeof(OpSpec))
         self.shuffles = d.ops.shuffles
         for i in range(self.shuffles):
             counter = self.counters[i]
             if counter is not None:
-                self.plan.specs[self._spec_of(i)].iteration = self.base[i] = counter.next_iteration
+                self.specs[self._spec_of(i)].iteration = self.base[i] = counter.next_iteration
                 counter.next_iteration += 1
         self.state = STATE_RUNNING
 
@@ -266,7 +271,7 @@ cdef class Stream(Running):
         self._take(p, b, k, 0)
         if was_handed:
             self.left_out.count_handed(pass_)
-        if not self.views.levels and not self.shuffles and self.left_out.step is None and self.frame.passes == 1:
+        if not self.views.levels and not self.shuffles and self.left_out.step is None and self.plan.blocks.passes == 1:
             self.left_out.forget_handed(self.at.start.pass_, self.at.place.base)
         if self.to_device is not None:  # which waits there
             try:
@@ -311,13 +316,13 @@ cdef class Stream(Running):
             return self._deliver_there(p, k, make)
         lease = self._leased(p, k)
         held = p.shared.leases.load(kRelaxed) - 1  # relaxed: consumers take leases under the GIL
-        copy = held >= p.config.max_leases
+        copy = held >= p.plan.config.max_leases
         if copy and self.on_hold_raise:
             raise_error(CODE_SLOTS,
-                f"{held} batches of this iterator are still held, and on_hold='raise' allows {p.config.max_leases}. "
-                "Drop or copy them, or use on_hold='copy'")
+                f"{held} batches of this iterator are still held, and on_hold='raise' allows "
+                f"{p.plan.config.max_leases}. Drop or copy them, or use on_hold='copy'")
         if copy and not self.raw and not self.warned:
-            self._say_held(p.config.max_leases)
+            self._say_held(p.plan.config.max_leases)
         if self.left_out.skips is not None:
             self._log_files(p, False)
         if self.pipe != p or self.next_k != k:  # self.feed would be another run's
@@ -371,7 +376,7 @@ cdef class Stream(Running):
     cdef void _taken(self, Pipe* p, uint64_t k, list arrays) noexcept:
         # Gives the batch to the consumer: as an element, as columns, or as the chunk `arrays`.
         cdef Batch* b = window_batch(p.window, k)
-        cdef int64_t elements = 1 if p.config.batched else b.rows if self.raw else -1
+        cdef int64_t elements = 1 if p.plan.config.batched else b.rows if self.raw else -1
         self._lose(b)
         self._count_all_iterations(p, k)
         self.records[0] += b.rows
@@ -451,7 +456,7 @@ cdef class Stream(Running):
         self.stall.since = 0
         for i in range(self.shuffles):
             self.begun[i] = p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i]
-        self._take(p, b, k, 1 if p.config.batched else b.rows)
+        self._take(p, b, k, 1 if p.plan.config.batched else b.rows)
 
     cdef object _next_record(self, object make):
         # Returns the next element of the chunk.
@@ -469,7 +474,7 @@ cdef class Stream(Running):
         self.chunk_at = at + 1
         self.delivered += 1
         point_follow(&self.at, &self.ahead)
-        if self.pipe.config.ahead >= 0:
+        if self.pipe.plan.config.ahead >= 0:
             feed_taken(self.pipe, 1)
         if at + 1 == self.chunk_rows:
             self.chunk = None
@@ -727,7 +732,7 @@ cdef class Stream(Running):
         cdef Goal goal
         cdef FileTable* t = NULL
         self._check_made()
-        goal = goal_of(place, seeds, counters, self.shuffles, self.plan.config.blocks, &self.frame,
+        goal = goal_of(place, seeds, counters, self.shuffles, self.plan.config.blocks, self.plan.blocks,
                        self.files.names.count)
         self.left_out.check_faults([*goal.breaks.values(), *[one[3:] or None for one in place.ended]])
         for _, _, counter, _ in [] if later is None else later:

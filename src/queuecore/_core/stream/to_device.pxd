@@ -31,7 +31,7 @@ cdef class ToDevice:
     # Waits until the transfer's thread, which was told to end, has ended, or the deadline passes.
     cdef void join(self, int64_t deadline_ns) noexcept
     # Returns the error for slots that could not be page-locked.
-    cdef object refused(self, const Pipe* plan)
+    cdef object refused(self, int result, int64_t nbytes)
     cdef bint is_ready(self, uint64_t k) noexcept nogil
     # Returns the error that ended the transfer, or None.
     cdef object failure(self)

@@ -42,11 +42,11 @@ cdef int _host_look(void* context, uint64_t k, HostBatch* batch) noexcept nogil:
     batch.rows = b.rows
     batch.pinned = p.pinned
     batch.nbytes = 0
-    for i in range(p.maker.count if p.maker.count > 0 else p.layout.leaf_count):
-        if p.maker.count > 0:
-            end = p.maker.outputs[i].slot_offset + p.maker.outputs[i].row_bytes * b.rows
+    for i in range(p.plan.maker.count if p.plan.maker.count > 0 else p.plan.layout.leaf_count):
+        if p.plan.maker.count > 0:
+            end = p.plan.maker.outputs[i].slot_offset + p.plan.maker.outputs[i].row_bytes * b.rows
         else:
-            end = p.leaves[i].slot_offset + p.leaves[i].row_bytes * b.rows
+            end = p.plan.leaves[i].slot_offset + p.plan.leaves[i].row_bytes * b.rows
         if end > batch.nbytes:
             batch.nbytes = end
     return HOST_READY
@@ -91,7 +91,7 @@ cdef class ToDevice:
             widen.function = <void*><uintptr_t>self.compiled.handle
             widen.nbytes = nbytes
             widen.items, widen.threads, widen.blocks = self.kernel.items, self.kernel.threads, self.kernel.most_blocks
-            nbytes = max(self.kernel.nbytes(p.config.batch_rows), 1)
+            nbytes = max(self.kernel.nbytes(p.plan.config.batch_rows), 1)
         source.context = p
         source.look = _host_look
         source.give = _host_give
@@ -104,7 +104,8 @@ cdef class ToDevice:
                  "ahead", 2)
         pipe_hold(p)
         with nogil:
-            self.transfer = transfer_new(self.device.core, &source, <int32_t>p.config.buffers, nbytes, &widen, &failure)
+            self.transfer = transfer_new(self.device.core, &source, <int32_t>p.plan.config.buffers, nbytes, &widen,
+                                         &failure)
         if self.transfer == NULL:
             return self._failed(&failure)
         self.transfer.run = p.number
@@ -115,7 +116,7 @@ cdef class ToDevice:
     cdef void trace(self, Pipe* p) noexcept nogil:
         cdef Line* line = NULL
         if p.meters.line.load(kRelaxed) != NULL:  # relaxed: written under the GIL, as here
-            line = &p.lines.of[p.config.threads + 1]
+            line = &p.lines.of[p.plan.config.threads + 1]
         if self.transfer != NULL:
             transfer_trace(self.transfer, line)
 
@@ -137,12 +138,12 @@ cdef class ToDevice:
             runner_join(t.runner, deadline_ns)
         transfer_drop(t)
 
-    cdef object refused(self, const Pipe* plan):
+    cdef object refused(self, int result, int64_t nbytes):
         cdef Failure failure
         memset(&failure, 0, sizeof(Failure))
-        failure.result = plan.pin_result
+        failure.result = result
         failure.call = "cuMemHostRegister"
-        failure.nbytes = plan.slots_bytes
+        failure.nbytes = nbytes
         return self._failed(&failure)
 
     cdef object _failed(self, const Failure* failure):

@@ -23,7 +23,7 @@ cdef void trace_pipe(Pipe* p, Lines* lines) noexcept nogil:
     if lines != NULL and p.lines == NULL:
         lines_hold(lines)
         p.lines = lines
-    for i in range(p.config.threads + 1):
+    for i in range(p.plan.config.threads + 1):
         if lines != NULL:
             line = &lines.of[i]
         # release: pairs with the acquires below and in execute.pyx; the line was made before

@@ -78,7 +78,7 @@ cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object 
     # Returns one row, which has a shape of its own.
     cdef cnp.npy_intp shape[MAX_DIMS]
     cdef const int64_t* noted = <int64_t*>(slot + out.dims_offset) + row * out.ndim
-    cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
+    cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.plan.maker.vars + out.var]
     cdef int i
     for i in range(out.ndim):
         shape[i] = noted[i]
@@ -89,7 +89,7 @@ cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object 
 cdef tuple _varying(const Output* out, unsigned char* slot, object dtype, BatchLease lease):
     # Returns the values of all rows, and the row splits: the begin and end of each row among the values.
     cdef cnp.npy_intp n
-    cdef Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
+    cdef Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.plan.maker.vars + out.var]
     cdef int64_t* ends = <int64_t*>(slot + out.slot_offset)
     n = ends[lease.rows] // out.item
     values = qc_view(dtype, 1, &n, g.data if g.data != NULL else slot, lease)
@@ -143,11 +143,11 @@ cdef class Views:
         shape[0] = lease.rows
         if self.components is None:
             for i in range(self.leaf_count):
-                shape[1] = lease.pipe.leaves[i].row_bytes
-                columns.append(qc_view(_UINT8, 2, shape, slot + lease.pipe.leaves[i].slot_offset, lease))
+                shape[1] = lease.pipe.plan.leaves[i].row_bytes
+                columns.append(qc_view(_UINT8, 2, shape, slot + lease.pipe.plan.leaves[i].slot_offset, lease))
             return columns
-        for i in range(lease.pipe.maker.count):
-            out = &lease.pipe.maker.outputs[i]
+        for i in range(lease.pipe.plan.maker.count):
+            out = &lease.pipe.plan.maker.outputs[i]
             shape[0] = lease.rows
             if out.item == 0:
                 shape[1] = out.row_bytes
@@ -159,7 +159,7 @@ cdef class Views:
                 dims = qc_view(_INT64, 2, shape, slot + out.dims_offset, lease)
             shape[0] = lease.rows + 1
             ends = qc_view(_INT64, 1, shape, slot + out.slot_offset, lease)
-            g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
+            g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.plan.maker.vars + out.var]
             shape[0] = (<int64_t*>(slot + out.slot_offset))[lease.rows]
             columns.append((qc_view(_UINT8, 1, shape, g.data if g.data != NULL else slot, lease), ends, dims))
         return columns
@@ -203,8 +203,8 @@ cdef class Views:
 
     cdef int64_t slot_offset(self, const Pipe* p, int i) noexcept:
         if self.components is None:
-            return p.leaves[i].slot_offset
-        return p.maker.outputs[(<RowComponent>self.components[i]).output].slot_offset
+            return p.plan.leaves[i].slot_offset
+        return p.plan.maker.outputs[(<RowComponent>self.components[i]).output].slot_offset
 
     cdef tuple dtype_and_shape(self, int i):
         cdef int j
@@ -219,13 +219,13 @@ cdef class Views:
             shape[i] = dims[i]
         for i in range(n):
             shape[lead + i] = self.sides[leaf * MAX_DIMS + i]
-        return qc_view(self.dtypes[leaf], lead + n, shape, slot + lease.pipe.leaves[leaf].slot_offset, lease)
+        return qc_view(self.dtypes[leaf], lead + n, shape, slot + lease.pipe.plan.leaves[leaf].slot_offset, lease)
 
     cdef object _component(self, RowComponent component, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
                            Feed feed, int64_t number):
         # Returns an array, a Ragged, or a list.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
-        cdef const Output* out = &lease.pipe.maker.outputs[component.output]
+        cdef const Output* out = &lease.pipe.plan.maker.outputs[component.output]
         cdef int i, n
         cdef object ragged
         if component.kind == KIND_OBJECT:
@@ -259,8 +259,8 @@ cdef class Views:
         # Returns rows that may differ in shape: a list of arrays; of a batch one array, for which their shapes must be
         # equal.
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
-        cdef const Output* out = &lease.pipe.maker.outputs[component.output]
-        cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + out.var]
+        cdef const Output* out = &lease.pipe.plan.maker.outputs[component.output]
+        cdef const Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.plan.maker.vars + out.var]
         cdef int64_t* noted = <int64_t*>(slot + out.dims_offset)
         cdef int64_t row
         cdef int i, n
@@ -285,9 +285,9 @@ cdef class Views:
 
     cdef object _padded(self, RowComponent component, unsigned char* slot, int64_t* dims, int lead, BatchLease lease):
         cdef cnp.npy_intp shape[2 * MAX_DIMS]
-        cdef const Pad* pad = &lease.pipe.maker.pads[component.pad]
+        cdef const Pad* pad = &lease.pipe.plan.maker.pads[component.pad]
         cdef const int64_t* sides = <int64_t*>(slot + pad.slot_offset)
-        cdef Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.maker.vars + pad.var]
+        cdef Growing* g = &lease.pipe.vars[<int64_t>lease.slot * lease.pipe.plan.maker.vars + pad.var]
         cdef bint strings = component.kind == KIND_STRINGS
         cdef int i
         for i in range(lead):
@@ -300,7 +300,7 @@ cdef class Views:
             return array
         inner = np.zeros(array.size + 1, np.int64)  # padding is empty strings
         np.cumsum(array.ravel(), out=inner[1:])
-        values, _ = _varying(&lease.pipe.maker.outputs[component.output], slot, _CHAR, lease)
+        values, _ = _varying(&lease.pipe.plan.maker.outputs[component.output], slot, _CHAR, lease)
         return _ragged.Ragged._of(_ragged.Ragged._of(values, inner),
                                   np.arange(lease.rows + 1, dtype=np.int64) * sides[0])
 

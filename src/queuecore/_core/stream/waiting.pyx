@@ -56,7 +56,7 @@ cdef bint _wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns, int64_t now, int
         now = monotonic_ns()
         if now >= slice_end:
             return False
-        if p.config.help:
+        if p.plan.config.help:
             end_wait()
             took = execute_help(p)
             begin_wait(ON_INPUT)

@@ -1,4 +1,4 @@
-"""Planning: the work that is done under the turn."""
+"""Claims: the work that is done under the turn."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -20,8 +20,8 @@ from queuecore._core.order.store cimport order_begin, order_loaded, order_plan_l
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, event_notify_all, turn_give, turn_take
 from queuecore._core.io.engine cimport engine_full
 from queuecore._core.stream.pipe cimport (
-    BATCH_BREAK, BATCH_OWED, NOT_ASKED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Pipe,
-    Segment, Unit, pipe_complete, pipe_memory, pipe_no_memory, pipe_over_budget)
+    BATCH_BREAK, BATCH_OWED, NOT_ASKED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Config,
+    Pipe, Segment, Unit, pipe_complete, pipe_memory, pipe_no_memory, pipe_over_budget)
 from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash, size_product, size_sum
 from queuecore._core.stream.rows cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested
@@ -40,8 +40,8 @@ cdef void _slot_ready(Pipe* p, uint32_t slot) noexcept nogil:
     # turn.
     cdef const Output* out
     cdef int32_t i
-    for i in range(p.maker.count):
-        out = &p.maker.outputs[i]
+    for i in range(p.plan.maker.count):
+        out = &p.plan.maker.outputs[i]
         if out.item > 0:
             (<int64_t*>(slab_slot(p.slab, slot) + out.slot_offset))[0] = 0
     if slot >= p.shared.touched.load(kRelaxed):  # relaxed, both: a statistic, which the turn's holder alone writes
@@ -137,10 +137,10 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
             at += 1
     b.cut = _cut(p, b, b.seam)
     p.open = NULL
-    p.closed += 1 if p.config.batched else b.rows
-    if not window_less(b, p.config.batch_rows - b.rows + 1):
+    p.closed += 1 if p.plan.config.batched else b.rows
+    if not window_less(b, p.plan.config.batch_rows - b.rows + 1):
         return
-    if b.parts == NULL and p.maker.pad_count == 0:
+    if b.parts == NULL and p.plan.maker.pad_count == 0:
         window_publish(p.window, b, k)
     else:  # completing copies bytes, which is not done under the turn
         p.whole[p.whole_count] = k
@@ -183,15 +183,16 @@ cdef void _finish_order(Pipe* p, int status) noexcept nogil:
 
 cdef bint _has_room(Pipe* p) noexcept nogil:
     # True if one more batch may be begun.
+    cdef const Config* c = &p.plan.config
     cdef int64_t rows, ahead, largest
     if not window_has_room(p.window, p.next_batch):
         return False
     # With a budget, the first batch of varying length is alone in flight until it shows how large batches are.
     ahead = <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed))  # relaxed: one batch more or less
     # Batches whose records come from the storage don't keep others waiting.
-    if ahead >= p.config.near_width + (p.asked * p.config.unit_rows + p.config.batch_rows - 1) // p.config.batch_rows:
+    if ahead >= c.near_width + (p.asked * c.unit_rows + c.batch_rows - 1) // c.batch_rows:
         return False
-    if p.config.budget > 0 and p.maker.vars > 0 and ahead > 0:
+    if c.budget > 0 and p.plan.maker.vars > 0 and ahead > 0:
         # Each batch in flight may become as large as the largest before it, twice while its parts are joined; blocks
         # may take memory_most.
         largest = p.shared.largest.load(kRelaxed)
@@ -199,19 +200,19 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
         if p.blocks != NULL and p.blocks.memory_most > p.shared.blocks.load(kRelaxed):
             ahead = (ahead if ahead > 0 else 0) + p.blocks.memory_most - p.shared.blocks.load(kRelaxed)
         if largest == 0 or pipe_memory(p) + (ahead if ahead > 0
-                                             else 0) + largest > p.config.budget - p.config.budget // 4:
+                                             else 0) + largest > c.budget - c.budget // 4:
             return False
     if p.blocks == NULL or p.blocks.records == 0:
         return True
     # As many batches ahead as keep all workers busy, now that the size of records is known.
     rows = SMALL_UNIT_BYTES * p.blocks.records // (p.blocks.nbytes + 1) + 1
-    if rows > p.config.unit_rows:
-        rows = p.config.unit_rows
-    ahead = ((2 * (p.config.threads + p.config.help) + 4) * rows + p.config.batch_rows - 1) // p.config.batch_rows + 1
-    if ahead < p.config.prefetch + 1:
-        ahead = p.config.prefetch + 1
+    if rows > c.unit_rows:
+        rows = c.unit_rows
+    ahead = ((2 * (c.threads + c.help) + 4) * rows + c.batch_rows - 1) // c.batch_rows + 1
+    if ahead < c.prefetch + 1:
+        ahead = c.prefetch + 1
     # relaxed: one batch more or less
-    return <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed)) < ahead + p.config.buffers
+    return <int64_t>(p.next_batch - p.window.consumed.load(kRelaxed)) < ahead + c.buffers
 
 
 cdef bint _open_batch(Pipe* p) noexcept nogil:
@@ -221,7 +222,7 @@ cdef bint _open_batch(Pipe* p) noexcept nogil:
     if p.full:
         return False
     _slot_ready(p, slot)
-    window_open(p.window, p.next_batch, slot, p.config.batch_rows)
+    window_open(p.window, p.next_batch, slot, p.plan.config.batch_rows)
     p.open = window_batch(p.window, p.next_batch)
     p.next_batch += 1
     p.shared.planned.store(p.next_batch, kRelaxed)  # relaxed: a hint
@@ -246,7 +247,7 @@ cdef inline int64_t _mark_end(Pipe* p, Batch* b, const Run* last) noexcept nogil
 cdef bint _worth_it(Pipe* p) noexcept nogil:
     # True if enough records are there for a unit that makes a whole batch, or if waiting for more would be wrong.
     cdef Blocks* s = p.blocks
-    cdef int64_t rows = p.config.batch_rows, most
+    cdef int64_t rows = p.plan.config.batch_rows, most
     # It is unknown when more rows are handed in: they are not waited for.
     if s.records == 0 or (s.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or framing_handed(s.framing):
         return True
@@ -254,7 +255,7 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
         return True
     if p.open != NULL:
         rows -= p.open.rows
-    most = p.config.unit_bytes * s.records // (s.nbytes + 1) + 1
+    most = p.plan.config.unit_bytes * s.records // (s.nbytes + 1) + 1
     return s.available >= (rows if rows < most else most)
 
 
@@ -279,12 +280,12 @@ cdef int _pull(Pipe* p, Batch* b, int64_t most, RunList* out) noexcept nogil:
 cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, int status) noexcept nogil:
     # Returns whether the open batch ends with what was pulled last.
     if b.subs == OWED_SUBS:
-        return list_.closed or b.rows == p.config.batch_rows
-    if p.config.batched and p.order.top.rows > 1:
+        return list_.closed or b.rows == p.plan.config.batch_rows
+    if p.plan.config.batched and p.order.top.rows > 1:
         return list_.closed and b.rows > 0
     # Elements that are records share a chunk, which closes when it is full, or when its next row is not handed in yet.
-    return b.rows == p.config.batch_rows or (
-        status == PULL_WAIT and framing_handed(p.maker.framing) and b.rows > 0 and not p.config.batched)
+    return b.rows == p.plan.config.batch_rows or (
+        status == PULL_WAIT and framing_handed(p.plan.maker.framing) and b.rows > 0 and not p.plan.config.batched)
 
 
 cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
@@ -295,20 +296,20 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     cdef int64_t before, most, used = 0
     cdef bint is_over
     cdef int status
-    if p.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
+    if p.plan.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
         return False
     u.kind = UNIT_ROWS
     u.segment_count = 0
     u.segment_at = 0
     u.rows = 0
     u.nbytes = 0
-    while (u.rows < p.ramp_rows and u.segment_count < p.config.unit_segments and p.end_status == PULL_OK
-           and u.nbytes < p.config.unit_bytes):
+    while (u.rows < p.ramp_rows and u.segment_count < p.plan.config.unit_segments and p.end_status == PULL_OK
+           and u.nbytes < p.plan.config.unit_bytes):
         if p.open == NULL:
             # Values of varying length are copied again if several units make a batch: this unit ends if the next batch
             # might not fit in it.
-            if u.nbytes > 0 and p.maker.vars > 0 and <size_t>p.config.unit_bytes < size_sum(u.nbytes,
-                    size_product(u.nbytes, p.config.batch_rows) // u.rows):
+            if u.nbytes > 0 and p.plan.maker.vars > 0 and <size_t>p.plan.config.unit_bytes < size_sum(u.nbytes,
+                    size_product(u.nbytes, p.plan.config.batch_rows) // u.rows):
                 break
             if not _open_batch(p):
                 break
@@ -325,7 +326,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             memset(&s.runs, 0, sizeof(RunList))
             s.runs.runs = u.runs.runs + used
         list_ = &s.runs
-        most = p.config.batch_rows - b.rows
+        most = p.plan.config.batch_rows - b.rows
         if most > p.ramp_rows - u.rows:
             most = p.ramp_rows - u.rows
         before = list_.rows
@@ -356,8 +357,8 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
         elif status == PULL_WAIT:
             break
     # The first units are small, so that the first batch doesn't wait for rows of later ones.
-    if u.rows > 0 and p.ramp_rows < p.config.unit_rows:
-        p.ramp_rows = 2 * p.ramp_rows if 2 * p.ramp_rows < p.config.unit_rows else p.config.unit_rows
+    if u.rows > 0 and p.ramp_rows < p.plan.config.unit_rows:
+        p.ramp_rows = 2 * p.ramp_rows if 2 * p.ramp_rows < p.plan.config.unit_rows else p.plan.config.unit_rows
     return u.segment_count > 0
 
 
@@ -415,7 +416,7 @@ cdef bint _plan_load(Pipe* p, Unit* u) noexcept nogil:
     u.runs.count = 0
     u.runs.rows = 0
     u.good = 0
-    u.rows = order_plan_load(p.order, p.config.load_rows, &u.runs, u.ids, &u.first)
+    u.rows = order_plan_load(p.order, p.plan.config.load_rows, &u.runs, u.ids, &u.first)
     return u.rows > 0
 
 
@@ -425,32 +426,33 @@ cdef int64_t _discover_ahead(Pipe* p) noexcept nogil:
     # Returns how many files may be opened before they are needed. Relaxed: a hint.
     if p.shared.asks.load(kRelaxed) == 0:
         return DISCOVER_AHEAD
-    return max(min(DISCOVER_ASKED, p.config.files_kept // 2), DISCOVER_AHEAD)
+    return max(min(DISCOVER_ASKED, p.plan.config.files_kept // 2), DISCOVER_AHEAD)
 
 
 cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
-    cdef int64_t known = p.table.known_records.load(kRelaxed)
+    cdef int64_t known = p.table.known_records.load(kRelaxed), units
     cdef bint asked = p.shared.asks.load(kRelaxed) != 0
     if p.table.known_files.load(kRelaxed) >= p.table.files:
         return False
     if p.blocks != NULL:
         return p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < (_discover_ahead(p) if asked else 3)
-    return p.order.needs_count or known - p.order.at.position < (p.config.threads + 2 + (p.config.asking if asked
-                                                                                         else 0)) * p.ramp_rows
+    units = p.plan.config.threads + 2 + (p.plan.config.asking if asked else 0)
+    return p.order.needs_count or known - p.order.at.position < units * p.ramp_rows
 
 
 cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:
     cdef bint no_memory = False
+    cdef int64_t nbytes
     # Memory comes free first.
     u.piece = blocks_claim_moving(p.blocks)
     if u.piece != NULL:
         u.kind = UNIT_MOVE
         return CLAIM_UNIT
     # One record, or the records that a shuffle keeps, may need more blocks than the budget allows.
-    # relaxed: a statistic
-    if p.config.budget > 0 and p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed) > p.config.budget:
-        pipe_over_budget(p, p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed))
+    nbytes = p.slots_bytes + p.fixed_bytes + p.shared.blocks.load(kRelaxed)  # relaxed: a statistic
+    if 0 < p.plan.config.budget < nbytes:
+        pipe_over_budget(p, nbytes)
         return CLAIM_NOTHING
     p.blocks.asked = p.asked
     u.piece = blocks_claim(p.blocks, helper, &no_memory)
@@ -472,11 +474,11 @@ cdef void _give_turn(Pipe* p) noexcept nogil:
         pipe_complete(p, window_batch(p.window, k), k)
         turn_take(p.turn)
     turn_give(p.turn)
-    if framing_handed(p.maker.framing):
+    if framing_handed(p.plan.maker.framing):
         event_notify_all(&p.shared.room)
 
 
-cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
+cdef int unit_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
     cdef Unit* u
     cdef int64_t f
     cdef int rc = CLAIM_NOTHING
@@ -518,7 +520,7 @@ cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
         # Free rows of the store are filled first: at the end of an epoch they take the next epoch's buffer, which
         # otherwise would fill only once this epoch's buffer is empty. A consumer that helps waits for its batch, so it
         # makes rows first.
-        if not helper and p.store != NULL and order_room(p.order) >= p.config.load_rows and _plan_load(p, u):
+        if not helper and p.store != NULL and order_room(p.order) >= p.plan.config.load_rows and _plan_load(p, u):
             rc = CLAIM_UNIT
         elif _plan_rows(p, u, False) or (p.store != NULL and _plan_load(p, u)):
             rc = CLAIM_UNIT
@@ -537,7 +539,7 @@ cdef int plan_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
     return rc
 
 
-cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil:
+cdef void unit_retire(Pipe* p, Unit* u) noexcept nogil:
     cdef int32_t i, j
     cdef int64_t k
     cdef Segment* s
@@ -580,11 +582,11 @@ cdef void plan_retire(Pipe* p, Unit* u) noexcept nogil:
     turn_give(p.turn)  # from here on another thread may claim the unit
     if tell:
         event_notify_all(&p.runner.work)
-        if p.config.help:
+        if p.plan.config.help:
             event_notify_all(&p.window.arrived)
 
 
-cdef void plan_give_back(Pipe* p, Unit* u) noexcept nogil:
+cdef void unit_give_back(Pipe* p, Unit* u) noexcept nogil:
     u.next = NULL
     turn_take(p.turn)
     p.asked -= u.asked != NOT_ASKED
