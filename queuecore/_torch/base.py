@@ -173,6 +173,21 @@ class Loader(torch.utils.data.DataLoader[Any]):
     _epoch: Any  # the class of its iterators
     _newest: Any = None  # its newest iterator; a `Left` if that has threads, which end when the loop drops it
 
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        """Take the attributes of a copy, or those that a pickle of an earlier version has."""
+        given = dict(state)
+        if "settings" not in given:
+            given["settings"] = LoaderSettings(
+                given.pop("_collates"),
+                given.pop("_copy_dataset", "shallow"),
+                given.pop("_worker_type", None),
+                given["_epoch"].beside,
+                given.pop("_opened", None),
+            )
+            given["lasting"] = Lasting()
+            given["lasting"].seed, given["lasting"].drawn = given.pop("_seed", 0), given.pop("_drawn", None)
+        self.__dict__.update(given)
+
     @property
     def _iterator(self) -> Any:
         """The newest iterator, or the place where it was left; `None`: there is none."""

@@ -146,6 +146,15 @@ def test_a_blank_line_is_a_row_with_one_empty_field():
     assert "line 2: expected 2 fields, got 1" in str(error)
 
 
+@pytest.mark.parametrize("size", range(1, 9))
+@pytest.mark.parametrize("data", [b'\r\n"\n"', b'a\n\r\n"b\n"\n', b'\r\r\n"b,\n"\r\n', b'1\r\n\r\n"\r\n"', b'\r"\n"'])
+def test_a_blank_line_that_a_piece_ends_in_changes_nothing(data, size):
+    plan = form([TEXT], level=0)
+    want = expected(data, [TEXT], b",", True, None)
+    for cut in (False, True):
+        assert_as_expected(parsers.csv_table(plan, data, size, 1000, cut), want, (size, cut))
+
+
 FILES = st.lists(
     st.sampled_from(
         [b"1", b"-2.5", b"a", b",", b",", b",", b'"', b'"', b'""', b"\n", b"\n", b"\r\n", b"\r", b" ", b"\0", b"x" * 60]

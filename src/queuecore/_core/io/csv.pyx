@@ -592,6 +592,8 @@ cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* s
         lines = rows = nbytes = 0
         if scan.seen == 0:
             nbytes = plan.kernels.count_plain(&plan.dialect, p, end - p, block.most - block.rows, &rows)
+            if rows > 0:  # of a row that is a lone CR up to here, something is noted though no byte was seen
+                memset(scan, 0, sizeof(CsvScan))
         if rows == 0:
             next = _row_end(plan, p, end, block.last, scan)
             if next == NULL:
