@@ -18,10 +18,10 @@ from queuecore._core.order.op cimport OpSpec, OrderPlan
 from queuecore._core.order.runs cimport Missing, Run
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport (
-    Batch, Fault, Leaf, Runner, Slab, StepFn, Turn, Window, alloc_lines, iovec, kAcqRel, kRelaxed, kRelease,
+    Batch, Fault, Runner, Slab, StepFn, Turn, Window, alloc_lines, iovec, kAcqRel, kRelaxed, kRelease,
     layout_hash, size_product, size_sum)
 from queuecore._core.stream.rows cimport (
-    BatchPart, Output, Pad, part_free, rows_join, rows_pad, scratch_clear, scratch_init)
+    BatchPart, Output, part_free, rows_join, rows_pad, scratch_clear, scratch_init)
 from queuecore._core.atoms.runtime cimport runner_stop
 from queuecore._core.steps.stages cimport StepTimes
 from queuecore._core.atoms.timeline cimport lines_drop
