@@ -175,18 +175,21 @@ class Loader(torch.utils.data.DataLoader[Any]):
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         """Take the attributes of a copy, or those that a pickle of an earlier version has."""
-        given = dict(state)
-        if "settings" not in given:
-            given["settings"] = LoaderSettings(
-                given.pop("_collates"),
-                given.pop("_copy_dataset", "shallow"),
-                given.pop("_worker_type", None),
-                given["_epoch"].beside,
-                given.pop("_opened", None),
+        attributes = dict(state)
+        if "settings" not in attributes:
+            attributes["settings"] = LoaderSettings(
+                attributes.pop("_collates"),
+                attributes.pop("_copy_dataset", "shallow"),
+                attributes.pop("_worker_type", None),
+                attributes["_epoch"].beside,
+                attributes.pop("_opened", None),
             )
-            given["lasting"] = Lasting()
-            given["lasting"].seed, given["lasting"].drawn = given.pop("_seed", 0), given.pop("_drawn", None)
-        self.__dict__.update(given)
+            attributes["lasting"] = Lasting()
+            attributes["lasting"].seed, attributes["lasting"].drawn = (
+                attributes.pop("_seed", 0),
+                attributes.pop("_drawn", None),
+            )
+        self.__dict__.update(attributes)
 
     @property
     def _iterator(self) -> Any:

@@ -215,12 +215,9 @@ cdef struct Pipe:
     int64_t slots_bytes    # of the slab
     int64_t fixed_bytes    # of the store and the units
     Missing* missing
-    int64_t missing_count
-    Break* handed          # breaks as order_new takes them: those that are played, then those that are known
-    int64_t handed_count, known_count
+    Break* handed          # this and the next two: as in the beginning
     Break* breaks
-    int64_t break_count
-    Missing* told          # records that were owed, and whose errors have been delivered
+    Missing* told
     int64_t told_count
     Start start
     Place place
@@ -257,8 +254,6 @@ cdef struct Pipe:
     int32_t end_status     # PULL_END or PULL_FAULT once the order is at its end
     Fault end_fault
     Cut* cuts
-    int32_t cut_count
-    int64_t skipped
     # The store:
     unsigned char* store
     int64_t store_stride
