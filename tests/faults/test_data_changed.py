@@ -310,6 +310,19 @@ def test_one_look_more_at_each_file(tmp_path):
 WAYS = ("grown", "gone", "replaced", "replaced by the same")
 
 
+def change(path, way):
+    if way == "grown":
+        with path.open("ab") as file:
+            file.write(b"more")
+    elif way == "gone":
+        path.unlink()
+    else:
+        content = path.read_bytes()
+        other = path.with_name("b")
+        other.write_bytes(content if way != "replaced" else content[:-100])
+        other.rename(path)
+
+
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("way", WAYS)
@@ -326,14 +339,7 @@ def test_all_of_the_first_pass_comes_before_an_error_of_the_second(tmp_path, kin
     path.write_bytes(content)
     with iter(threads(source(path).repeat(2).batch(10_007), number)) as it:  # the pass ends within a batch
         got = [plain(next(it))]
-        if way == "grown":
-            with path.open("ab") as file:
-                file.write(b"more")
-        elif way == "gone":
-            path.unlink()
-        else:
-            (tmp_path / "b").write_bytes(content if way != "replaced" else content[:-100])
-            (tmp_path / "b").rename(path)
+        change(path, way)
         rest, error = pull(it)
     assert isinstance(error, NotFoundError if way == "gone" else SourceChangedError)
     assert error.path == os.fspath(path)
@@ -362,19 +368,12 @@ def test_a_pass_over_an_input_finds_the_files_of_the_one_before(tmp_path, kind, 
     whole = run(threads(ds, number))[0]
     last = iter([False] * (len(whole) - 1) + [True])
 
-    def change(*batch):
+    def passed(*batch):
         if next(last, False):  # of the first pass
-            if way == "grown":
-                with path.open("ab") as file:
-                    file.write(b"more")
-            elif way == "gone":
-                path.unlink()
-            else:
-                (tmp_path / "b").write_bytes(content if way != "replaced" else content[:-100])
-                (tmp_path / "b").rename(path)
+            change(path, way)
         return batch if len(batch) > 1 else batch[0]
 
-    came, error = run(threads(ds.map(change).repeat(2), number))
+    came, error = run(threads(ds.map(passed).repeat(2), number))
     assert isinstance(error, NotFoundError if way == "gone" else SourceChangedError)
     assert error.path == os.fspath(path)
     assert came == whole

@@ -134,11 +134,6 @@ class Known:
         """Return the same of an input."""
         return self._inputs.setdefault(index, Known())
 
-    def note(self, found: KnownFiles) -> None:
-        """Note what a pass has found, if it was more than those before."""
-        if self.files is None or len(found) > len(self.files):
-            self.files = found
-
     def forget(self) -> None:
         """Forget the files of the inputs: the run goes to another place, which says which files it is of."""
         self._inputs = {}

@@ -180,7 +180,9 @@ class ChainStream(Stream):
             if error is not None:
                 self.account.changed.append(error)
             self.account.close(self.counts)
-            self._known.note(self.known_files())
+            # Each of the datasets that a function makes is opened once.
+            if self.account.index is not None:
+                self._known.files = self.known_files(self._known.files)
         if not self._inner and self._drawn is not None:
             self._drawn.close_for(self)
 

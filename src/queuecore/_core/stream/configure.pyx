@@ -71,7 +71,6 @@ cdef FileTable* configure(Description d, Views views, Keeper keeper) except NULL
     _set_sizes(d, plan, &shape)
     if d.memory_budget > 0:
         _fit(plan, d.memory_budget, &shape, d.on_hold_raise)
-    plan.slot_bytes = _slot_bytes(plan)
     _set_layout(plan)
     # A run that reads files one after the other closes each at its end; a run that jumps between files keeps some open.
     fd_limit = d.num_threads + DISCOVER_AHEAD + 1
@@ -377,7 +376,7 @@ cdef int _set_sizes(Description d, Plan* plan, Shape* shape) except -1:
     if not c.batched:
         c.batch_rows = chunk_bytes // (shape.row_bytes + (shape.row_bytes == 0)) if shape.row_bytes < chunk_bytes else 1
         c.batch_rows = min(c.batch_rows, CHUNK_ROWS)
-    slot_bytes = _slot_bytes(plan)
+    slot_bytes = plan.slot_bytes = _slot_bytes(plan)
     row_bytes = shape.hop_bytes if shape.hop_bytes // 2 < shape.record_bytes else shape.record_bytes
     batch_bytes = min(size_product(c.batch_rows, row_bytes),
                       <size_t>kMostBytes)
@@ -452,7 +451,7 @@ cdef int _fit(Plan* plan, int64_t budget, const Shape* shape, bint keeps_leases)
             frame.piece_bytes = piece
             frame.headroom = min(frame.headroom, frame.piece_bytes // 4)
         frame.memory_most = budget // 3
-    slot = _slot_bytes(plan)
+    slot = plan.slot_bytes
     # With blocks, three quarters of the rest stay for values of varying length and for the blocks themselves.
     rest = (budget - units) // (4 if c.blocks else 1)
     if c.store_rows > 0:

@@ -19,7 +19,8 @@ from queuecore._core.atoms.parking cimport event_has_waiters, event_notify_all, 
 from queuecore._core.stream.feed cimport feed_taken
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash
-from queuecore._core.io.sources cimport FileTable, known_files_of, table_claim, table_discover, table_drop, table_find
+from queuecore._core.io.sources cimport (
+    FileTable, KnownFiles, known_files_of, table_claim, table_discover, table_drop, table_find)
 from queuecore._core.stream.traced cimport note_taken
 from queuecore._core.stream.gate cimport STATE_RUNNING, CallGate, never_made
 from queuecore._core.atoms.window cimport window_ready, window_take
@@ -289,9 +290,15 @@ cdef class Course(CallGate):
             raise IndexError(f"{files} files are not known yet")
         return 0
 
-    def known_files(self):
-        """Return the files that were found so far, for the stream of a later pass over them: `Description.known`."""
+    def known_files(self, KnownFiles before=None):
+        """Return the files that were found so far, for the stream of a later pass over them: `Description.known`.
+
+        `before`: those that an earlier pass has found; they are returned if this one has found no more.
+        """
         self._check_made()
+        # D2 acquire: pairs with D1 in sources.pyx
+        if before is not None and before.count >= self.table.known_files.load(kAcquire):
+            return before
         return known_files_of(self.table)
 
     def digests(self, list upto):
