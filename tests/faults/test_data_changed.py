@@ -1,6 +1,7 @@
 """Files that others write to: while they are read, between two passes, and between a saved place and its use."""
 
 import copy
+import gc
 import hashlib
 import json
 import os
@@ -15,6 +16,7 @@ from helpers.formats.compressed import compress
 
 import queuecore as qc
 from queuecore.data import CsvDataset, Dataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.data._nodes.stream import ChainStream
 from queuecore.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -377,6 +379,20 @@ def test_a_pass_over_an_input_finds_the_files_of_the_one_before(tmp_path, kind, 
     assert isinstance(error, NotFoundError if way == "gone" else SourceChangedError)
     assert error.path == os.fspath(path)
     assert came == whole
+
+
+def test_closing_a_pass_that_there_is_no_memory_to_remember(tmp_path, monkeypatch):
+    def refuse(stream, before=None):
+        raise MemoryError
+
+    monkeypatch.setattr(ChainStream, "known_files", refuse)
+    path = tmp_path / "lines"
+    path.write_bytes(b"".join(b"%d\n" % n for n in range(1000)))
+    ds = TextLineDataset(path).filter(lambda line: np.bool_(True)).repeat(2)
+    assert list(ds) == 2 * [b"%d" % n for n in range(1000)]
+    with iter(ds) as it:
+        next(it)
+    gc.collect()  # an error of a generator that is closed in passing fails this test
 
 
 def test_a_file_that_many_passes_open(tmp_path):

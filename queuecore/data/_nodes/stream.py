@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import time
@@ -180,9 +181,11 @@ class ChainStream(Stream):
             if error is not None:
                 self.account.changed.append(error)
             self.account.close(self.counts)
-            # Each of the datasets that a function makes is opened once.
+            # Each of the datasets that a function makes is opened once. Without memory, the next pass is not told what
+            # this one has found: closing raises nothing, because nobody is there to get it.
             if self.account.index is not None:
-                self._known.files = self.known_files(self._known.files)
+                with contextlib.suppress(MemoryError):
+                    self._known.files = self.known_files(self._known.files)
         if not self._inner and self._drawn is not None:
             self._drawn.close_for(self)
 
