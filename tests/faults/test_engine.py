@@ -175,7 +175,7 @@ def names():
 
 
 def test_few_descriptors(tmp_path):
-    write_files(tmp_path, [np.full(100, i, "<i4").tobytes() for i in range(200)])
+    write_files(tmp_path, [np.full(30, i, "<i4").tobytes() for i in range(200)])
     child = run_python(f"""
         import resource
         import numpy as np
@@ -186,7 +186,7 @@ def test_few_descriptors(tmp_path):
         syscalls.set_read_delay(0.0002)
         for steps in (ds, ds.permute(1)):
             batches = list(map(np.array, steps.batch(32).with_options(Options(num_threads=2))))
-            assert sorted(np.concatenate(batches).tolist()) == [i for i in range(200) for _ in range(100)]
+            assert sorted(np.concatenate(batches).tolist()) == [i for i in range(200) for _ in range(30)]
     """)
     assert (child.returncode, child.stderr) == (0, "")
 
