@@ -195,11 +195,7 @@ class CsvError(InvalidArgumentError):
         The name of the bad field in the file's header, where a dataset leaves one out.
     placed_text : str or None
         The text without the number of the record, for a dataset, which adds the record's place in a file.
-    step : object or None
-        The step that met it, for whoever adds the text of the field.
     """
-
-    step: Any = None
 
     placed_text: str | None = None
     field: int | None = None

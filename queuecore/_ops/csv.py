@@ -15,7 +15,7 @@ from queuecore._elements.component import BYTES, Component
 from queuecore._ops.raw import component_of
 from queuecore._ops.stage import Stage, traceable
 from queuecore._ops.strings import lone_strings, strings_of
-from queuecore.errors import CsvError, DtypeError, InvalidArgumentError
+from queuecore.errors import DtypeError, InvalidArgumentError
 
 __all__ = ["csv_columns", "csv_format", "decode_csv"]
 
@@ -130,19 +130,7 @@ def decode_csv(
     if records is None:
         return stage
     strings = strings_of("decode_csv", records)
-    step = stage.bind([component_of(strings)])
-    try:
-        return step(strings)
-    except CsvError as error:
-        error.step = None
-        if error.record is not None and error.field is not None:
-            # The step knows the numbers of record and field only; the field's text is added here.
-            flat = strings.reshape(-1) if isinstance(strings, np.ndarray) else strings
-            record = flat if isinstance(flat, bytes) else flat[error.record]
-            text = step.field(record, error.field)  # type: ignore[attr-defined]
-            if text is not None:
-                error.args = (f"{error}: {text.decode(errors='backslashreplace')}",)
-        raise
+    return stage.bind([component_of(strings)])(strings)
 
 
 def _csv_default(operation: str, index: int, default: Any) -> tuple[np.dtype[Any], bytes | None]:

@@ -16,7 +16,6 @@ from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes, compile_record
 from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.names import Filename, expand_filenames
-from queuecore._io.texts import FieldTexts, LineTexts, RecordTexts
 from queuecore._ops.csv import csv_columns, csv_format
 from queuecore.data._plan.blocks import MOST_BYTES, block_source, blocks_of_fixed
 from queuecore.data._plan.chain import Chain
@@ -297,7 +296,6 @@ class TextLineDataset(Dataset):
             guess=64,
             max_record_bytes=_LINE_BYTES,
             header=header,
-            headings=LineTexts(encoding_number(compression_type)),
         )
         self._chain = Chain(source)
 
@@ -370,7 +368,6 @@ class TFRecordDataset(Dataset):
             template=0,
             guess=1024,
             max_record_bytes=_LONG_BYTES,
-            headings=RecordTexts(encoding_number(compression_type)),
         )
         self._chain = Chain(source)
 
@@ -556,20 +553,22 @@ class CsvDataset(Dataset):
             max_record_bytes=_LINE_BYTES,
             header=int(header),
             csv=make,
-            headings=FieldTexts(delim, encoding) if headings is None else headings,
+            headings=headings,
         )
         self._chain = Chain(source)
 
 
-class _Headings(FieldTexts):
+class _Headings:
     """Tells the names of columns from the headers of files, plain ones and those that zlib decompresses, for errors."""
 
     def __init__(self, delim: bytes, encoding: int, quotes: bool) -> None:
-        super().__init__(delim, encoding)
+        self._delim = delim
+        self._encoding = encoding
         self._quotes = quotes
         self._known: tuple[bytes, list[str]] = (b"", [])
 
     def __call__(self, path: bytes, column: int) -> str | None:
+        """Return the name of a column in the header of a file; `None`: it has none, or it can't be read."""
         names = self.of(path)
         return names[column] if column < len(names) else None
 

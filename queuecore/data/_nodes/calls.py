@@ -71,14 +71,12 @@ class StageCall(NamedTuple):
 
     def __call__(self, element: Any, pass_: int, number: int) -> tuple[Any, Any]:
         """Return the new element and its structure."""
-        values: list[Any] = []
         try:
             components, values = _parts(element)
             step = _bound(self.stage, components)
             outputs = list(step(*values, epoch=pass_, element=number))
         except QueueCoreError as error:
-            record = values[0] if len(values) == 1 and isinstance(values[0], bytes) else None
-            error.args = (f"{placed_text(error, record)} (element {number})",)
+            error.args = (f"{placed_text(error)} (element {number})",)
             error.stage, error.record = "map", number
             raise
         if self.stage.structure is not None:

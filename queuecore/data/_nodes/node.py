@@ -29,7 +29,7 @@ from queuecore._runners.threads import start_thread
 from queuecore.data._nodes.run import Drawn, NodeRun, Pairs
 from queuecore.data._plan.chain import Chain, Source
 from queuecore.data._plan.made import Layout, Made, NativeComponent, made_by, row_bytes_of
-from queuecore.data._rows.chunks import Chunk, Failed, Piece, Rows
+from queuecore.data._rows.chunks import Chunk, Failed, Piece
 from queuecore.data._rows.values import spec_of
 from queuecore.data.options import Options
 from queuecore.errors import InvalidArgumentError
@@ -174,7 +174,6 @@ class Node(Source):
             raise InvalidArgumentError(f"{self.name}: an element of {row_bytes} bytes is larger than any memory")
         frames = Frames("rows", max(row_bytes, 1), 1)
         frames.columns = columns
-        frames.headings = _RowTexts(self) if self.by_number else None
         return Description(self.files, result.elements(), frames=frames)
 
     def reserved(self, needs: list[int]) -> list[int]:
@@ -204,25 +203,6 @@ class Node(Source):
             start_thread(f"qc-{self.name}", _hand_in, self, run.of(feed, drawn), feed, broke=broke)
 
         return start
-
-
-class _RowTexts:
-    """Tells the strings that elements of a node consist of, for errors of steps."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def __call__(self, path: bytes, column: int) -> None:
-        """Return `None`: elements have no columns with names."""
-
-    def element(self, number: int) -> bytes | None:
-        """Return an element that is one string; `None`: it isn't."""
-        chunk = self._node.chosen(np.array([number], np.int64))
-        if not isinstance(chunk, Rows) or len(chunk.columns) != 1 or not isinstance(chunk.columns[0], tuple):
-            return None
-        text, ends, dims = chunk.columns[0]
-        row = chunk.first if chunk.rows is None else int(chunk.rows[0])
-        return None if dims is not None else bytes(text[ends[row] : ends[row + 1]])
 
 
 def _broke(feed: Feed, error: BaseException) -> None:

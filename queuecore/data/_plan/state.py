@@ -21,7 +21,9 @@ _VERSION = 2
 _STAGE = "resume"
 # Most numbers that one cut may have: two for each node below the other.
 _DEEPEST = 2000
-_PLACES = (("handed", (2,)), ("breaks", (3, 12)), ("seams", (3,)), ("told", (2,)))
+# Numbers of a fault: without a text, and with one.
+_FAULT = (9, 15)
+_PLACES = (("handed", (2,)), ("breaks", (3, *(3 + n for n in _FAULT))), ("seams", (3,)), ("told", (2,)))
 
 
 @dataclass(frozen=True)
@@ -326,7 +328,7 @@ def _are_cuts(cuts: Any, least: int) -> bool:
 def _are_ends(ends: Any) -> bool:
     return isinstance(ends, list) and all(
         isinstance(one, list)
-        and (len(one) == 2 or (len(one) == 12 and _are_numbers(one[2:3], 1)))
+        and (len(one) == 2 or (len(one) - 3 in _FAULT and _are_numbers(one[2:3], 1)))
         and _are_numbers(one[:2], 62)
         and _is_fault(one[3:])
         for one in ends
@@ -344,7 +346,7 @@ def _are_ends_below(ends: Any) -> bool:
 
 def _is_fault(numbers: list[Any]) -> bool:
     # Code, errno, sentence and stage have 32 bits.
-    return all(type(one) is int and abs(one) < 1 << (31 if at < 4 else 63) for at, one in enumerate(numbers))
+    return all(type(one) is int and -1 <= one >> (31 if at < 4 else 63) <= 0 for at, one in enumerate(numbers))
 
 
 def _are_numbers(values: list[Any], bits: int) -> bool:

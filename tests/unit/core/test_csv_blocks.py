@@ -52,7 +52,7 @@ def expected(data, kinds, delim=b",", quotes=True, fields=None):
                 continue
             value = number(kind, text) if text else None
             if value is None:
-                sentence = "not a valid" if text else "required"
+                sentence = f"{shown(text)!r} is no" if text else "required"
                 return columns, at, (sentence, row.line, index, field)
             values.append(value.tobytes())
         for column, value in zip(columns, values, strict=True):
@@ -71,6 +71,10 @@ def expected(data, kinds, delim=b",", quotes=True, fields=None):
     if rows:
         line = rows[-1].line + 1 + newlines(rows[-1].fields)
     return columns, (len(data), len(rows), line), None
+
+
+def shown(text):
+    return text[:40].decode(errors="backslashreplace") + "…" * (len(text) > 40)
 
 
 def newlines(fields):
@@ -316,13 +320,13 @@ BAD_ROWS = [
     (b"1", "expected 3 fields, got 1", None),
     (b"1,2,3,4", "expected 3 fields, got 4", None),
     (b"1,,3", "column 2: a value is required here", 1),
-    (b"x,2,3", "column 1: not a valid int32", 0),
-    (b"1,2,3x", "column 3: not a valid float64", 2),
-    (b"99999999999,2,3", "column 1: not a valid int32", 0),
-    (b'"1,5",2,3', "column 1: not a valid int32", 0),
+    (b"x,2,3", "column 1: 'x' is no int32", 0),
+    (b"1,2,3x", "column 3: '3x' is no float64", 2),
+    (b"99999999999,2,3", "column 1: '99999999999' is no int32", 0),
+    (b'"1,5",2,3', "column 1: '1,5' is no int32", 0),
     (b'1,2,"3" ', "column 3: a quote inside a quoted field that is not doubled", 2),
     (b'1,2"2,3', "column 2: a quote inside a field that is not quoted", 1),
-    (b"1,2,\x003", "column 3: not a valid float64", 2),  # row 30
+    (b"1,2,\x003", "column 3: '\\x003' is no float64", 2),  # row 30
 ]
 
 

@@ -1,7 +1,7 @@
 # The numbers that say what went wrong in native code, and the only functions that turn them into exceptions. No other
 # native module imports `queuecore.errors`: it names a code.
 from libc.stdint cimport int32_t, int64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 from queuecore._core.atoms.platform cimport Fault
 
 cdef enum:
@@ -103,6 +103,10 @@ cdef enum:
 # Says what is wrong with compressed data, in words that follow the data's name and a colon. place: bytes from its
 # start.
 cdef str inflate_sentence(int what, int encoding, int64_t place)
+# Returns that the fault's text is none of a kind.
+cdef str no_value(const Fault* fault, object kind)
+# Returns the fault's text, of what is long the beginning; None: it has none.
+cdef str text_shown(const Fault* fault)
 # Returns the exception for what `fault` recorded; the caller raises it. path: bytes or None.
 cdef object fault_error(const Fault* fault, object path, object headings=*)
 # Returns an exception of a code's class for code that raises it later, or never. place: the keyword arguments of
@@ -115,6 +119,11 @@ cdef int raise_from(int32_t code, str text, object cause) except -1
 cdef bint is_own(object error)
 
 
+# A fault as integers of at most 64 bits, as states have it, and back.
+cdef tuple fault_numbers(const Fault* fault)
+cdef int fault_of(Fault* fault, numbers) except -1
+
+
 cdef inline void fault_begin(Fault* fault, int32_t code, int32_t what, int32_t stage) noexcept nogil:
     # Says what went wrong, and not yet where: in no file, at no offset, in no record.
     memset(fault, 0, sizeof(Fault))
@@ -122,3 +131,9 @@ cdef inline void fault_begin(Fault* fault, int32_t code, int32_t what, int32_t s
     fault.what = what
     fault.stage = stage
     fault.file = fault.offset = fault.record = -1
+
+
+cdef inline void fault_text(Fault* fault, const unsigned char* text, int64_t nbytes) noexcept nogil:
+    # Keeps the beginning of the text that doesn't parse.
+    fault.text_bytes = nbytes
+    memcpy(fault.text, text, min(nbytes, <int64_t>sizeof(fault.text)))

@@ -4,6 +4,7 @@ import os
 import resource
 
 from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.string cimport memcpy, memset
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.atoms.process cimport check_layout
 
@@ -86,7 +87,7 @@ cdef str _padded_sentence(const Fault* f, str name):
             f"{f.b & 0x3FFFFFFFFF} that padded_shapes has for it ({where})")
 
 
-cdef str _sentence(const Fault* f, str name, str heading, object text):
+cdef str _sentence(const Fault* f, str name, str heading):
     if f.what == WHAT_OPEN:
         return f"cannot open {name}: {os_reason(f.err)}"
     if f.what == WHAT_STAT:
@@ -162,7 +163,7 @@ cdef str _sentence(const Fault* f, str name, str heading, object text):
     if WHAT_TFRECORD_LENGTH <= f.what <= WHAT_TFRECORD_TOO_LARGE:
         return _tfrecord_sentence(f, name)
     if WHAT_CSV_FIELDS <= f.what <= WHAT_CSV_LONG:
-        return f"{name}, line {f.a}" + _csv_sentence(f, heading, text)
+        return f"{name}, line {f.a}" + _csv_sentence(f, heading)
     return "a native thread ended by a C++ exception"
 
 
@@ -188,7 +189,40 @@ cdef str inflate_sentence(int what, int encoding, int64_t place):
     return f"no library that decompresses {word} data is loaded"
 
 
-cdef str _csv_sentence(const Fault* f, str heading, object text):
+cdef str text_shown(const Fault* fault):
+    cdef int64_t nbytes = min(fault.text_bytes, <int64_t>sizeof(fault.text))
+    if nbytes <= 0:
+        return None
+    shown = (<const char*>fault.text)[:nbytes].decode(errors="backslashreplace")
+    return shown if nbytes == fault.text_bytes else shown + "…"
+
+
+cdef str no_value(const Fault* fault, object kind):
+    shown = text_shown(fault)
+    return f"not a valid {kind}" if shown is None else f"{shown!r} is no {kind}"
+
+
+cdef tuple fault_numbers(const Fault* fault):
+    cdef int64_t words[5]
+    cdef int i
+    memcpy(words, fault.text, sizeof(words))
+    numbers = (fault.code, fault.err, fault.what, fault.stage, fault.file, fault.offset, fault.record, fault.a, fault.b)
+    return numbers if fault.text_bytes == 0 else (*numbers, fault.text_bytes, *[words[i] for i in range(5)])
+
+
+cdef int fault_of(Fault* fault, numbers) except -1:
+    cdef int64_t words[5]
+    memset(fault, 0, sizeof(Fault))
+    (fault.code, fault.err, fault.what, fault.stage, fault.file, fault.offset, fault.record, fault.a,
+     fault.b) = numbers[:9]
+    if len(numbers) > 9:
+        fault.text_bytes = numbers[9]
+        words = numbers[10:]
+        memcpy(fault.text, words, sizeof(words))
+    return 0
+
+
+cdef str _csv_sentence(const Fault* f, str heading):
     field = f.b & 0xFFFFFFFF
     column = f", column {field + 1}" if heading is None else f", column {field + 1} ({heading!r})"
     if f.what == WHAT_CSV_FIELDS:
@@ -197,7 +231,7 @@ cdef str _csv_sentence(const Fault* f, str heading, object text):
         return f"{column}: a value is required here"
     if f.what == WHAT_CSV_NUMBER:
         kind = ("float32", "float64", "int32", "int64", "string", "uint8", "bool")[f.b >> 32]
-        return f"{column}: {'not a valid' if text is None else f'{text} is no'} {kind}"
+        return f"{column}: {no_value(f, kind)}"
     if f.what == WHAT_CSV_BARE:
         return f"{column}: a quote inside a field that is not quoted"
     if f.what == WHAT_CSV_QUOTE:
@@ -209,15 +243,13 @@ cdef str _csv_sentence(const Fault* f, str heading, object text):
 
 cdef object fault_error(const Fault* fault, object path, object headings=None):
     cdef bint of_csv = WHAT_CSV_FIELDS <= fault.what <= WHAT_CSV_OPEN
-    heading = text = None
-    if headings is not None and fault.what == WHAT_CSV_NUMBER and fault.offset >= 0:
-        text = headings.field(path, fault.offset)
+    heading = None
     if headings is not None and of_csv and fault.what != WHAT_CSV_FIELDS:
         heading = headings(path, fault.b & 0xFFFFFFFF)
     name = None if path is None else os.fsdecode(path)
     shown = "" if name is None else repr(name)
     error = _CLASSES[<int>fault.code](
-        _sentence(fault, shown, heading, text),
+        _sentence(fault, shown, heading),
         errno=fault.err or None,
         path=name,
         offset=fault.offset if fault.offset >= 0 else None,

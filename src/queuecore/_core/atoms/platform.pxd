@@ -100,6 +100,8 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         int64_t record
         int64_t a
         int64_t b
+        int64_t text_bytes
+        char[40] text
 
     cppclass EventCount:
         Atomic[uint64_t] word

@@ -530,7 +530,7 @@ cdef class NativeProgram:
     cdef object _placed(self, ProgramRun* run, object error):
         # Returns the error, with the place of the faulty record.
         cdef Record* record = &run.record
-        text = placed_text(error, (<const char*>record.data)[:record.nbytes])
+        text = placed_text(error)
         error.path = os.fsdecode((<const char*>block_bytes(record.name))[:record.name_bytes])
         error.offset = record.offset if record.offset >= 0 else None
         error.record = record.index
@@ -551,7 +551,7 @@ cdef class NativeProgram:
         if rc == RUN_READ or rc == RUN_CHECK:
             return self.reader._error(&run.fault, (<const char*>block_bytes(record.name))[:record.name_bytes])
         if rc == RUN_STEP:
-            return self._placed(run, (<Step>self.steps[run.at]).explain(run.fault.what, run.fault.a, run.fault.b))
+            return self._placed(run, (<Step>self.steps[run.at]).explain(&run.fault))
         if rc == RUN_MISFIT:
             return self._placed(run, queue._misfit(&run.fault))
         return new_error(CODE_EXHAUSTED, "no memory for another element")

@@ -6,7 +6,8 @@ from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
     CODE_CSV, CODE_EXHAUSTED, CODE_TOO_LARGE, WHAT_CSV_BARE, WHAT_CSV_FIELDS, WHAT_CSV_LONG, WHAT_CSV_MISSING,
-    WHAT_CSV_NUMBER, WHAT_CSV_OPEN, WHAT_CSV_QUOTE, WHAT_MEMORY, new_error)
+    WHAT_CSV_NUMBER, WHAT_CSV_OPEN, WHAT_CSV_QUOTE, WHAT_MEMORY, STAGE_READ, fault_begin, fault_text, new_error,
+    no_value, text_shown)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
@@ -36,6 +37,11 @@ cdef struct CsvSpan:
     bytes_in data
     int64_t nbytes
     bint doubled                 # it has doubled quotes
+
+# The field that is wrong, and its text with its quotes single.
+cdef struct CsvBad:
+    int32_t column
+    CsvSpan text
 
 # A row, or the place of its error.
 cdef struct CsvRow:
@@ -170,9 +176,9 @@ cdef bint _parse_byte(int kind, bytes_in p, bytes_in end, unsigned char* out) no
 
 
 cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places, int64_t row, Arena* arena,
-               int32_t* at) noexcept nogil:
-    # Writes the fields of one row to their places. Returns 0, or a WHAT_ number for column *at. The spans keep pointing
-    # to the text, because a fault tells the place of one.
+               CsvBad* bad) noexcept nogil:
+    # Writes the fields of one row to their places. Returns 0, or a WHAT_ number for *bad. The spans keep pointing to
+    # the text, because a fault tells the place of one.
     cdef const CsvColumn* column
     cdef CsvSpan span
     cdef CsvText text
@@ -184,7 +190,7 @@ cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places
     cdef int64_t q = 0
     cdef bint valid
     for k in range(plan.count):
-        at[0] = k
+        bad.column = k
         column = &plan.columns[k]
         span = spans[k]
         out = places[k].base + row * places[k].stride
@@ -216,6 +222,7 @@ cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places
             valid = parse_number(span.data, end, &q)
             memcpy(out, &q, sizeof(int64_t))
         if not valid:
+            bad.text = span
             return WHAT_CSV_NUMBER
     return 0
 
@@ -477,9 +484,7 @@ cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* 
 
 cdef int _wrong(Fault* fault, int code, int what, const CsvCursor* at, int64_t beside, int64_t a,
                 int64_t b) noexcept nogil:
-    fault.code = code
-    fault.err = 0
-    fault.what = what
+    fault_begin(fault, code, what, STAGE_READ)
     fault.record = at.row
     fault.offset = at.offset + beside
     fault.a = a
@@ -504,7 +509,7 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     cdef uint32_t* cuts
     cdef CsvSpan* spans
     cdef CsvRow row
-    cdef int32_t column = 0
+    cdef CsvBad bad
     cdef int what
     block.rows = 0
     block.consumed = 0
@@ -551,12 +556,15 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
             if row.fields <= plan.columns[plan.count - 1].field or row.fields > plan.most:
                 return _wrong(fault, CODE_CSV, WHAT_CSV_FIELDS, at, 0, at.line,
                               (plan.columns[plan.count - 1].field + 1) << 32 | row.fields)
-            what = _fill(plan, spans, places, block.rows, arena, &column)
+            what = _fill(plan, spans, places, block.rows, arena, &bad)
             if what == WHAT_MEMORY:
-                return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, at, 0, spans[column].nbytes, 0)
+                return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, at, 0, spans[bad.column].nbytes, 0)
             if what != 0:
-                return _wrong(fault, CODE_CSV, what, at, spans[column].data - p, at.line,
-                              <int64_t>plan.columns[column].kind << 32 | plan.columns[column].field)
+                _wrong(fault, CODE_CSV, what, at, spans[bad.column].data - p, at.line,
+                       <int64_t>plan.columns[bad.column].kind << 32 | plan.columns[bad.column].field)
+                if what == WHAT_CSV_NUMBER:
+                    fault_text(fault, bad.text.data, bad.text.nbytes)
+                return -1
             rows = 1
             nbytes = row.next - p
         p += nbytes
@@ -634,111 +642,45 @@ cdef class CsvStep(Step):
         self.params = &format.plan
         self.run = _run_csv
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_MEMORY:
-            return new_error(CODE_EXHAUSTED, f"decode_csv: no memory for {a} bytes")
+    cdef object explain(self, const Fault* fault):
+        cdef Py_ssize_t column = fault.b
+        if fault.what == WHAT_MEMORY:
+            return new_error(CODE_EXHAUSTED, f"decode_csv: no memory for {fault.a} bytes")
         # TensorFlow's words, which count from 0; and ours, for whoever adds the record's place in a file.
         field = None
-        if what == WHAT_CSV_FIELDS:
-            text = f"Expect {self.format.plan.count} fields but have {b} in record {a}"
-            placed = f"expected {self.format.plan.count} fields, got {b}"
-        elif what == WHAT_CSV_MISSING:
-            text = f"Field {b} is required but missing in record {a}!"
-            placed = f"column {b + 1}: a value is required here"
-            field = b
-        elif what == WHAT_CSV_NUMBER:
-            text = f"Field {b} in record {a} is not a valid {self.outputs[b].dtype}"
-            placed = f"column {b + 1}: not a valid {self.outputs[b].dtype}"
-            field = b
-        elif what == WHAT_CSV_BARE:
-            text = f"Record {a} has a quote or a newline inside a field that is not quoted"
+        if fault.what == WHAT_CSV_FIELDS:
+            text = f"Expect {self.format.plan.count} fields but have {fault.b} in record {fault.a}"
+            placed = f"expected {self.format.plan.count} fields, got {fault.b}"
+        elif fault.what == WHAT_CSV_MISSING:
+            text = f"Field {column} is required but missing in record {fault.a}!"
+            placed = f"column {column + 1}: a value is required here"
+            field = column
+        elif fault.what == WHAT_CSV_NUMBER:
+            text = f"Field {column} in record {fault.a} is not a valid {self.outputs[column].dtype}"
+            placed = f"column {column + 1}: {no_value(fault, self.outputs[column].dtype)}"
+            if fault.text_bytes > 0:
+                text += f": {text_shown(fault)}"
+            field = column
+        elif fault.what == WHAT_CSV_BARE:
+            text = f"Record {fault.a} has a quote or a newline inside a field that is not quoted"
             placed = "a quote or a newline inside a field that is not quoted"
-        elif what == WHAT_CSV_QUOTE:
-            text = f"Record {a} has a quote inside a quoted field that is not doubled, or text after the closing one"
+        elif fault.what == WHAT_CSV_QUOTE:
+            text = (f"Record {fault.a} has a quote inside a quoted field that is not doubled, or text after the "
+                    "closing one")
             placed = "a quote inside a quoted field that is not doubled, or text after the closing one"
         else:
-            text = f"Record {a} has a quoted field that is not closed before the end of the record"
+            text = f"Record {fault.a} has a quoted field that is not closed before the end of the record"
             placed = "a quoted field that is not closed before the end of the record"
-        error = new_error(CODE_CSV, text, dict(record=a))
+        error = new_error(CODE_CSV, text, dict(record=fault.a))
         error.field = field
-        error.step = self
-        error.placed_text = f"decode_csv: {placed}" if a == 0 else f"decode_csv: string {a} of the record, {placed}"
+        string = "" if fault.a == 0 else f"string {fault.a} of the record, "
+        error.placed_text = f"decode_csv: {string}{placed}"
         return error
 
-    def field(self, bytes record not None, int32_t column):
-        """Return the text of a column's field, or None if it is missing or the record can't be split."""
-        cdef const CsvPlan* plan = &self.format.plan
-        cdef CsvSpan* spans = <CsvSpan*>calloc(plan.count, sizeof(CsvSpan))
-        cdef CsvRow row
-        cdef bytes text = None
-        if spans == NULL:
-            raise MemoryError
-        try:
-            if _split_record(plan, <bytes_in>record, <bytes_in>record + len(record), spans,
-                             &row) == 0 and column < row.fields:
-                text = (<const char*>spans[column].data)[:spans[column].nbytes]
-                if spans[column].doubled:
-                    text = text.replace(b'""', b'"')
-                if is_missing(<bytes_in>text, len(text), plan.na, plan.na_bytes):
-                    text = None
-        finally:
-            free(spans)
-        return text
 
-
-    def wrong_text(self, bytes record not None, int32_t column):
-        """Return the text of a column's field as errors show it, or None if it is a number, or not there."""
-        cdef bytes text = self.field(record, column)
-        cdef int kind = self.format.plan.columns[column].kind
-        cdef bytes_in start
-        cdef bytes_in end
-        cdef float f = 0
-        cdef double d = 0
-        cdef int32_t i = 0
-        cdef int64_t q = 0
-        cdef unsigned char small = 0
-        cdef bint valid
-        if not text or kind == CSV_TEXT:
-            return None
-        start = <bytes_in>text
-        end = start + len(text)
-        if kind == CSV_FLOAT32:
-            valid = parse_number(start, end, &f)
-        elif kind == CSV_FLOAT64:
-            valid = parse_number(start, end, &d)
-        elif kind == CSV_INT32:
-            valid = parse_number(start, end, &i)
-        elif kind > CSV_TEXT:
-            valid = _parse_byte(kind, start, end, &small)
-        else:
-            valid = parse_number(start, end, &q)
-        return None if valid else shown_text(text)
-
-
-def placed_text(object error, bytes record):
-    """Return what a step's error says, without a place; the caller adds that of the record.
-
-    Parameters
-    ----------
-    error : QueueCoreError
-        It loses its step, so that it can be pickled.
-    record : bytes or None
-        What the step was given, if that is known: then the text that is no number is shown.
-    """
-    text = getattr(error, "placed_text", None) or str(error)
-    step = getattr(error, "step", None)
-    if step is None:
-        return text
-    error.step = None
-    shown = None if record is None or error.field is None else step.wrong_text(record, error.field)
-    return text if shown is None else text.replace("not a valid", f"{shown} is no")
-
-
-def shown_text(bytes text not None):
-    """Return text as errors show it: in quotes, and only the beginning of what is long."""
-    shown = text[:40].decode(errors="backslashreplace")
-    return repr(shown if len(text) <= 40 else shown + "…")
+def placed_text(object error):
+    """Return what a step's error says, without a place; the caller adds that of the record."""
+    return getattr(error, "placed_text", None) or str(error)
 
 
 cdef int _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
@@ -759,7 +701,8 @@ cdef int _run_csv(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     cdef int64_t* offsets
     cdef bytes_in record = cell.data
     cdef int64_t n = 1, nbytes = cell.nbytes, i
-    cdef int32_t j, column = 0
+    cdef int32_t j
+    cdef CsvBad bad
     for j in range(cell.ndim):
         n *= cell.dims[j]
     if places == NULL or spans == NULL:
@@ -786,10 +729,12 @@ cdef int _run_csv(const void* params, const Cell* inputs, Cell* outputs, Arena* 
             fault.what = WHAT_CSV_FIELDS
             fault.b = row.fields
             return -1
-        fault.what = _fill(plan, spans, places, i, arena, &column)
+        fault.what = _fill(plan, spans, places, i, arena, &bad)
         if fault.what == WHAT_MEMORY:
-            return _no_memory(fault, spans[column].nbytes)
-        fault.b = column
+            return _no_memory(fault, spans[bad.column].nbytes)
+        fault.b = bad.column
+        if fault.what == WHAT_CSV_NUMBER:
+            fault_text(fault, bad.text.data, bad.text.nbytes)
         if fault.what != 0:
             return -1
     for j in range(plan.count):

@@ -616,21 +616,20 @@ cdef class InflateStep(Step):
         self.params = &self.own
         self.run = _run_inflate
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        which = "" if b < 0 else f" string {b} of the batch:"
-        if what == WHAT_LIMIT:
+    cdef object explain(self, const Fault* fault):
+        which = "" if fault.b < 0 else f" string {fault.b} of the batch:"
+        if fault.what == WHAT_LIMIT:
             return new_error(CODE_TOO_LARGE,
-                f"decode_compressed:{which} more than {a} bytes when decompressed. If that is no attack, raise "
+                f"decode_compressed:{which} more than {fault.a} bytes when decompressed. If that is no attack, raise "
                 "max_record_bytes")
-        if what == WHAT_NO_MEMORY:
-            return new_error(CODE_EXHAUSTED, f"decode_compressed:{which} no memory for {a} bytes")
-        text = f"decode_compressed:{which} {inflate_sentence(what, self.own.encoding, a)}"
-        if what == WHAT_INFLATE_MEMORY:
+        if fault.what == WHAT_NO_MEMORY:
+            return new_error(CODE_EXHAUSTED, f"decode_compressed:{which} no memory for {fault.a} bytes")
+        text = f"decode_compressed:{which} {inflate_sentence(fault.what, self.own.encoding, fault.a)}"
+        if fault.what == WHAT_INFLATE_MEMORY:
             return new_error(CODE_EXHAUSTED, text)
-        if what == WHAT_NO_LIBRARY:
+        if fault.what == WHAT_NO_LIBRARY:
             return new_error(CODE_UNIMPLEMENTED, text)
-        return new_error(CODE_DECOMPRESS, text, dict(offset=a))
+        return new_error(CODE_DECOMPRESS, text, dict(offset=fault.a))
 
 
 cdef int _inflate_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil:

@@ -94,11 +94,10 @@ cdef class CallStep(Step):
         free(self.call.items)
         free(self.call.outputs)
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_CODE:
-            return new_error(CODE_INVALID_ARGUMENT, f"{self.label}: the function returned the error code {a}")
-        return new_error(CODE_EXHAUSTED, f"{self.label}: no memory for {a} bytes")
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_CODE:
+            return new_error(CODE_INVALID_ARGUMENT, f"{self.label}: the function returned the error code {fault.a}")
+        return new_error(CODE_EXHAUSTED, f"{self.label}: no memory for {fault.a} bytes")
 
 
 cdef int _run_call(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:

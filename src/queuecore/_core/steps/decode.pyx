@@ -345,19 +345,19 @@ cdef class RawStep(Step):
         free(self.raw.dims)
         free(self.offsets)
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_LENGTH and self.raw.leaves != NULL:
-            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: expected records of {b} bytes, got {a} bytes")
-        if what == WHAT_LENGTH:
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_LENGTH and self.raw.leaves != NULL:
             return new_error(CODE_INVALID_ARGUMENT,
-                             f"decode_raw: the input has {a} bytes, which is not a multiple of {b}, the item's size")
-        if what == WHAT_UNEQUAL:
-            return new_error(CODE_INVALID_ARGUMENT,
-                f"decode_raw: the strings of a batch must be equally long; there are some of {a} and of {b} bytes")
-        if what == WHAT_NOT_BOOLEAN:
-            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: expected a bool, a byte 0 or 1, got {a}")
-        return new_error(CODE_EXHAUSTED, f"decode_raw: no memory for {a} bytes")
+                             f"decode_raw: expected records of {fault.b} bytes, got {fault.a} bytes")
+        if fault.what == WHAT_LENGTH:
+            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: the input has {fault.a} bytes, which is not a "
+                                                    f"multiple of {fault.b}, the item's size")
+        if fault.what == WHAT_UNEQUAL:
+            return new_error(CODE_INVALID_ARGUMENT, "decode_raw: the strings of a batch must be equally long; there "
+                                                    f"are some of {fault.a} and of {fault.b} bytes")
+        if fault.what == WHAT_NOT_BOOLEAN:
+            return new_error(CODE_INVALID_ARGUMENT, f"decode_raw: expected a bool, a byte 0 or 1, got {fault.a}")
+        return new_error(CODE_EXHAUSTED, f"decode_raw: no memory for {fault.a} bytes")
 
 
 cdef int _raw_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil:

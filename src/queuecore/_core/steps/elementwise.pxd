@@ -38,4 +38,4 @@ cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, cons
                     int32_t ndim, int32_t item) noexcept nogil
 # Returns the bytes of an output; -1: not known beforehand.
 cdef int64_t made_bytes_of(component) except -2
-cdef object step_explain(str label, int what, int64_t a, int64_t b)
+cdef object step_explain(str label, const Fault* fault)

@@ -94,11 +94,11 @@ cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena,
     return 0
 
 
-cdef object step_explain(str label, int what, int64_t a, int64_t b):
-    if what == WHAT_OTHER:
-        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected an element of {b} bytes, as was said beforehand, "
-                                                f"got {a}")
-    return new_error(CODE_EXHAUSTED, f"{label}: no memory for {a} bytes")
+cdef object step_explain(str label, const Fault* fault):
+    if fault.what == WHAT_OTHER:
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected an element of {fault.b} bytes, as was said "
+                                                f"beforehand, got {fault.a}")
+    return new_error(CODE_EXHAUSTED, f"{label}: no memory for {fault.a} bytes")
 
 
 @cython.final
@@ -191,17 +191,18 @@ cdef class ChainStep(Step):
             free(self.chain.links[i].b_each)
         free(self.chain.links)
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_COUNT:
+    cdef object explain(self, const Fault* fault):
+        cdef Py_ssize_t index = fault.b
+        if fault.what == WHAT_COUNT:
             return new_error(CODE_INVALID_ARGUMENT,
-                             f"reshape: expected values for shape {list(self.links[b][1])}, got {a} values")
-        if what == WHAT_CHANNELS:
+                             f"reshape: expected values for shape {list(self.links[index][1])}, got {fault.a} values")
+        if fault.what == WHAT_CHANNELS:
             return new_error(CODE_INVALID_ARGUMENT,
-                             f"scale: expected {self.links[b][4]} channels on the last axis, got {a}")
-        if what == WHAT_RANK:
-            return new_error(CODE_INVALID_ARGUMENT, f"transpose: expected {len(self.links[b][1])} dimensions, got {a}")
-        return step_explain(self.links[0][0], what, a, b)
+                             f"scale: expected {self.links[index][4]} channels on the last axis, got {fault.a}")
+        if fault.what == WHAT_RANK:
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"transpose: expected {len(self.links[index][1])} dimensions, got {fault.a}")
+        return step_explain(self.links[0][0], fault)
 
 
 # The input as the transposition reads it: axes of length 1 are left out, and axes that lie together are made one.
@@ -457,27 +458,28 @@ cdef class PadStep(Step):
     cdef FrameParams frame
 
     def __init__(self, tuple inputs, tuple outputs, tuple before, tuple after, bytes fill, str mode="constant"):
+        cdef Fault fault
         _frame_init(&self.frame, inputs, outputs, before, after)
         self.frame.mode = PAD_MODES.index(mode)
         memcpy(self.frame.fill, <const char*>fill, len(fill))
         if self.frame.mode != PAD_CONSTANT:
             for axis, side in enumerate(inputs[0].shape or ()):
                 if side == 0 and before[axis] + after[axis] > 0:
-                    raise self.explain(WHAT_EMPTY, 0, axis)
+                    step_fault(&fault, WHAT_EMPTY, 0, axis)
+                    raise self.explain(&fault)
         self.inputs = inputs
         self.outputs = outputs
         self.params = &self.frame
         self.run = _run_pad
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_DIMS:
-            return new_error(CODE_INVALID_ARGUMENT, f"pad: expected {self.frame.ndim} dimensions, got {a}")
-        if what == WHAT_EMPTY:
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_DIMS:
+            return new_error(CODE_INVALID_ARGUMENT, f"pad: expected {self.frame.ndim} dimensions, got {fault.a}")
+        if fault.what == WHAT_EMPTY:
             return new_error(CODE_INVALID_ARGUMENT,
-                f"pad: axis {b} is empty, and has nothing that mode {PAD_MODES[self.frame.mode]!r} could repeat: use "
-                "mode 'constant'")
-        return step_explain("pad", what, a, b)
+                f"pad: axis {fault.b} is empty, and has nothing that mode {PAD_MODES[self.frame.mode]!r} could repeat: "
+                "use mode 'constant'")
+        return step_explain("pad", fault)
 
 
 @cython.final
@@ -500,15 +502,14 @@ cdef class SliceStep(Step):
         self.params = &self.frame
         self.run = _run_slice
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_DIMS:
-            return new_error(CODE_INVALID_ARGUMENT, f"slice: expected {self.frame.ndim} dimensions, got {a}")
-        if what == WHAT_BOUNDS:
-            begin, size = self.frame.before[b], self.frame.after[b]
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_DIMS:
+            return new_error(CODE_INVALID_ARGUMENT, f"slice: expected {self.frame.ndim} dimensions, got {fault.a}")
+        if fault.what == WHAT_BOUNDS:
+            begin, size = self.frame.before[fault.b], self.frame.after[fault.b]
             part = f"[{begin}, {begin + size})" if size >= 0 else f"from {begin} on"
-            return new_error(CODE_INVALID_ARGUMENT, f"slice: axis {b} is {a} long, and has no part {part}")
-        return step_explain("slice", what, a, b)
+            return new_error(CODE_INVALID_ARGUMENT, f"slice: axis {fault.b} is {fault.a} long, and has no part {part}")
+        return step_explain("slice", fault)
 
 
 cdef int _frame_init(FrameParams* frame, tuple inputs, tuple outputs, tuple before, tuple after) except -1:
@@ -743,9 +744,8 @@ cdef class OneHotStep(Step):
         self.params = &self.hot
         self.run = _run_hot
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        return step_explain("one_hot", what, a, b)
+    cdef object explain(self, const Fault* fault):
+        return step_explain("one_hot", fault)
 
 
 cdef int _run_hot(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:

@@ -819,18 +819,18 @@ cdef class ExampleStep(Step):
             free(self.plan.keys[section].table)
         free(self.plan.columns)
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        return self._explain(what, a, b, None)
+    cdef object explain(self, const Fault* fault):
+        return self._explain(fault, None)
 
-    def _explain(self, int what, int64_t a, int64_t b, names):
-        cdef int reason = what & 255
+    cdef object _explain(self, const Fault* fault, names):
+        cdef int reason = fault.what & 255
+        cdef int64_t a = fault.a, b = fault.b
         cdef str where = f"{self.label}: " if a < 0 else f"{self.label}: record {a} of the batch: "
         if reason == WHAT_MEMORY:
             return new_error(CODE_EXHAUSTED, f"{self.label}: no memory for {b if b >= 0 else '2^63 or more'} bytes")
         if reason in _MALFORMED:
             return new_error(CODE_PROTO, f"{where}Could not parse the message: at byte {b}, {_MALFORMED[reason]}")
-        section, key, kind, _, dims, *_ = self.columns[what >> 8]
+        section, key, kind, _, dims, *_ = self.columns[fault.what >> 8]
         shown = key.decode(errors="backslashreplace")
         if a >= 0:
             name = "<unknown>" if names is None else names[a]
@@ -921,7 +921,7 @@ cdef class ExampleStep(Step):
             with nogil:
                 rc = _parse(&work)
             if rc != 0:
-                raise self._explain(fault.what, fault.a, fault.b, names)
+                raise self._explain(&fault, names)
             results = []
             for j in range(self.plan.outputs):
                 shape = tuple([cells[j].dims[i] for i in range(cells[j].ndim)])

@@ -9,14 +9,15 @@ from cpython.pycapsule cimport PyCapsule_GetPointer
 from libc.stdint cimport int32_t, int64_t, intptr_t, uintptr_t
 from libc.string cimport memcpy
 from queuecore._core.atoms.dims cimport MAX_DIMS
-from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, new_error
+from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
     CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault)
 from queuecore._core.steps.elementwise cimport step_place
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport Arena, Cell, RowsFn, Step, StageFn, arena_take, step_begun, step_ended
+from queuecore._core.steps.stages cimport (
+    WHOSE, WHOSE_BITS, Arena, Cell, RowsFn, Step, StageFn, arena_take, explain_part, step_begun, step_ended)
 
 
 cdef extern from *:
@@ -301,15 +302,14 @@ cdef class ExprStep(Step):
         free(self.expression.leaves)
         free(self.expression.instructions)
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_SIDE:
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_SIDE:
             return new_error(CODE_INVALID_ARGUMENT,
-                             f"arithmetic: a dimension is {a} long, and {b} in what it is combined with")
-        if what == WHAT_RANK:
+                             f"arithmetic: a dimension is {fault.a} long, and {fault.b} in what it is combined with")
+        if fault.what == WHAT_RANK:
             return new_error(CODE_INVALID_ARGUMENT,
-                             f"arithmetic: expected {b} dimensions, as was said beforehand, got {a}")
-        return step_explain("arithmetic", what, a, b)
+                             f"arithmetic: expected {fault.b} dimensions, as was said beforehand, got {fault.a}")
+        return step_explain("arithmetic", fault)
 
 
 cdef int _read(const ExprParams* e, const Operand* leaf, const int64_t* sides, const int64_t* dims, bytes_in data,
@@ -596,10 +596,6 @@ cdef struct GraphParams:
     int32_t constant_count
     int32_t* outputs
 
-cdef enum:
-    WHOSE_BITS = 8
-    WHOSE = 255              # our own
-
 
 @cython.final
 cdef class GraphStep(Step):
@@ -705,11 +701,8 @@ cdef class GraphStep(Step):
         """The steps that it is made of, as of `Step.parts`."""
         return [part for step in self.steps for part in step.parts()]
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of one of the steps."""
-        if what & WHOSE == WHOSE:
-            return new_error(CODE_EXHAUSTED, f"no memory for {a} bytes")
-        return self.steps[what & WHOSE].explain(what >> WHOSE_BITS, a, b)
+    cdef object explain(self, const Fault* fault):
+        return explain_part(self.steps, fault)
 
 
 cdef int _run_graph(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:

@@ -63,15 +63,15 @@ cdef inline void _draw(uint64_t seed, const Arena* arena, int64_t picture, uint3
     philox_block(seed, <uint64_t>(arena.element + picture), <uint32_t>arena.epoch | <uint64_t>block << 32, draws)
 
 
-cdef object _explain(str label, int what, int64_t a, int64_t b):
-    if what == WHAT_RANK:
-        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected pictures [..., height, width, channels], got {a} "
-                                                "dimensions")
-    if what == WHAT_EMPTY:
-        return new_error(CODE_INVALID_ARGUMENT, f"{label}: a picture of {a} x {b} pixels can't be resized")
-    if what == WHAT_COLOURS:
-        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected 3 channels (red, green, blue), got {a}")
-    return step_explain(label, what, a, b)
+cdef object _explain(str label, const Fault* fault):
+    if fault.what == WHAT_RANK:
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected pictures [..., height, width, channels], got "
+                                                f"{fault.a} dimensions")
+    if fault.what == WHAT_EMPTY:
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: a picture of {fault.a} x {fault.b} pixels can't be resized")
+    if fault.what == WHAT_COLOURS:
+        return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected 3 channels (red, green, blue), got {fault.a}")
+    return step_explain(label, fault)
 
 
 cdef struct ResizeParams:
@@ -111,9 +111,8 @@ cdef class ResizeStep(Step):
         self.params = &self.resize
         self.run = _run_resize
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        return _explain("resize", what, a, b)
+    cdef object explain(self, const Fault* fault):
+        return _explain("resize", fault)
 
 
 cdef inline float _centre(int64_t i, float scale) noexcept nogil:
@@ -278,16 +277,15 @@ cdef class CropStep(Step):
         self.params = &self.crop
         self.run = _run_crop
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_RANK:
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_RANK:
             n = self.crop.ndim
             return new_error(CODE_INVALID_ARGUMENT,
-                             f"random_crop: expected {n} dimensions, or {n + 1} of a batch, got {a}")
-        if what == WHAT_CROP:
-            return new_error(CODE_INVALID_ARGUMENT,
-                             f"random_crop: expected at least {self.crop.size[b]} on axis {b}, got {a}")
-        return _explain("random_crop", what, a, b)
+                             f"random_crop: expected {n} dimensions, or {n + 1} of a batch, got {fault.a}")
+        if fault.what == WHAT_CROP:
+            return new_error(CODE_INVALID_ARGUMENT, f"random_crop: expected at least {self.crop.size[fault.b]} on axis "
+                                                    f"{fault.b}, got {fault.a}")
+        return _explain("random_crop", fault)
 
 
 cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
@@ -351,9 +349,8 @@ cdef class FlipStep(Step):
         self.params = &self.flip
         self.run = _run_flip
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        return _explain("random_flip_left_right", what, a, b)
+    cdef object explain(self, const Fault* fault):
+        return _explain("random_flip_left_right", fault)
 
 
 cdef int _run_flip(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
@@ -479,9 +476,8 @@ cdef class AdjustStep(Step):
         self.params = &self.adjust
         self.run = _run_adjust
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        return _explain(self.label, what, a, b)
+    cdef object explain(self, const Fault* fault):
+        return _explain(self.label, fault)
 
 
 cdef void _widen(const AdjustParams* adjust, bytes_in source, float* values, int64_t n) noexcept nogil:

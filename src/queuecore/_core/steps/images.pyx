@@ -449,11 +449,13 @@ cdef class PictureStep(Step):
             rc = _open(&self.own, source, nbytes, &p, &jpeg, &png, &fault)
             _close(&p, &jpeg, &png)
         if rc != 0:
-            raise self.explain(fault.what, fault.a, index)
+            fault.b = index
+            raise self.explain(&fault)
         return p.height, p.width, p.channels
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
+    cdef object explain(self, const Fault* fault):
+        cdef int what = fault.what
+        cdef int64_t a = fault.a, b = fault.b
         which = self.label if b < 0 else f"{self.label}: picture {b} of the batch"
         name = _NAMES.get(a & 255)
         size = f"{a & 0xffffffff} x {a >> 32}"

@@ -93,6 +93,12 @@ ctypedef int (*RowsFn)(const void* params, const Cell* inputs, Cell* outputs, in
                        Fault* fault) noexcept nogil
 
 
+# The lowest bits of a fault's `what` say which part of a step it is of; at each level of nesting as many more.
+cdef enum:
+    WHOSE_BITS = 8
+    WHOSE = 255               # of none: the step's own, no memory for `a` bytes
+
+
 cdef class Step:
     cdef StageFn run
     cdef RowsFn run_rows      # or NULL: one at a time
@@ -101,6 +107,9 @@ cdef class Step:
     cdef readonly tuple outputs
     cdef public object label  # its name for users, or None
 
+    # Returns the exception, without a place, for a fault of this step.
+    cdef object explain(self, const Fault* fault)
+
 
 # A step in Python: the code that runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are
 # None if they are not known beforehand.
@@ -108,6 +117,8 @@ cdef class PythonStep(Step):
     cdef readonly object call
     cdef readonly str why
 
+# Returns the exception for a fault whose `what` says which of the steps it is of.
+cdef object explain_part(list steps, const Fault* fault)
 # Returns the values that a Python function returned, one for each component.
 cdef list values_of(object made)
 # Returns a new array of any content; raises ResourceExhaustedError if there is no memory of that size.

@@ -34,8 +34,7 @@ cdef class Step:
     seed.
     """
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
+    cdef object explain(self, const Fault* fault):
         raise NotImplementedError
 
     def parts(self):
@@ -82,7 +81,7 @@ cdef class Step:
             with nogil:
                 rc = self.run(self.params, cells, cells + count, &arena, &fault)
             if rc != 0:
-                raise self.explain(fault.what, fault.a, fault.b)
+                raise self.explain(&fault)
             for i in range(output_count):
                 results[i] = _out(&cells[count + i], self.outputs[i].dtype, results[i])
             return results
@@ -219,8 +218,7 @@ cdef class PythonStep(Step):
         self.why = why
         self.run = _run_python
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception for code that runs it natively."""
+    cdef object explain(self, const Fault* fault):
         return new_error(CODE_UNIMPLEMENTED, f"a step that runs in Python, because {self.why}, can't be here")
 
     def __call__(self, *values, int64_t epoch=0, int64_t element=0):
@@ -255,11 +253,6 @@ cdef struct SequenceParams:
     RowsFn* run_rows
     const void** params
     int32_t* made
-
-cdef enum:
-    # the lowest of a fault's `what` say which step's it is; at each level of nesting as many more
-    WHOSE_BITS = 8
-    WHOSE = 255               # our own
 
 
 @cython.final
@@ -319,11 +312,16 @@ cdef class SequenceStep(Step):
         """The steps that it is made of, as of `Step.parts`."""
         return [part for step in self.steps for part in step.parts()]
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of one of the steps."""
-        if what & WHOSE == WHOSE:
-            return new_error(CODE_EXHAUSTED, f"no memory for {a} bytes")
-        return self.steps[what & WHOSE].explain(what >> WHOSE_BITS, a, b)
+    cdef object explain(self, const Fault* fault):
+        return explain_part(self.steps, fault)
+
+
+cdef object explain_part(list steps, const Fault* fault):
+    cdef Fault part = fault[0]
+    if fault.what & WHOSE == WHOSE:
+        return new_error(CODE_EXHAUSTED, f"no memory for {fault.a} bytes")
+    part.what >>= WHOSE_BITS
+    return (<Step>steps[fault.what & WHOSE]).explain(&part)
 
 
 cdef int _run_sequence(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
@@ -405,9 +403,8 @@ cdef class PartStep(Step):
         self.params = &self.part
         self.run = _run_part
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of the step."""
-        return self.step.explain(what, a, b)
+    cdef object explain(self, const Fault* fault):
+        return self.step.explain(fault)
 
 
 cdef int _run_part(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
@@ -451,9 +448,8 @@ cdef class KeepStep(Step):
         if step.run_rows != NULL:
             self.run_rows = _rows_of_keep
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of the step."""
-        return self.step.explain(what, a, b)
+    cdef object explain(self, const Fault* fault):
+        return self.step.explain(fault)
 
 
 cdef int _run_keep(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:

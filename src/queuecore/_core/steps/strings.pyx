@@ -221,12 +221,11 @@ cdef class SplitStep(Step):
     def __dealloc__(self):
         free(self.own.separator)
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_PIECES:
-            return new_error(CODE_INVALID_ARGUMENT,
-                             f"split: a string has {a} piece{'s' * (a != 1)}, so that there is no index {b}")
-        return step_explain("split", what, a, b)
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_PIECES:
+            return new_error(CODE_INVALID_ARGUMENT, f"split: a string has {fault.a} piece{'s' * (fault.a != 1)}, so "
+                                                    f"that there is no index {fault.b}")
+        return step_explain("split", fault)
 
 
 cdef int _run_piece(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
@@ -304,10 +303,11 @@ cdef int64_t _alike(const Cell* inputs, int32_t count, const Cell** largest, Fau
     return _count(largest[0])
 
 
-cdef object _explain_strings(str label, int what, int64_t a, int64_t b):
-    if what == WHAT_SHAPES:
-        return new_error(CODE_INVALID_ARGUMENT, f"{label}: {a} strings and {b} of another shape can't be combined")
-    return step_explain(label, what, a, b)
+cdef object _explain_strings(str label, const Fault* fault):
+    if fault.what == WHAT_SHAPES:
+        return new_error(CODE_INVALID_ARGUMENT,
+                         f"{label}: {fault.a} strings and {fault.b} of another shape can't be combined")
+    return step_explain(label, fault)
 
 
 cdef struct JoinParams:
@@ -347,9 +347,8 @@ cdef class JoinStep(Step):
     def __dealloc__(self):
         free(self.own.separator)
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        return _explain_strings("join", what, a, b)
+    cdef object explain(self, const Fault* fault):
+        return _explain_strings("join", fault)
 
 
 cdef int _run_join(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
@@ -425,9 +424,8 @@ cdef class CompareStep(Step):
         self.params = &self.own
         self.run = _run_compare
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        return _explain_strings("a comparison", what, a, b)
+    cdef object explain(self, const Fault* fault):
+        return _explain_strings("a comparison", fault)
 
 
 cdef inline bint _compared(int32_t how, bytes_in a, int64_t na, bytes_in b, int64_t nb) noexcept nogil:
@@ -566,12 +564,11 @@ cdef class TableStep(Step):
         free(self.own.values)
         free(self.own.value_ends)
 
-    def explain(self, int what, int64_t a, int64_t b):
-        """Return the exception, without a place, for a fault of this step."""
-        if what == WHAT_UNKNOWN:
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_UNKNOWN:
             return new_error(CODE_INVALID_ARGUMENT,
-                f"table: a string of {a} bytes is none of the {b} keys, and there is no default")
-        return step_explain("table", what, a, b)
+                f"table: a string of {fault.a} bytes is none of the {fault.b} keys, and there is no default")
+        return step_explain("table", fault)
 
 
 cdef inline int64_t _value(const TableParams* t, const Cell* cell, int64_t i, Fault* fault) noexcept nogil:

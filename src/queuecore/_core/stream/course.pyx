@@ -2,7 +2,8 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
-from queuecore._core.atoms.errors cimport CODE_PRECONDITION, CODE_RESUME, WHAT_NO_ERROR, raise_error, raise_from
+from queuecore._core.atoms.errors cimport (
+    CODE_PRECONDITION, CODE_RESUME, WHAT_NO_ERROR, fault_numbers, raise_error, raise_from)
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.blocks cimport Place, blocks_lose, blocks_lost, blocks_saved
@@ -111,8 +112,7 @@ cdef class Course(CallGate):
             if f.what == WHAT_NO_ERROR:
                 ends.append([cut.pass_, cut.ordinal])
             else:
-                ends.append([cut.pass_, cut.ordinal, int(cut.given), f.code, f.err, f.what, f.stage, f.file, f.offset,
-                             f.record, f.a, f.b])
+                ends.append([cut.pass_, cut.ordinal, int(cut.given), *fault_numbers(f)])
         return ends
 
     cdef list _end_here(self):

@@ -161,7 +161,7 @@ cdef class Fold:
             with nogil:
                 status = self._run(&at, n, &fault)
             if status == FOLD_FAULT:
-                raise self.step.explain(fault.what, fault.a, fault.b)
+                raise self.step.explain(&fault)
             if status == FOLD_MEMORY:
                 raise MemoryError
             PyErr_CheckSignals()

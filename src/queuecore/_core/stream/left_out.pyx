@@ -11,7 +11,8 @@ from queuecore._core.atoms.memory cimport calloc, free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Skipped, blocks_saved
 from queuecore._core.atoms.errors cimport (
-    CODE_EXHAUSTED, CODE_HANDED, CODE_RESUME, CODE_STEP, CODE_UNAVAILABLE, fault_error, is_own, raise_error)
+    CODE_EXHAUSTED, CODE_HANDED, CODE_RESUME, CODE_STEP, CODE_UNAVAILABLE, fault_error, fault_numbers, fault_of, is_own,
+    raise_error)
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point, by_missing, last_pass
 from queuecore._core.order.op cimport LEVEL_HANDED, LEVEL_SEAM, Break, Cut, Order, Start
@@ -72,14 +73,8 @@ cdef class LeftOut:
         return f.code != CODE_EXHAUSTED and f.code != CODE_UNAVAILABLE
 
     cdef object _step_error(self, const Fault* f):
-        cdef object error = self.step.explain(f.what, f.a, f.b)
-        record = None
-        if getattr(error, "step", None) is not None:
-            if f.file < 0 and hasattr(self.headings, "element"):
-                record = self.headings.element(f.record)
-            elif f.file >= 0 and f.offset >= 0 and hasattr(self.headings, "record"):
-                record = self.headings.record(<bytes>name_of(self.files.names, f.file), f.offset)
-        text = placed_text(error, record)
+        cdef object error = self.step.explain(f)
+        text = placed_text(error)
         error.stage = "map"
         error.record = f.record if f.record >= 0 else None
         if f.file < 0:
@@ -117,7 +112,6 @@ cdef class LeftOut:
     cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark) except -1:
         cdef Missing* grown
         cdef Bad* bad
-        cdef Fault* f
         cdef int64_t n = p.bad_count, i, count
         if n == 0:
             return False
@@ -125,9 +119,7 @@ cdef class LeftOut:
         if p.plan.config.tell_bad:
             for i in range(n):
                 bad = &p.bad[i]
-                f = &bad.fault
-                self.breaks[bad.place.pass_, bad.place.ordinal, bad.level] = (
-                    f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b)
+                self.breaks[bad.place.pass_, bad.place.ordinal, bad.level] = fault_numbers(&bad.fault)
             return True
         grown = <Missing*>realloc(self.missing, size_product(self.missing_count + n, sizeof(Missing)))
         if grown == NULL:
@@ -236,8 +228,7 @@ cdef class LeftOut:
         cdef Fault f
         if b.fault_row < 0:
             return feed.errors[<object>b.fault.a]
-        f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = self.breaks[b.fault_pass,
-                                                                                           b.fault_ordinal, b.fault_row]
+        fault_of(&f, self.breaks[b.fault_pass, b.fault_ordinal, b.fault_row])
         return self.error(&f, feed)
 
     cdef bint deliver_break(self, const Batch* b, Feed feed) except *:
@@ -255,7 +246,7 @@ cdef class LeftOut:
         for numbers in faults:
             if numbers is None:
                 continue
-            f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = numbers
+            fault_of(&f, numbers)
             try:
                 good = f.code != CODE_HANDED and -1 <= f.file < self.files.names.count and is_own(self.error(&f, None))
             except Exception:

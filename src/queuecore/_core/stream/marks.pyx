@@ -4,13 +4,13 @@ from bisect import bisect_left
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
-from queuecore._core.atoms.errors cimport CODE_RESUME, STAGE_ORDER, WHAT_NO_ERROR, fault_begin, raise_error
+from queuecore._core.atoms.errors cimport CODE_RESUME, STAGE_ORDER, WHAT_NO_ERROR, fault_begin, fault_of, raise_error
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Blocks, blocks_saved
 from queuecore._core.order.lengths cimport lengths_add
 from queuecore._core.order.runs cimport Missing
-from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
+from queuecore._core.atoms.platform cimport layout_hash, size_product
 
 check_layout(layout_hash())
 
@@ -234,7 +234,6 @@ cdef list numbers(const int64_t* some, int64_t n):
 
 cdef Cut* cuts_of(list ends) except NULL:
     cdef Cut* cuts = <Cut*>calloc(len(ends) + 1, sizeof(Cut))
-    cdef Fault* f
     cdef int32_t i
     if cuts == NULL:
         raise MemoryError
@@ -242,9 +241,8 @@ cdef Cut* cuts_of(list ends) except NULL:
         for i, one in enumerate(ends):
             cut_expect(&cuts[i], one[0], one[1])
             if len(one) > 2:
-                f = &cuts[i].fault
                 cuts[i].given = one[2]
-                f.code, f.err, f.what, f.stage, f.file, f.offset, f.record, f.a, f.b = one[3:]
+                fault_of(&cuts[i].fault, one[3:])
     except BaseException:
         free(cuts)
         raise

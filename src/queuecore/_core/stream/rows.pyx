@@ -7,7 +7,8 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport CSV_STRIDE, Column, Moved, RecordBlock
 from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
 from queuecore._core.atoms.errors cimport (
-    CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED)
+    CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED,
+    fault_begin)
 from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_ROWS, FRAME_TFRECORD, FRAME_WHOLE, framing_handed
 from queuecore._core.atoms.growing cimport grow
 from queuecore._core.io.lines cimport lines_kernels, lines_most
@@ -42,11 +43,7 @@ cdef void scratch_clear(Scratch* s) noexcept nogil:
 
 
 cdef bint _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
-    memset(fault, 0, sizeof(Fault))
-    fault.code = CODE_EXHAUSTED
-    fault.what = WHAT_MEMORY
-    fault.stage = STAGE_MAP
-    fault.offset = fault.record = -1
+    fault_begin(fault, CODE_EXHAUSTED, WHAT_MEMORY, STAGE_MAP)
     fault.a = nbytes
     return False
 
@@ -59,11 +56,7 @@ cdef bint _fits(const Output* out, const int64_t* noted, int64_t nbytes, Fault* 
     for j in range(pad.ndim):
         side = noted[j] if out.ndim > 0 else (nbytes // out.item if j == 0 else pad.dims[j])
         if 0 <= pad.sides[j] < side:
-            memset(fault, 0, sizeof(Fault))
-            fault.code = CODE_DATA_LOSS
-            fault.what = WHAT_PADDED
-            fault.stage = STAGE_MAP
-            fault.offset = fault.record = -1
+            fault_begin(fault, CODE_DATA_LOSS, WHAT_PADDED, STAGE_MAP)
             fault.a = side
             # 20 bits, 6 bits and 38 bits: a side that a row in memory goes beyond is shorter than that.
             fault.b = <int64_t>out.cell << 44 | <int64_t>j << 38 | pad.sides[j]
@@ -134,13 +127,16 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, by
         if out.item == 0:
             outputs[out.cell].data = slot + out.slot_offset + row * out.row_bytes
             outputs[out.cell].nbytes = out.row_bytes
-    memset(fault, 0, sizeof(Fault))
+    fault.what = 0  # this and the next are the step's; the rest is set where it fails
+    fault.a = fault.b = fault.text_bytes = 0
     begun = step_begun(&s.arena)
     rc = m.run(m.params, inputs, outputs, &s.arena, fault)
     step_ended(&s.arena, m.params, begun)
     if rc != 0:
         fault.code = CODE_STEP
+        fault.err = 0
         fault.stage = STAGE_MAP
+        fault.file = fault.offset = fault.record = -1
         return False
     for i in range(m.count):
         out = &m.outputs[i]
@@ -271,7 +267,6 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     cdef int32_t j
     cdef int rc = 0
     cdef bint direct = m.run == NULL, some = False
-    memset(&unparsed, 0, sizeof(Fault))
     block.last = b.last
     if first % CSV_STRIDE > 0:
         block.text = b.text + (at.offset - b.place.offset)
@@ -297,7 +292,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
         arena_reset(&s.arena)
         rc = csv_parse(m.csv, places, &block, &at, &s.arena, &unparsed)
         if rc == 0 and block.rows == 0:  # a defect: indexing found a row that parsing doesn't find
-            unparsed.code = CODE_INTERNAL
+            fault_begin(&unparsed, CODE_INTERNAL, 0, STAGE_READ)
             unparsed.offset = at.offset
             unparsed.record = at.row
             rc = -1
@@ -319,7 +314,6 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
         done += block.rows
     if rc != 0:
         fault[0] = unparsed
-        fault.stage = STAGE_READ
     return done
 
 

@@ -195,7 +195,7 @@ def decode_pictures(list files, Step step=None):
                     nbytes = cells[1].nbytes
             begun = monotonic_ns() - begun
         if rc != 0:
-            raise step.explain(fault.what, fault.a, fault.b)
+            raise step.explain(&fault)
         return begun, (<const char*>place)[:nbytes]
     finally:
         arena_free(&arena)

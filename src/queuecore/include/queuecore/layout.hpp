@@ -16,14 +16,16 @@ namespace queuecore {
 
 // An error and its place; numbers only, so that a native thread can record it without allocating.
 struct Fault {
-  int32_t code;    // a code of errors.pxd; 0: no fault
-  int32_t err;     // errno, or 0
-  int32_t what;    // the sentence: a WHAT_ number of errors.pxd
-  int32_t stage;   // a STAGE_ number of errors.pxd
-  int64_t file;    // index into the list of names, or -1
-  int64_t offset;  // bytes from the start of the file, or -1
-  int64_t record;  // 0-based record of that file, or -1
-  int64_t a, b;    // two numbers for the sentence
+  int32_t code;        // a code of errors.pxd; 0: no fault
+  int32_t err;         // errno, or 0
+  int32_t what;        // the sentence: a WHAT_ number of errors.pxd
+  int32_t stage;       // a STAGE_ number of errors.pxd
+  int64_t file;        // index into the list of names, or -1
+  int64_t offset;      // bytes from the start of the file, or -1
+  int64_t record;      // 0-based record of that file, or -1
+  int64_t a, b;        // two numbers for the sentence
+  int64_t text_bytes;  // of the text that doesn't parse; 0: the sentence shows none
+  char text[40];       // its beginning
 };
 
 // parking.pxd. Low 32 bits: epoch (the futex word). High 32 bits: number of waiters (may be too high, never too low).
