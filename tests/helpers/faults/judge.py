@@ -48,7 +48,7 @@ _Outcome = tuple[str, Any]
 
 
 class _Seen:
-    """What an iterator gave: its first elements, and of which chain and how it ended."""
+    """What an iterator gave before its first error: the first elements, and of which chain."""
 
     def __init__(self, chain: Chain, on_host: bool) -> None:
         self.files = _stamps(chain)
@@ -83,7 +83,7 @@ def judged() -> Generator[None]:
                 known.unnamed = _unnamed(error)
                 failed.append(known)
             raise
-        if len(known.elements) < _FIRST:
+        if known.chain is None and len(known.elements) < _FIRST:
             known.elements.append(_told(element))
         return element
 
