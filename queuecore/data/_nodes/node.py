@@ -172,7 +172,7 @@ class Node(Source):
         row_bytes = sum(row_bytes_of(one) for one in columns)
         if row_bytes >= 1 << 62:
             raise InvalidArgumentError(f"{self.name}: an element of {row_bytes} bytes is larger than any memory")
-        frames = Frames("rows", max(row_bytes, 1), 1)
+        frames = Frames(None, max(row_bytes, 1), 1)
         frames.columns = columns
         return Description(self.files, result.elements(), frames=frames)
 

@@ -510,6 +510,6 @@ def test_pictures_of_a_folder(tmp_path):
 
 
 def test_a_stream_has_no_framing_of_readers():
-    for word in ("identity", "nothing", "Lines", "", None):
+    for word in ("identity", "nothing", "Lines", "", "rows"):
         with pytest.raises(ValueError, match=f"{word}.* is no framing of a stream"):
             Frames(word, 1, 1)

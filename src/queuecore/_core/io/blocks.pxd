@@ -6,8 +6,7 @@
 #           other.
 #   index   blocks_index finds the records, piece after piece, one thread at a time, outside the turn. A record that the
 #           end of a piece cuts off is moved in front of the next piece. Then the block is published: its records have
-#           numbers. Rows of columns (FRAME_ROWS) are not read: their owner hands in (blocks_hand) one chunk after the
-#           other, each as a block.
+#           numbers. Rows that are handed in (handed.pxd) are published as they come, each chunk as a block.
 #   use     The order takes records by number (blocks_at, blocks_give), and gives them away (blocks_out): at once, or,
 #           out of a shuffle's buffer, much later. When all of a block's records are made or left out (blocks_done), its
 #           memory is used again.
@@ -19,12 +18,12 @@
 #   I2  A published block doesn't change.
 #   I3  Blocks are indexed in the order of their sequence numbers, and published in that order: records have the numbers
 #       that one thread would give them.
-#   I4  Interleaved, each file that is open or comes next has a lane of its own, with its own pieces, stream and index.
-#       Counts alone decide which record is next: so many of a lane, then of the next one (tf.data's interleave: records
-#       that a lane lacks at its end are not made up for, and its slot gets the next file when it comes again).
-#   I5  The memory that a handed block's columns lie in stays until its number is among the `freed`.
+# Three kinds (BlockKind) differ in where the next piece comes from, and in which record is next: files one after the
+# other (here), files side by side (lanes.pxd), rows that are handed in (handed.pxd). A kind that has more to keep has
+# structs of its own, which begin with Blocks, Lane or RecordBlock.
 # blocks_read, blocks_index, blocks_move (pieces.pxd) run without the turn, with system calls and long loops. All
 # functions declared here need the turn, are short, and make no system call.
+from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.io.csv cimport CsvCursor, CsvPlan, CsvScan
 from queuecore._core.atoms.platform cimport Atomic, Fault, StopFlag
@@ -42,17 +41,6 @@ cdef enum:
     BLOCKS_END = 2           # of the pass
     BLOCKS_FAULT = 3         # a fault ended the pass
 
-cdef enum:
-    HANDED = 0
-    HANDED_FULL = 1          # too much is ahead: try again later
-    HANDED_STALE = 2         # the order is past this pass
-    HANDED_NO_MEMORY = 3
-# A column of rows that were handed in. Its Output (stream/rows.pxd) says how a row lies in it.
-cdef struct Column:
-    const unsigned char* data
-    const int64_t* ends      # of rows of varying length: one more than there are rows, in bytes; otherwise NULL
-    const int64_t* dims      # the shape noted for each row
-
 # Where a block begins: enough to begin reading there.
 cdef struct Place:
     int64_t file
@@ -68,10 +56,15 @@ cdef struct Moved:
     int64_t at               # offset in the new text; it ends where the next one begins
     int64_t line             # CSV
 
+cdef struct Blocks
+cdef struct Lane
+cdef struct MovedBlock
+
 cdef enum:
     BLOCK_PIECE = 0
     BLOCK_FAULT = 1          # no piece, but the fault of a file that can't be read
     BLOCK_END = 2            # of the pass
+    BLOCK_MOVED = 3          # a MovedBlock
 
 cdef struct RecordBlock:
     RecordBlock* next
@@ -98,14 +91,9 @@ cdef struct RecordBlock:
     RecordBlock* older       # in the list of blocks with records inside
     RecordBlock* newer
     Lane* lane
-    # interleaved under a shuffle: pass, ordinal, blocks_save, files given up, when it came to have records inside
-    int64_t* saved
-    int64_t skip             # entries of the index before the first record; of columns: rows before it
-    const int64_t* rows      # of columns: the numbers of the rows that are records; NULL: all from `skip` on
-    int64_t owner            # of columns: the number of their owner; below 0: `link` is the owner
-    void* link
-    # Rows: a Column each. Lines: uint32_t ends (lines.pxd). TFRecords: int64_t starts. CSV: a CsvCursor for every
-    # CSV_STRIDE rows
+    int64_t skip             # entries of the index before the first record
+    # Lines: uint32_t ends (lines.pxd). TFRecords: int64_t starts. CSV: a CsvCursor for every CSV_STRIDE rows. Rows that
+    # are handed in: a Column each
     void* index
     int64_t index_bytes
     const char* name         # of its file
@@ -117,18 +105,22 @@ cdef struct RecordBlock:
     int64_t here_room
     # few records are left inside: they wait to be moved, or were, or there is no memory for that
     bint few
-    RecordBlock* moved       # the block that has the records inside the order; NULL: this one
-    RecordBlock* source      # of such a block: the one that they were moved out of
-    Moved* records           # of such a block, by `first`; one more than there are records
+    MovedBlock* moved        # the block that has the records inside the order; NULL: this one
+
+# Records that were moved out of the block `source`.
+cdef struct MovedBlock:
+    RecordBlock block
+    RecordBlock* source
+    Moved* records           # by `first`; one more than there are records
 
 # A file that was given up, and the pass.
 cdef struct Skipped:
     int64_t pass_
     Fault fault
 
-# Files that are read one after the other: all files, or, interleaved, one file.
+# Files that are read one after the other: all files, or, side by side, one file.
 cdef struct Lane:
-    Lane* after              # in its list
+    Lane* beside             # the next one of all lanes
     ByteStream stream
     # Under the turn:
     int64_t epoch            # of the scan
@@ -138,6 +130,7 @@ cdef struct Lane:
     bint opens
     bint streaming           # a piece of a compressed file is being read
     bint scanned             # nothing is left to read in this pass
+    bint ended               # no more blocks are published
     int64_t sequence         # of the next piece
     int32_t ahead            # blocks of this scan that are not given yet
     RecordBlock* waiting     # read, not indexed; by sequence
@@ -147,11 +140,6 @@ cdef struct Lane:
     RecordBlock* last
     int64_t base             # records of the pass that are published
     int64_t ignored          # number of a file that is given up; -1: none
-    bint ended               # interleaved: all of the file is published
-    Fault fault              # interleaved: the fault that follows; code 0: none
-    int64_t skip             # interleaved: records to leave out, which were given before everything began
-    Place at_place           # interleaved: the place of the block that the last given record lies in
-    int64_t at_given         # interleaved: records given of that block
     # Used by the thread that indexes:
     RecordBlock* carry       # the last piece of the file: its bytes from `used` on belong to the next record
     RecordBlock* spent       # the piece before, whose bytes were moved
@@ -162,9 +150,39 @@ cdef struct Lane:
     # CSV: how far the search for the end of the carry's record has come; lines use `seen` alone
     CsvScan scan
 
-cdef struct Blocks:
-    FileTable* table
-    StopFlag* stop
+# The functions that a kind of blocks has of its own.
+cdef struct BlockKind:
+    bint reads               # files; False: rows are handed in, when they come, and passes may differ in length
+    size_t nbytes            # of its Blocks
+    # Makes the lanes of blocks that begin at the place `start`, as blocks_begin says. False: no memory.
+    bint (*begin)(Blocks* s, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
+                  const int64_t* saved) noexcept nogil
+    # Returns the number of the file that pieces come from next; it may not be discovered yet.
+    int64_t (*wanted)(const Blocks* s) noexcept nogil
+    # Returns the lane whose next piece may be read now, or whose pass has no more files; NULL: there is none.
+    Lane* (*lane_to_read)(Blocks* s) noexcept nogil
+    # Notes that the lane's file is claimed to its end.
+    void (*next_file)(Blocks* s, Lane* l) noexcept nogil
+    # Handles what follows the records of a block that was just published: the end of a file or of the pass, a fault.
+    void (*publish_end)(Blocks* s, RecordBlock* b) noexcept nogil
+    # blocks_at.
+    RecordBlock* (*at)(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n, int* status) noexcept nogil
+    # The first records of a block come to the order. NULL: nothing is noted.
+    void (*enters)(Blocks* s, RecordBlock* b) noexcept nogil
+    # n records of a block were given. NULL: nothing more is noted.
+    void (*given)(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
+    # blocks_restart.
+    void (*restart)(Blocks* s, int64_t pass_) noexcept nogil
+    # Returns the file that the last given record of a lane lies in; -1: in none.
+    int64_t (*given_file)(const Blocks* s, int64_t lane) noexcept nogil
+    # A block is not used any more. NULL: nothing goes with it.
+    void (*let_go)(Blocks* s, RecordBlock* b) noexcept nogil
+    # Frees what the kind has besides. NULL: nothing.
+    void (*clear)(Blocks* s) noexcept nogil
+
+# The settings of the blocks of all runs.
+cdef struct BlockPlan:
+    const BlockKind* kind
     int32_t framing, encoding
     int64_t header           # lines, or rows of CSV, left out at the top of each file
     int64_t record_bytes, header_bytes, footer_bytes, hop_bytes  # FRAME_FIXED
@@ -173,15 +191,22 @@ cdef struct Blocks:
     const CsvPlan* csv
     int64_t piece_bytes, headroom  # BLOCK_BYTES, HEADROOM; others in tests
     bint skip_files          # a file that is missing or damaged ends there, and the next one begins
-    Atomic[int64_t]* memory  # bytes of all blocks
-    int64_t memory_most      # limit of `memory`, unless nothing is ahead; 0: none
+    int64_t memory_most      # limit of the bytes of all blocks, unless nothing is ahead; 0: none
     int64_t passes           # passes that will be asked for, as far as known; -1: without end
-    int64_t cycle            # files that are interleaved; 1: none are
+    int64_t cycle            # files that are read side by side; 1: one after the other
     int64_t lane_records     # records of one file before the next file comes
     bint shuffled            # records may stay inside the order for long
+    void (*release)(void*) noexcept nogil  # handed in: releases a native owner
+
+cdef struct Blocks:
+    const BlockPlan* plan
+    const BlockKind* kind
+    FileTable* table
+    StopFlag* stop
+    Atomic[int64_t]* memory  # bytes of all blocks
     # Under the turn:
-    Lane* lanes              # an array of lane_count
-    int32_t lane_count
+    Lane* lanes              # the first one, in memory that has all
+    size_t block_bytes       # of one block
     RecordBlock* made
     int64_t made_count       # made blocks that have memory, or will get some
     RecordBlock* free        # unused blocks with memory
@@ -197,43 +222,23 @@ cdef struct Blocks:
     RecordBlock* newest
     Place given_place        # the place of the block that the last given record lies in
     int64_t given_until, given_pass  # the block's base and the records given of it; its pass
-    # rows handed in, from this one on, come in another order without an error; pass -1: none
-    int64_t lost_pass, lost_at
     int64_t ended_passes     # passes before this one are published to their end
     Fault fault              # the source ends with it, after the published records; code 0: none
     Skipped* skipped         # in order
     int64_t skipped_count, skipped_room
-    void (*release)(void*) noexcept nogil  # FRAME_ROWS: releases a native owner
-    int64_t* freed           # numbers of other owners that are no longer used
-    int64_t freed_count, freed_room
-    # Interleaved:
-    Lane** slots
-    int64_t cursor, lane_given  # the slot that gives records now, and how many it has given in a row
-    int64_t open             # slots with a lane
-    int64_t next_file        # the next file to get a slot
-    int64_t position         # of the next record in the pass
-    int64_t order_pass       # the pass that the order is in
-    Lane* idle
-    Lane* coming             # lanes of the files that will be opened next, in order
-    Lane* coming_last
-    int64_t coming_pass, coming_file  # the file that gets the next lane
 
-# Begins at the place `start`, with record `ordinal` of pass `pass_`. Interleaved, `saved` has the numbers that
-# blocks_save wrote there; NULL: at the first record. False: no memory.
-cdef bint blocks_init(Blocks* s, FileTable* table, StopFlag* stop, int32_t workers, const Place* start, int64_t pass_,
-                      int64_t ordinal, const int64_t* saved) noexcept nogil
-# Notes that the rows handed in from now on come in another order without an error that has ended an input.
-cdef void blocks_lose(Blocks* s) noexcept nogil
-# Returns whether such rows have been given.
-cdef bint blocks_lost(const Blocks* s) noexcept nogil
+# Returns new blocks that count their bytes in `memory`; NULL: no memory.
+cdef Blocks* blocks_new(const BlockPlan* plan, FileTable* table, StopFlag* stop, Atomic[int64_t]* memory) noexcept nogil
+# Begins at the place `start`, with record `ordinal` of pass `pass_`. Side by side, `saved` has the numbers that
+# lanes_save wrote there; NULL: at the first record. False: no memory.
+cdef bint blocks_begin(Blocks* s, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
+                       const int64_t* saved) noexcept nogil
 # Frees all memory, when no thread uses it any more.
-cdef void blocks_clear(Blocks* s) noexcept nogil
+cdef void blocks_free(Blocks* s) noexcept nogil
 # Returns whether blocks that are ahead must be used before more is read.
 cdef bint blocks_full(Blocks* s) noexcept nogil
 # Closes the streams that no thread reads. Nothing is claimed from then on.
 cdef void blocks_close(Blocks* s) noexcept nogil
-# Returns the number of the file that pieces come from next; it may not be discovered yet.
-cdef int64_t blocks_wanted(const Blocks* s) noexcept nogil
 # Claims the next piece to read; NULL: there is none now, or, if *no_memory became true, no memory for it. nowait: only
 # a piece that the page cache may have.
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept nogil
@@ -242,9 +247,6 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept
 cdef Lane* blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil
 cdef RecordBlock* blocks_next_to_index(Blocks* s, Lane* l) noexcept nogil
 cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil
-# Returns the block with record `ordinal` of a pass, the next one to be given, and *n: how many from there on; or NULL
-# with *status.
-cdef RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n, int* status) noexcept nogil
 # Gives the next n records of this block. With its last record, the block is no longer ahead.
 cdef void blocks_give(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
 # Notes that n given records, from `first` on, have left the order: a batch has them, or the caller calls blocks_done
@@ -257,25 +259,59 @@ cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noex
 # Claims a block's last records inside the order: blocks_move copies them to the block that is returned, and after
 # blocks_moved they are read there. NULL: none wait.
 cdef RecordBlock* blocks_claim_moving(Blocks* s) noexcept nogil
-cdef void blocks_moved(Blocks* s, RecordBlock* to) noexcept nogil
-# FRAME_ROWS. Hands in the next n rows of a pass, of `count` columns. nbytes: about the bytes of all of them.
-cdef int blocks_hand(Blocks* s, int64_t pass_, const Column* columns, int32_t count, int64_t first, const int64_t* rows,
-                     int64_t n, int64_t nbytes, int64_t owner, void* link) noexcept nogil
-# Hands in a row that can't be made: a break (order/op.pxd) comes in its place. The row counts as a record here.
-cdef int blocks_hand_break(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil
-# Ends the pass. fault: the reason why it ends early; NULL: all of it was handed in.
-cdef void blocks_hand_end(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil
-# Notes that the order begins this pass: drops the records that are left of earlier ones.
-cdef void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil
-# Interleaved: writes the places of all lanes, as blocks_saved(cycle) numbers.
-cdef void blocks_save(const Blocks* s, int64_t* saved) noexcept nogil
+cdef void blocks_moved(Blocks* s, RecordBlock* moved) noexcept nogil
 # Returns the file of a lane from which records were given, and whose end was not; -1: there is none, or it was given
 # up. The files of a pass that was read to its end have all been looked at there.
 cdef int64_t blocks_unfinished(const Blocks* s, int64_t lane) noexcept nogil
-cdef inline int64_t blocks_saved(int64_t cycle) noexcept nogil:
-    # Next file, slot, records that it has given; for each slot: file (-1: none), offset, number and line of a block,
-    # records to leave out.
-    return 3 + 5 * cycle
+
+
+cdef inline int64_t blocks_wanted(const Blocks* s) noexcept nogil:
+    # Returns the number of the file that pieces come from next; it may not be discovered yet.
+    return s.kind.wanted(s)
+
+
+cdef inline RecordBlock* blocks_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n, int* status) noexcept nogil:
+    # Returns the block with record `ordinal` of a pass, the next one to be given, and *n: how many from there on; or
+    # NULL with *status.
+    return s.kind.at(s, pass_, ordinal, n, status)
+
+
+cdef inline void blocks_restart(Blocks* s, int64_t pass_) noexcept nogil:
+    # Notes that the order begins this pass: drops the records that are left of earlier ones.
+    s.kind.restart(s, pass_)
+
+
+# Returns the kind of files that are read one after the other.
+cdef const BlockKind* files_kind() noexcept nogil
+
+# For the kinds, under the turn.
+# Begins to read at this place; pieces of the lane that are still being read are dropped when they come.
+cdef void lane_begin(Blocks* s, Lane* l, int64_t pass_, const Place* start) noexcept nogil
+# Returns whether a piece of the lane can be read.
+cdef bint lane_can_read(const Lane* l) noexcept nogil
+# Drops blocks that were read but not yet indexed.
+cdef void lane_drop_read(Blocks* s, Lane* l) noexcept nogil
+# Drops the lane's first block: the records of it that are not given.
+cdef void lane_drop_first(Blocks* s, Lane* l) noexcept nogil
+# Takes n records off the lane's first block: they are given or dropped.
+cdef void lane_pass(Blocks* s, Lane* l, RecordBlock* b, int64_t n) noexcept nogil
+# Returns a block that is the lane's next piece; NULL: no memory.
+cdef RecordBlock* block_take(Blocks* s, Lane* l) noexcept nogil
+cdef void block_give(Blocks* s, RecordBlock* b) noexcept nogil
+# Gives the block's records their numbers, and publishes them.
+cdef void block_add(Blocks* s, RecordBlock* b) noexcept nogil
+# Returns whether the file with this fault is given up, and notes it then.
+cdef bint blocks_leave_out(Blocks* s, int64_t pass_, const Fault* fault) noexcept nogil
+# Notes that the pass is published to its end.
+cdef void blocks_end_pass(Blocks* s, int64_t pass_) noexcept nogil
+# files_kind's, for kinds with one lane.
+cdef bint files_begin(Blocks* s, int32_t workers, const Place* start, int64_t pass_, int64_t ordinal,
+                      const int64_t* saved) noexcept nogil
+cdef int64_t files_wanted(const Blocks* s) noexcept nogil
+cdef void files_next(Blocks* s, Lane* l) noexcept nogil
+cdef void files_publish_end(Blocks* s, RecordBlock* b) noexcept nogil
+cdef RecordBlock* files_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n, int* status) noexcept nogil
+cdef void files_restart(Blocks* s, int64_t pass_) noexcept nogil
 
 # For pieces.pyx, without the turn.
 # Sets the fault of a piece for which nbytes bytes of memory can't be had.

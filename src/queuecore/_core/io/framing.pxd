@@ -11,14 +11,12 @@ cdef enum:
     FRAME_LINES = 2
     FRAME_FIXED = 3
     FRAME_TFRECORD = 4
-    # Only streams have these:
-    FRAME_CSV = 5
-    FRAME_ROWS = 6       # of columns, which their owner hands in
+    FRAME_CSV = 5        # only streams have it
 
 
 cdef inline int32_t framing_of(str word) except -1:
     # Returns the framing that a word names. Framings of streams have a word, in descriptions and in saved places.
-    cdef tuple words = ("whole", None, "lines", "fixed", "tfrecord", "csv", "rows")
+    cdef tuple words = ("whole", None, "lines", "fixed", "tfrecord", "csv")
     if word is None or word not in words:
         raise ValueError(f"{word!r} is no framing of a stream")
     return words.index(word)
@@ -31,9 +29,4 @@ cdef inline bint framing_lone(int32_t framing) noexcept nogil:
 
 cdef inline bint framing_reads(int32_t framing) noexcept nogil:
     # Returns whether records lie in files, which are opened.
-    return framing != FRAME_IDENTITY and framing != FRAME_ROWS
-
-
-cdef inline bint framing_handed(int32_t framing) noexcept nogil:
-    # Returns whether records are handed in: they lie in no file, may come at any time, and passes may differ in length.
-    return framing == FRAME_ROWS
+    return framing != FRAME_IDENTITY

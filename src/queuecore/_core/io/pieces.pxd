@@ -10,5 +10,5 @@ from queuecore._core.io.blocks cimport Blocks, RecordBlock
 cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil
 # Finds the records of a piece.
 cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil
-# Copies the records of to.source that are still inside the order.
-cdef void blocks_move(Blocks* s, RecordBlock* to) noexcept nogil
+# Copies records that are still inside the order to the block that blocks_claim_moving returned for them.
+cdef void blocks_move(Blocks* s, RecordBlock* moved) noexcept nogil

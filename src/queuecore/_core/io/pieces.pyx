@@ -4,7 +4,7 @@ from libc.string cimport memchr, memcpy, memset
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
 from queuecore._core.io.blocks cimport (
-    BLOCK_PIECE, CSV_STRIDE, Blocks, Lane, Moved, RecordBlock, index_room, piece_no_memory,
+    BLOCK_PIECE, CSV_STRIDE, Blocks, Lane, Moved, MovedBlock, RecordBlock, index_room, piece_no_memory,
     whole_too_long)
 from queuecore._core.io.csv cimport CsvBlock, CsvCursor, CsvScan, csv_cut
 from queuecore._core.atoms.errors cimport (
@@ -35,7 +35,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef FileStat st
     cdef int64_t left = b.place.offset, part, got = 0
     stream_close(&b.lane.stream)
-    if not stream_open(&b.lane.stream, name_of(s.table.names, b.place.file), s.encoding, &b.fault):
+    if not stream_open(&b.lane.stream, name_of(s.table.names, b.place.file), s.plan.encoding, &b.fault):
         return False
     b.lane.stream.retries = s.table.retries
     b.lane.stream.stop = s.stop
@@ -53,7 +53,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
     if not stream.special:
         stream.size = e.size
     while left > 0:
-        part = s.piece_bytes if left > s.piece_bytes else left
+        part = s.plan.piece_bytes if left > s.plan.piece_bytes else left
         if not stream_read(&b.lane.stream, b.text, part, &got, &b.fault):
             return False
         if got < part:  # the stream is shorter than it was: reading the piece will show that
@@ -70,7 +70,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
     if b.kind != BLOCK_PIECE:
         return True
     if b.memory == NULL:
-        b.room = s.headroom + s.piece_bytes
+        b.room = s.plan.headroom + s.plan.piece_bytes
         b.memory = <unsigned char*>buffer_take(b.room)
         if b.memory == NULL:
             piece_no_memory(b, b.room)
@@ -78,11 +78,11 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
             b.last = False
             return True
         s.memory.fetch_add(b.room, kRelaxed)
-    b.text = b.memory + s.headroom
-    if s.encoding:
+    b.text = b.memory + s.plan.headroom
+    if s.plan.encoding:
         if not b.opens or _stream_to(s, b):
-            if stream_read(&b.lane.stream, b.text, s.piece_bytes, &got, &b.fault):
-                b.last = got < s.piece_bytes
+            if stream_read(&b.lane.stream, b.text, s.plan.piece_bytes, &got, &b.fault):
+                b.last = got < s.plan.piece_bytes
                 b.fault.code = 0
         b.nbytes = got
         t.bytes_read.fetch_add(got, kRelaxed)  # relaxed: a statistic
@@ -102,7 +102,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
             status = read_full(t, b.place.file, fd, &iov, 1, b.place.offset, wait != WAIT_ALL, &got, &b.fault)
             # If the run began in the middle of the file, the pieces before its place count as read.
             before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset
-                                                          - 1) // s.piece_bytes if b.begins else 0
+                                                          - 1) // s.plan.piece_bytes if b.begins else 0
             if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1 + before, &b.fault):
                 status = READ_FAULT
                 got = 0
@@ -148,9 +148,9 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
         b.nbytes += n
         return True
     room = l.need if l.need > 2 * n else 2 * n
-    if s.encoding and room > 2 * (n + s.piece_bytes):
-        room = 2 * (n + s.piece_bytes)  # the stream may have fewer bytes left than l.need
-    room += s.piece_bytes
+    if s.plan.encoding and room > 2 * (n + s.plan.piece_bytes):
+        room = 2 * (n + s.plan.piece_bytes)  # the stream may have fewer bytes left than l.need
+    room += s.plan.piece_bytes
     memory = <unsigned char*>buffer_take(room)
     if memory == NULL:
         piece_no_memory(b, room)
@@ -181,25 +181,25 @@ cdef void _index_lines(Blocks* s, RecordBlock* b) noexcept nogil:
         b.used = b.nbytes
         n += 1
     longest = b.nbytes - b.used
-    if b.nbytes > s.max_record_bytes and longest <= s.max_record_bytes:
+    if b.nbytes > s.plan.max_record_bytes and longest <= s.plan.max_record_bytes:
         start = 0
         for i in range(n):
-            if ends[i] - 1 - start > s.max_record_bytes:
+            if ends[i] - 1 - start > s.plan.max_record_bytes:
                 longest = ends[i] - 1 - start
                 n = i
                 b.used = start
                 break
             start = ends[i]
     b.count = n
-    if longest > s.max_record_bytes:
+    if longest > s.plan.max_record_bytes:
         memset(&b.fault, 0, sizeof(Fault))
         b.fault.code = CODE_TOO_LARGE
         b.fault.what = WHAT_LINE
-        b.fault.a = s.max_record_bytes
+        b.fault.a = s.plan.max_record_bytes
         b.fault.offset = l.at.offset + b.used
         b.fault.record = l.at.number + n
-    if l.at.number < s.header:
-        b.skip = s.header - l.at.number if s.header - l.at.number < n else n
+    if l.at.number < s.plan.header:
+        b.skip = s.plan.header - l.at.number if s.plan.header - l.at.number < n else n
         b.count -= b.skip
     l.at.number += n
     l.at.offset += b.used
@@ -213,8 +213,8 @@ cdef void _index_tfrecords(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef int64_t most = b.nbytes // LEAST_TFRECORD + 1
     if not index_room(s, b, most + 1, sizeof(int64_t)):
         return
-    walk.total_bytes = -1 if s.encoding else s.table.entries[b.place.file].size
-    walk.max_record_bytes = s.max_record_bytes
+    walk.total_bytes = -1 if s.plan.encoding else s.table.entries[b.place.file].size
+    walk.max_record_bytes = s.plan.max_record_bytes
     walk.check = True
     walk.offset = l.at.offset
     walk.record = l.at.number
@@ -243,7 +243,7 @@ cdef void _index_csv(Blocks* s, RecordBlock* b) noexcept nogil:
         block.most = CSV_STRIDE if at.row >= 0 else -at.row  # rows of the header have negative numbers
         if at.row >= 0:
             (<CsvCursor*>b.index)[b.count // CSV_STRIDE] = at
-        rc = csv_cut(s.csv, &block, &at, &l.scan, &b.fault)
+        rc = csv_cut(s.plan.csv, &block, &at, &l.scan, &b.fault)
         b.used += block.consumed
         if block.most == CSV_STRIDE and at.row >= 0:
             b.count += block.rows
@@ -257,47 +257,48 @@ cdef void _index_csv(Blocks* s, RecordBlock* b) noexcept nogil:
 
 cdef void _index_whole(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Lane* l = b.lane
-    if b.nbytes > s.max_record_bytes:
+    if b.nbytes > s.plan.max_record_bytes:
         whole_too_long(s, b)
     elif b.last:
         b.count = 1
         b.used = b.nbytes
     else:
-        l.need = 2 * b.nbytes if s.encoding else s.table.entries[b.place.file].size
+        l.need = 2 * b.nbytes if s.plan.encoding else s.table.entries[b.place.file].size
 
 
 cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Lane* l = b.lane
-    cdef int64_t n, rest, end
+    cdef int64_t n, rest, end, gap
     n = l.lead if l.lead < b.nbytes else b.nbytes
     b.text += n
     b.nbytes -= n
     l.lead -= n
     l.at.offset += n
     b.place = l.at
-    if b.nbytes >= s.record_bytes + s.footer_bytes:
-        b.count = (b.nbytes - s.record_bytes - s.footer_bytes) // s.hop_bytes + 1
-    end = b.count * s.hop_bytes
+    if b.nbytes >= s.plan.record_bytes + s.plan.footer_bytes:
+        b.count = (b.nbytes - s.plan.record_bytes - s.plan.footer_bytes) // s.plan.hop_bytes + 1
+    end = b.count * s.plan.hop_bytes
     b.used = end if end < b.nbytes else b.nbytes
     l.lead += end - b.used
     l.at.number += b.count
     l.at.offset += b.used
-    l.need = s.record_bytes + s.footer_bytes
+    l.need = s.plan.record_bytes + s.plan.footer_bytes
     if not b.last or (l.lead > 0 and l.at.number > 0) or (l.at.number == 0 and l.at.offset + b.nbytes == 0):
         return
-    rest = b.nbytes - s.footer_bytes
+    rest = b.nbytes - s.plan.footer_bytes
     if l.at.number == 0 and (l.lead > 0 or rest < 0):
         memset(&b.fault, 0, sizeof(Fault))
         b.fault.code = CODE_TRUNCATED
         b.fault.what = WHAT_HEADER
         b.fault.a = l.at.offset + b.nbytes
-        b.fault.b = s.header_bytes + s.footer_bytes
+        b.fault.b = s.plan.header_bytes + s.plan.footer_bytes
         return
     if b.count > 0:
-        rest -= (b.count - 1) * s.hop_bytes + s.record_bytes
-    if rest == 0 or (l.at.number > 0 and s.hop_bytes > s.record_bytes and rest <= s.hop_bytes - s.record_bytes):
+        rest -= (b.count - 1) * s.plan.hop_bytes + s.plan.record_bytes
+    gap = s.plan.hop_bytes - s.plan.record_bytes
+    if rest == 0 or (l.at.number > 0 and gap > 0 and rest <= gap):
         return
-    if s.drop_tail:
+    if s.plan.drop_tail:
         return
     memset(&b.fault, 0, sizeof(Fault))
     b.fault.code = CODE_TRUNCATED
@@ -305,7 +306,7 @@ cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:
     b.fault.offset = l.at.offset
     b.fault.record = l.at.number
     b.fault.a = rest
-    b.fault.b = s.record_bytes
+    b.fault.b = s.plan.record_bytes
 
 
 cdef bint _none_here(RecordBlock* b) noexcept nogil:
@@ -329,20 +330,20 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
     if b.begins:
         l.at = b.place
         if l.at.offset == 0:
-            l.lead = s.header_bytes
-            if s.framing == FRAME_CSV:
-                l.at.number = -s.header
+            l.lead = s.plan.header_bytes
+            if s.plan.framing == FRAME_CSV:
+                l.at.number = -s.plan.header
     b.fault.code = 0
     if not _join(s, b):
         return
     b.place = l.at
-    if s.framing == FRAME_LINES:
+    if s.plan.framing == FRAME_LINES:
         _index_lines(s, b)
-    elif s.framing == FRAME_TFRECORD:
+    elif s.plan.framing == FRAME_TFRECORD:
         _index_tfrecords(s, b)
-    elif s.framing == FRAME_CSV:
+    elif s.plan.framing == FRAME_CSV:
         _index_csv(s, b)
-    elif s.framing == FRAME_WHOLE:
+    elif s.plan.framing == FRAME_WHOLE:
         _index_whole(s, b)
     else:
         _index_fixed(s, b)
@@ -354,7 +355,7 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
         b.fault.stage = STAGE_READ
     elif b.used < b.nbytes and not b.last:
         l.carry = b
-    b.noted = s.shuffled and b.used * MANY >= b.count * s.piece_bytes and _none_here(b)
+    b.noted = s.plan.shuffled and b.used * MANY >= b.count * s.plan.piece_bytes and _none_here(b)
 
 
 # Moving
@@ -366,10 +367,10 @@ cdef void _csv_rows(Blocks* s, const RecordBlock* b, int64_t n, CsvCursor* at, C
     block.text = b.text + (at.offset - b.place.offset)
     block.nbytes = b.text + b.nbytes - block.text
     block.most = n
-    csv_cut(s.csv, block, at, NULL, fault)
+    csv_cut(s.plan.csv, block, at, NULL, fault)
 
 
-cdef void _moved_places(Blocks* s, const RecordBlock* b, RecordBlock* to) noexcept nogil:
+cdef void _moved_places(Blocks* s, const RecordBlock* b, MovedBlock* to) noexcept nogil:
     # Fills in where the moved records lie in the block, and where they will lie.
     cdef const uint32_t* ends
     cdef const int64_t* starts
@@ -379,17 +380,17 @@ cdef void _moved_places(Blocks* s, const RecordBlock* b, RecordBlock* to) noexce
     cdef Fault fault
     cdef int64_t i, nbytes, row = -1  # the row that `at` is at
     to.records.at = 0
-    for i in range(to.count):
+    for i in range(to.block.count):
         m = &to.records[i]
-        if s.framing == FRAME_LINES:
+        if s.plan.framing == FRAME_LINES:
             ends = <const uint32_t*>b.index + b.skip + m.first
             m.was = 0 if b.skip + m.first == 0 else ends[-1]
             nbytes = (ends[0] if ends[0] < b.nbytes else b.nbytes) - m.was  # with its newline, if it has one
-        elif s.framing == FRAME_TFRECORD:
+        elif s.plan.framing == FRAME_TFRECORD:
             starts = <const int64_t*>b.index + m.first
             m.was = starts[0]
             nbytes = starts[1] - starts[0]
-        elif s.framing == FRAME_CSV:
+        elif s.plan.framing == FRAME_CSV:
             if row < 0 or row // CSV_STRIDE < m.first // CSV_STRIDE:
                 row = m.first - m.first % CSV_STRIDE
                 at = (<const CsvCursor*>b.index)[row // CSV_STRIDE]
@@ -401,22 +402,23 @@ cdef void _moved_places(Blocks* s, const RecordBlock* b, RecordBlock* to) noexce
             nbytes = block.consumed
             row = m.first + 1
         else:
-            m.was = m.first * s.hop_bytes
-            nbytes = s.record_bytes
+            m.was = m.first * s.plan.hop_bytes
+            nbytes = s.plan.record_bytes
         m[1].at = m.at + nbytes
 
 
-cdef void blocks_move(Blocks* s, RecordBlock* to) noexcept nogil:
+cdef void blocks_move(Blocks* s, RecordBlock* moved) noexcept nogil:
+    cdef MovedBlock* to = <MovedBlock*>moved
     cdef const RecordBlock* b = to.source
     cdef Moved* m
     cdef int64_t i
     _moved_places(s, b, to)
-    to.used = to.records[to.count].at
-    to.memory = to.text = <unsigned char*>malloc(to.used)
-    if to.memory == NULL:
+    moved.used = to.records[moved.count].at
+    moved.memory = moved.text = <unsigned char*>malloc(moved.used)
+    if moved.memory == NULL:
         return
-    to.room = to.used + (to.count + 1) * <int64_t>sizeof(Moved)
-    s.memory.fetch_add(to.room, kRelaxed)
-    for i in range(to.count):
+    moved.room = moved.used + (moved.count + 1) * <int64_t>sizeof(Moved)
+    s.memory.fetch_add(moved.room, kRelaxed)
+    for i in range(moved.count):
         m = &to.records[i]
-        memcpy(to.text + m.at, b.text + m.was, m[1].at - m.at)
+        memcpy(moved.text + m.at, b.text + m.was, m[1].at - m.at)

@@ -126,7 +126,7 @@ cdef void _give(Order* order, RunList* out, int32_t first, int64_t had) noexcept
         if run.block != NULL and run.n > had:
             blocks_out(order.blocks, run.block, run.first + had, run.n - had)
             if run.block.moved != NULL:  # never the block of a run that grew: no block is moved during a pull
-                run.block = run.block.moved
+                run.block = &run.block.moved.block
         had = 0
 
 

@@ -2,7 +2,6 @@
 from libc.stdint cimport int64_t
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.order.op cimport (
     PULL_BREAK, PULL_END, PULL_OK, Op, OpKind, OpSpec, Order, list_drop, op_advance, op_count, op_given, op_jump,
     op_new, op_pull, op_restart)
@@ -205,7 +204,7 @@ cdef int64_t _whole_passes(Order* order, RepeatOp* r, int64_t n, int64_t unit) n
     if r.n >= 0 and passes > r.n - r.done - 1:
         passes = r.n - r.done - 1
     # The length of a pass of handed-in rows is known only after that pass.
-    if (order.blocks != NULL and framing_handed(order.blocks.framing)
+    if (order.blocks != NULL and not order.blocks.kind.reads
         and passes > order.start.pass_ - 1 - order.at.pass_):
         passes = order.start.pass_ - 1 - order.at.pass_
     passes -= passes % step

@@ -6,7 +6,6 @@ from queuecore._core.atoms.errors cimport WHAT_NO_ERROR
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport (
     BLOCKS_END, BLOCKS_FAULT, RecordBlock, blocks_at, blocks_give, blocks_leave, blocks_restart)
-from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.order.lengths cimport Length, Lengths, lengths_add, lengths_at
 from queuecore._core.order.op cimport (
     LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Break, BreakList,
@@ -39,7 +38,7 @@ cdef bint _note_end(Order* order) noexcept nogil:
     # are unknown, except over files, whose passes are all alike.
     cdef Lengths* l = &order.ends
     cdef int64_t pass_ = order.at.pass_
-    if framing_handed(order.blocks.framing) and pass_ > order.next_end and not lengths_add(l, order.next_end, -1):
+    if not order.blocks.kind.reads and pass_ > order.next_end and not lengths_add(l, order.next_end, -1):
         return False
     if pass_ >= order.next_end:
         order.next_end = pass_ + 1
@@ -78,7 +77,7 @@ cdef int64_t _errors_played(const SourceOp* s, int64_t pass_) noexcept nogil:
 
 
 cdef inline bint _is_broken(const Order* order, const RecordBlock* block) noexcept nogil:
-    return block != NULL and block.fault.code != 0 and framing_handed(order.blocks.framing)
+    return block != NULL and block.fault.code != 0 and not order.blocks.kind.reads
 
 
 cdef void _go(Order* order, SourceOp* s) noexcept nogil:

@@ -5,9 +5,10 @@ from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms.errors cimport CODE_RESUME, WHAT_FEWER, WHAT_NO_ERROR
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport (
-    Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_full, blocks_lost,
-    blocks_moved, blocks_next_to_index, blocks_publish, blocks_retire, blocks_save, blocks_saved, blocks_wanted)
-from queuecore._core.io.framing cimport framing_handed
+    Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_full,
+    blocks_moved, blocks_next_to_index, blocks_publish, blocks_retire, blocks_wanted)
+from queuecore._core.io.handed cimport handed_lost
+from queuecore._core.io.lanes cimport lanes_entered, lanes_next_file, lanes_save, lanes_saved
 from queuecore._core.io.pieces cimport blocks_index
 from queuecore._core.stream.limits cimport DISCOVER_AHEAD, DISCOVER_ASKED, SMALL_UNIT_BYTES
 from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM
@@ -21,7 +22,7 @@ from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, even
 from queuecore._core.io.engine cimport engine_full
 from queuecore._core.stream.pipe cimport (
     BATCH_BREAK, BATCH_OWED, NOT_ASKED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Config,
-    Pipe, Segment, Unit, pipe_complete, pipe_memory, pipe_no_memory, pipe_over_budget)
+    Pipe, Segment, Unit, is_fed, pipe_complete, pipe_memory, pipe_no_memory, pipe_over_budget)
 from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash, size_product, size_sum
 from queuecore._core.stream.rows cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested
@@ -53,20 +54,22 @@ cdef void _mark_lanes(Pipe* p, Batch* b, uint64_t k) noexcept nogil:
     # block of which the shuffle still has records came to it.
     cdef Blocks* s = p.blocks
     cdef const SourcePosition* source = &p.order.at
-    cdef int64_t n = blocks_saved(s.cycle)
+    cdef int64_t n = lanes_saved(s.plan.cycle)
     cdef int64_t* saved = p.lane_marks + <int64_t>(k & p.window.mask) * (n + 1)
+    cdef const int64_t* entered
     if p.order.bottom_shuffle != NULL and s.oldest != NULL:
-        b.mark_pass = s.oldest.saved[0]
-        b.mark_end = b.mark_good = s.oldest.saved[1]
-        memcpy(saved, s.oldest.saved + 2, (n + 1) * sizeof(int64_t))
+        entered = lanes_entered(s.oldest)
+        b.mark_pass = entered[0]
+        b.mark_end = b.mark_good = entered[1]
+        memcpy(saved, entered + 2, (n + 1) * sizeof(int64_t))
     else:
         b.mark_pass = source.pass_
         b.mark_end = source.position
         b.mark_good = source.given if p.order.bottom_shuffle == NULL else source.position
-        blocks_save(s, saved)
+        lanes_save(s, saved)
         saved[n] = s.skipped_count
     memset(b.mark_place, 0, sizeof(Place))
-    b.mark_files = s.next_file if source.pass_ == 0 else -1
+    b.mark_files = lanes_next_file(s) if source.pass_ == 0 else -1
 
 
 cdef void _mark_oldest(Pipe* p, Batch* b) noexcept nogil:
@@ -99,7 +102,7 @@ cdef int32_t _cut(Pipe* p, const Batch* b, int64_t* seam) noexcept nogil:
     for i in range(order.count):
         if order.ops[i].shuffle != NULL and order.ops[i].shuffle.cut:
             return lost
-    if p.blocks != NULL and blocks_lost(p.blocks):
+    if handed_lost(p.blocks):
         return CUT_FAULT
     if b.rows == 0 or order.interrupted == PULL_OK or order.top.rows == 1:  # no rows: a break, which cuts nothing short
         return CUT_NONE
@@ -108,7 +111,7 @@ cdef int32_t _cut(Pipe* p, const Batch* b, int64_t* seam) noexcept nogil:
     if order.interrupted == PULL_FAULT and order.bottom_shuffle != NULL:
         return lost if order.stored == NULL else CUT_NONE  # a store reads ahead: only what it reads has met the fault
     # Interleaved files are marked behind the rows that the fault has dropped.
-    if order.interrupted == PULL_FAULT and order.top.whole_batches and p.blocks != NULL and p.blocks.cycle > 1:
+    if order.interrupted == PULL_FAULT and order.top.whole_batches and p.blocks != NULL and p.plan.blocks.cycle > 1:
         return CUT_LOST
     if order.bottom_shuffle != NULL:
         seam[0], seam[1], seam[2] = order.broken.pass_, order.broken.ordinal, order.broken.good
@@ -122,14 +125,14 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
     cdef uint64_t k = p.next_batch - 1
     cdef Op* op = p.order.bottom_shuffle
     cdef int64_t i, at = 0
-    if p.blocks != NULL and p.blocks.cycle > 1:
+    if p.blocks != NULL and p.plan.blocks.cycle > 1:
         _mark_lanes(p, b, k)
     elif op != NULL and p.blocks != NULL:
         _mark_oldest(p, b)
     elif op != NULL:
         b.mark_pass = op.shuffle.entered_pass
         b.mark_end = op.shuffle.entered_end
-    if p.blocks != NULL and p.blocks.cycle == 1:
+    if p.blocks != NULL and p.plan.blocks.cycle == 1:
         b.mark_files = p.blocks.given_place.file + 1 if p.blocks.given_pass == 0 else -1
     for i in range(p.order.count):
         if p.order.ops[i].shuffle != NULL:
@@ -197,8 +200,8 @@ cdef bint _has_room(Pipe* p) noexcept nogil:
         # may take memory_most.
         largest = p.shared.largest.load(kRelaxed)
         ahead = (2 * (ahead + 1) + p.shared.leases.load(kRelaxed)) * largest - p.shared.grown.load(kRelaxed)
-        if p.blocks != NULL and p.blocks.memory_most > p.shared.blocks.load(kRelaxed):
-            ahead = (ahead if ahead > 0 else 0) + p.blocks.memory_most - p.shared.blocks.load(kRelaxed)
+        if p.blocks != NULL and p.plan.blocks.memory_most > p.shared.blocks.load(kRelaxed):
+            ahead = (ahead if ahead > 0 else 0) + p.plan.blocks.memory_most - p.shared.blocks.load(kRelaxed)
         if largest == 0 or pipe_memory(p) + (ahead if ahead > 0
                                              else 0) + largest > c.budget - c.budget // 4:
             return False
@@ -249,7 +252,7 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
     cdef Blocks* s = p.blocks
     cdef int64_t rows = p.plan.config.batch_rows, most
     # It is unknown when more rows are handed in: they are not waited for.
-    if s.records == 0 or (s.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or framing_handed(s.framing):
+    if s.records == 0 or (s.plan.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or not s.kind.reads:
         return True
     if blocks_full(s):
         return True
@@ -285,7 +288,7 @@ cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, 
         return list_.closed and b.rows > 0
     # Elements that are records share a chunk, which closes when it is full, or when its next row is not handed in yet.
     return b.rows == p.plan.config.batch_rows or (
-        status == PULL_WAIT and framing_handed(p.plan.maker.framing) and b.rows > 0 and not p.plan.config.batched)
+        status == PULL_WAIT and is_fed(p.plan) and b.rows > 0 and not p.plan.config.batched)
 
 
 cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
@@ -474,7 +477,7 @@ cdef void _give_turn(Pipe* p) noexcept nogil:
         pipe_complete(p, window_batch(p.window, k), k)
         turn_take(p.turn)
     turn_give(p.turn)
-    if framing_handed(p.plan.maker.framing):
+    if is_fed(p.plan):
         event_notify_all(&p.shared.room)
 
 

@@ -8,8 +8,9 @@ from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, raise_error
 from queuecore._core.atoms.memory cimport calloc, malloc
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, Blocks
-from queuecore._core.io.framing cimport framing_handed
+from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, BlockPlan, files_kind
+from queuecore._core.io.handed cimport handed_kind
+from queuecore._core.io.lanes cimport lanes_kind
 from queuecore._core.steps.decode cimport PLACE_STAGE, WIDE_GAP, layout_plan
 from queuecore._core.stream.describe cimport (
     KIND_FIXED, KIND_RAGGED, KIND_STRINGS, RowComponent, Description, Elements, Frames, Keeper, Ops, component_of,
@@ -22,7 +23,7 @@ from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHA
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.order.runs cimport Run
 from queuecore._core.order.shard cimport UNEVEN_PAD
-from queuecore._core.stream.pipe cimport Config, Plan, lay_out, unit_bytes
+from queuecore._core.stream.pipe cimport Config, Plan, lay_out, slot_release, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.rows cimport Maker, Output, Pad
 from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_expect, table_new
@@ -44,7 +45,7 @@ cdef struct Shape:
 cdef FileTable* configure(Description d, Views views, Keeper keeper) except NULL:
     cdef Plan* plan = <Plan*>calloc(1, sizeof(Plan))
     cdef Config* c
-    cdef Blocks* frame
+    cdef BlockPlan* frame
     cdef Shape shape
     cdef FileTable* table
     cdef int64_t fd_limit
@@ -54,7 +55,7 @@ cdef FileTable* configure(Description d, Views views, Keeper keeper) except NULL
     if plan == NULL:
         raise MemoryError
     keeper.plan = plan
-    frame = plan.blocks = <Blocks*>calloc(1, sizeof(Blocks))
+    frame = plan.blocks = <BlockPlan*>calloc(1, sizeof(BlockPlan))
     if frame == NULL:
         raise MemoryError
     c = &plan.config
@@ -287,7 +288,7 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
     # Sets how records are found in blocks, and how their files are interleaved.
     cdef Frames f = d.frames
     cdef Maker* m = &plan.maker
-    cdef Blocks* frame = plan.blocks
+    cdef BlockPlan* frame = plan.blocks
     cdef int32_t i
     frame.framing = m.framing = f.framing
     frame.encoding = f.encoding
@@ -309,6 +310,8 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
     frame.cycle = min(f.cycle, max(d.files.names.count, 1))
     frame.lane_records = min(f.lane_records, <int64_t>1 << 60)
     frame.shuffled = shuffles > 0
+    frame.kind = handed_kind() if f.handed else files_kind() if frame.cycle == 1 else lanes_kind()
+    frame.release = slot_release
     if frame.cycle >= <int64_t>1 << 24:
         raise_error(CODE_INVALID_ARGUMENT, f"cycle_length must be less than 2**24, not {f.cycle}")
     if f.piece_bytes == 0 and frame.cycle > LANES:  # each file has one or two pieces in memory
@@ -401,7 +404,7 @@ cdef int _set_sizes(Description d, Plan* plan, Shape* shape) except -1:
     c.width = max(c.width, ahead + 1)
     c.width += c.buffers  # a batch on the device counts as ahead until the consumer takes it
     c.near_width = c.width
-    if d.asks and not (c.blocks and framing_handed(plan.maker.framing)):
+    if d.asks and not (c.blocks and not plan.blocks.kind.reads):
         c.asking = ASKING if d.memory_budget <= 0 else <int32_t>min(d.memory_budget // (16 * UNIT_BYTES), ASKING)
         c.depth = d.depth
     if not c.blocks:
@@ -421,7 +424,7 @@ cdef int _set_sizes(Description d, Plan* plan, Shape* shape) except -1:
 cdef int _fit(Plan* plan, int64_t budget, const Shape* shape, bint keeps_leases) except -1:
     # Makes the parts smaller until all fit into the budget; begins with the parts that matter least for speed.
     cdef Config* c = &plan.config
-    cdef Blocks* frame = plan.blocks
+    cdef BlockPlan* frame = plan.blocks
     cdef int64_t units, unit, slot, rest, need, stride = (shape.record_bytes + 63) // 64 * 64, ids, piece
     cdef int32_t i = 0
     c.budget = budget

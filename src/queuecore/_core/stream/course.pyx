@@ -6,8 +6,9 @@ from queuecore._core.atoms.errors cimport (
     CODE_PRECONDITION, CODE_RESUME, WHAT_NO_ERROR, fault_numbers, raise_error, raise_from)
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
-from queuecore._core.io.blocks cimport Place, blocks_lose, blocks_lost, blocks_saved
-from queuecore._core.io.framing cimport framing_handed
+from queuecore._core.io.blocks cimport Place
+from queuecore._core.io.handed cimport handed_lose, handed_lost
+from queuecore._core.io.lanes cimport lanes_saved
 from queuecore._core.stream.meter cimport DEPTHS, SAMPLED
 from queuecore._core.stream.marks cimport (
     CUT_LOST, CUT_SEAM, Goal, Saved, ShuffleCounter, cuts_of, mark_of, numbers, point_follow, point_free)
@@ -55,7 +56,7 @@ cdef class Course(CallGate):
         self.ahead.seam.pass_, self.ahead.seam.ordinal, self.ahead.seam.good = b.seam[0], b.seam[1], b.seam[2]
         memcpy(&self.ahead.place, b.mark_place, sizeof(Place))
         if p.lane_marks != NULL:
-            n = blocks_saved(p.blocks.cycle) + 1
+            n = lanes_saved(p.plan.blocks.cycle) + 1
             memcpy(self.ahead.lanes, p.lane_marks + <int64_t>(k & p.window.mask) * n, n * sizeof(int64_t))
         if k % SAMPLED == 0:
             self._count_ready(p, k)
@@ -92,7 +93,7 @@ cdef class Course(CallGate):
         if b.cut < CUT_LOST or self.outer is None or self._note_ends():
             return
         turn_take(self.outer.pipe.turn)
-        blocks_lose(self.outer.pipe.blocks)
+        handed_lose(self.outer.pipe.blocks)
         turn_give(self.outer.pipe.turn)
 
     cdef list _ends(self):
@@ -125,7 +126,7 @@ cdef class Course(CallGate):
             return None
         turn_take(p.turn)
         interrupted = (p.order.interrupted == PULL_FAULT and not (p.order.stored != NULL and store_failed(p.order))
-                       and not (p.blocks != NULL and blocks_lost(p.blocks)))
+                       and not handed_lost(p.blocks))
         pass_ = p.order.at.pass_
         ordinal = p.order.at.position
         f = p.order.fault
@@ -193,10 +194,10 @@ cdef class Course(CallGate):
                     left_out += 1
             turn_take(self.pipe.turn)
             total = -1
-            if pass_ < self.pipe.order.next_end or not framing_handed(self.plan.blocks.framing):
+            if pass_ < self.pipe.order.next_end or self.plan.blocks.kind.reads:
                 total = lengths_at(&self.pipe.order.ends, pass_)
             turn_give(self.pipe.turn)
-            if total < 0 and not framing_handed(self.plan.blocks.framing):  # all passes over files have the same length
+            if total < 0 and self.plan.blocks.kind.reads:  # all passes over files have the same length
                 continue
             if not lengths_add(&self.lengths, pass_, total - left_out if total >= 0 else -1):
                 return  # no memory: the mark stays, and a new run begins further back

@@ -43,7 +43,8 @@ cdef class Records:
 
 
 cdef class Frames:
-    cdef int32_t framing
+    cdef bint handed
+    cdef int32_t framing      # of records in files
     cdef readonly int64_t guess, max_record_bytes
     cdef public int32_t encoding
     cdef public int64_t header, cycle, lane_records, piece_bytes, headroom

@@ -7,7 +7,7 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.growing cimport array_room
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.framing cimport framing_of
+from queuecore._core.io.framing cimport FRAME_WHOLE, framing_of
 from queuecore._core.stream.pipe cimport plan_free
 from queuecore._core.stream.marks cimport ShuffleCounter
 from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE
@@ -118,8 +118,8 @@ cdef class Frames:
 
     Parameters
     ----------
-    framing : str
-        The name of the way in which records are told apart.
+    framing : str or None
+        The name of the way in which records are told apart; `None`: rows are handed in.
     guess : int
         An estimate of a record's size in bytes.
     max_record_bytes : int
@@ -139,14 +139,14 @@ cdef class Frames:
         The places of records, for the framing "fixed".
     csv : CsvFormat, optional
     headings : callable, optional
-        Returns the name of a column of CSV, given a file and the column's index; `None`: it has none. Its methods
-        `field` (of CSV) and `record` (of lines) return what stands at a place of a file, for errors.
+        Returns the name of a column of CSV, given a file and the column's index; `None`: it has none.
     columns : list, optional
-        The components of rows that are handed in, for the framing "rows".
+        The components of rows that are handed in.
     """
 
     def __init__(self, str framing, int64_t guess, int64_t max_record_bytes):
-        self.framing = framing_of(framing)
+        self.handed = framing is None
+        self.framing = FRAME_WHOLE if framing is None else framing_of(framing)
         self.guess = guess
         self.max_record_bytes = max_record_bytes
         self.cycle = self.lane_records = 1

@@ -11,7 +11,6 @@ from queuecore._core.steps.decode cimport (
 from queuecore._core.atoms.errors cimport (
     CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_RESUME, CODE_STEP, CODE_TOO_LARGE, STAGE_MAP, STAGE_ORDER,
     WHAT_BEHIND, fault_begin)
-from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.atoms.growing cimport Growing, array_room
 from queuecore._core.stream.limits cimport COLD_UNITS, IOVECS, LOAD_SCATTER_BYTES
 from queuecore._core.stream.meter cimport (
@@ -20,7 +19,8 @@ from queuecore._core.order.runs cimport MissingList, Run, RunList, is_behind, is
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport (
     ASKED, ASKED_DONE, BATCH_FAILED, BATCH_REFUSED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE,
-    UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, pipe_complete, pipe_hold, pipe_memory, pipe_no_memory, room_of)
+    UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, is_fed, pipe_complete, pipe_hold, pipe_memory, pipe_no_memory,
+    room_of)
 from queuecore._core.stream.claims cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, unit_claim, unit_give_back, unit_retire
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash
 from queuecore._core.stream.rows cimport BatchPart, part_free, part_new, row_of_record, rows_of_block
@@ -294,7 +294,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                                   run.ordinal + done, slot, row + done, vars, &fault)
             if done == run.n:
                 break
-            fault.file = -1 if framing_handed(p.plan.maker.framing) else run.block.place.file
+            fault.file = -1 if is_fed(p.plan) else run.block.place.file
             status = READ_FAULT
         elif p.blocks != NULL:  # the run began at a place behind a record that it still needs
             fault_begin(&fault, CODE_RESUME, WHAT_BEHIND, STAGE_ORDER)
@@ -623,7 +623,7 @@ cdef bint _ask(Pipe* p, Unit* u) noexcept nogil:
 cdef bint _reads(Pipe* p, Unit* u) noexcept nogil:
     # Returns whether the unit's work is to read files.
     if u.kind == UNIT_PIECE:
-        return u.piece.kind == BLOCK_PIECE and not p.blocks.encoding
+        return u.piece.kind == BLOCK_PIECE and not p.plan.blocks.encoding
     return u.kind == UNIT_LOAD or u.kind == UNIT_DISCOVER or (u.kind == UNIT_ROWS and p.blocks == NULL
                                                               and p.store == NULL)
 

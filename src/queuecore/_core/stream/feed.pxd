@@ -1,6 +1,6 @@
 # Feeds: the entrance for rows into a stream that reads no files.
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from queuecore._core.io.blocks cimport Column
+from queuecore._core.io.handed cimport Chunk
 from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Fault
 
@@ -26,10 +26,9 @@ cdef class Feed:
     cdef bint _await(self, uint32_t epoch) noexcept nogil
     cdef int64_t _await_demand(self) noexcept nogil
     cdef void _tell(self) noexcept nogil
-    # Hands in a block; `wait`: waits for room, if there is none. Returns blocks_hand's status; HANDED_FULL after a
+    # Hands in a block; `wait`: waits for room, if there is none. Returns handed_add's status; HANDED_FULL after a
     # wait: the run is over.
-    cdef int offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n,
-                   int64_t nbytes, int64_t owner, void* link, bint wait) noexcept nogil
+    cdef int offer(self, int64_t pass_, const Chunk* chunk, bint wait) noexcept nogil
     cdef int _hand(self, int64_t pass_, list columns, int64_t n, owner, int64_t first, rows, bint wait) except -1
     cdef bint _add(self, int64_t pass_, list columns, item) except *
     cdef bint _flush(self, bint wait) except *

@@ -4,11 +4,12 @@ from collections import deque
 cimport cython
 cimport numpy as cnp
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memset
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout, fork_generation
-from queuecore._core.io.blocks cimport (
-    HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, Blocks, Column, blocks_hand, blocks_hand_break,
-    blocks_hand_end)
+from queuecore._core.io.handed cimport (
+    HANDED, HANDED_FULL, HANDED_NO_MEMORY, HANDED_STALE, Chunk, Column, handed_add, handed_break, handed_end,
+    handed_freed, handed_next, handed_wanted)
 from queuecore._core.atoms.errors cimport CODE_HANDED, STAGE_NONE, fault_begin
 from queuecore._core.atoms.parking cimport (
     event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
@@ -97,9 +98,7 @@ cdef class Feed:
         if self.pipe.plan.config.help:
             event_notify_all(&self.pipe.window.arrived)
 
-    cdef int offer(self, int64_t pass_, const Column* columns, int64_t first, const int64_t* rows, int64_t n,
-                   int64_t nbytes, int64_t owner,
-                    void* link, bint wait) noexcept nogil:
+    cdef int offer(self, int64_t pass_, const Chunk* chunk, bint wait) noexcept nogil:
         cdef Pipe* p = self.pipe
         cdef uint32_t epoch
         cdef int status = HANDED_FULL
@@ -107,8 +106,7 @@ cdef class Feed:
         while status == HANDED_FULL:
             epoch = event_prepare(&p.shared.room)
             turn_take(p.turn)
-            status = blocks_hand(p.blocks, pass_, columns, p.plan.maker.column_count, first, rows, n, nbytes, owner,
-                                 link)
+            status = handed_add(p.blocks, pass_, chunk)
             turn_give(p.turn)
             if status != HANDED_FULL or not wait:
                 event_cancel(&p.shared.room, epoch)
@@ -128,7 +126,6 @@ cdef class Feed:
             The number of the pass, and of its first row that is wanted. None: no further pass is wanted.
         """
         cdef Pipe* p = self.pipe
-        cdef Blocks* s = p.blocks
         cdef int64_t pass_ = -1, base = 0
         cdef uint32_t epoch
         cdef bint going = True
@@ -137,9 +134,8 @@ cdef class Feed:
             while going:
                 epoch = event_prepare(&p.shared.room)
                 turn_take(p.turn)
-                if s.lanes.pass_ > after and not s.lanes.scanned:
-                    pass_ = s.lanes.pass_
-                    base = s.lanes.base
+                pass_ = handed_wanted(p.blocks, after)
+                base = handed_next(p.blocks)
                 turn_give(p.turn)
                 if pass_ >= 0:
                     event_cancel(&p.shared.room, epoch)
@@ -172,8 +168,8 @@ cdef class Feed:
         cdef Pipe* p = self.pipe
         cdef int32_t count = <int32_t>len(columns), i
         cdef Column* native
-        cdef int64_t nbytes = 0, number = self.number
-        cdef const int64_t* chosen = NULL
+        cdef int64_t number = self.number
+        cdef Chunk chunk
         cdef int status
         cdef cnp.ndarray array
         if n == 0:
@@ -183,11 +179,17 @@ cdef class Feed:
         native = <Column*>calloc(count + 1, sizeof(Column))
         if native == NULL:
             raise MemoryError
+        memset(&chunk, 0, sizeof(Chunk))
+        chunk.columns = native
+        chunk.count = count
+        chunk.first = first
+        chunk.n = n
+        chunk.owner = number
         try:
             for i in range(count):
                 if isinstance(columns[i], tuple):
                     array = columns[i][0]
-                    nbytes += cnp.PyArray_NBYTES(array)
+                    chunk.nbytes += cnp.PyArray_NBYTES(array)
                     native[i].data = <unsigned char*>cnp.PyArray_DATA(array)
                     array = columns[i][1]
                     native[i].ends = <int64_t*>cnp.PyArray_DATA(array)
@@ -196,15 +198,15 @@ cdef class Feed:
                         native[i].dims = <int64_t*>cnp.PyArray_DATA(array)
                 else:
                     array = columns[i]
-                    nbytes += cnp.PyArray_NBYTES(array)
+                    chunk.nbytes += cnp.PyArray_NBYTES(array)
                     native[i].data = <unsigned char*>cnp.PyArray_DATA(array)
             if rows is not None:
                 array = rows
-                chosen = <int64_t*>cnp.PyArray_DATA(array)
+                chunk.rows = <int64_t*>cnp.PyArray_DATA(array)
             self.number += 1
             self.owners[number] = columns, owner, rows
             with nogil:
-                status = self.offer(pass_, native, first, chosen, n, nbytes, number, NULL, wait)
+                status = self.offer(pass_, &chunk, wait)
         finally:
             free(native)
         if status != HANDED:
@@ -309,16 +311,12 @@ cdef class Feed:
 
     cdef int sweep(self) except -1:
         cdef Pipe* p = self.pipe
-        cdef Blocks* s = p.blocks
         cdef int64_t number
         cdef uint64_t planned
         while True:
             turn_take(p.turn)
             planned = p.next_batch
-            number = -1
-            if s.freed_count > 0:
-                s.freed_count -= 1
-                number = s.freed[s.freed_count]
+            number = handed_freed(p.blocks)
             turn_give(p.turn)
             if number < 0:
                 break
@@ -342,7 +340,7 @@ cdef class Feed:
         if not self._flush(True):
             return False
         turn_take(p.turn)
-        row = p.blocks.lanes.base
+        row = handed_next(p.blocks)
         turn_give(p.turn)
         if pass_ == p.start.pass_ and row < p.start.ordinal and row not in self.errors_before(pass_):
             self.end(pass_, error)
@@ -353,7 +351,7 @@ cdef class Feed:
             while status == HANDED_FULL:
                 epoch = event_prepare(&p.shared.room)
                 turn_take(p.turn)
-                status = blocks_hand_break(p.blocks, pass_, &f)
+                status = handed_break(p.blocks, pass_, &f)
                 turn_give(p.turn)
                 if status != HANDED_FULL:
                     event_cancel(&p.shared.room, epoch)
@@ -392,7 +390,7 @@ cdef class Feed:
         self._note(&f, error)
         with nogil:
             turn_take(p.turn)
-            blocks_hand_end(p.blocks, pass_, &f if error is not None else NULL)
+            handed_end(p.blocks, pass_, &f if error is not None else NULL)
             turn_give(p.turn)
             self._tell()
 

@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.blocks cimport Column
+from queuecore._core.io.handed cimport Column
 from queuecore._core.stream.describe cimport describe_columns
 from queuecore._core.atoms.platform cimport Fault, layout_hash, monotonic_ns
 from queuecore._core.stream.rows cimport Output, row_cells

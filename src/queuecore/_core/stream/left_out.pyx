@@ -9,7 +9,8 @@ from libc.stdlib cimport qsort
 from libc.string cimport memcmp, memmove
 from queuecore._core.atoms.memory cimport calloc, free, realloc
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.blocks cimport Skipped, blocks_saved
+from queuecore._core.io.blocks cimport Skipped
+from queuecore._core.io.lanes cimport lanes_saved
 from queuecore._core.atoms.errors cimport (
     CODE_EXHAUSTED, CODE_HANDED, CODE_RESUME, CODE_STEP, CODE_UNAVAILABLE, fault_error, fault_numbers, fault_of, is_own,
     raise_error)
@@ -287,8 +288,8 @@ cdef class LeftOut:
                     return None
                 if all_:
                     pass
-                elif p.blocks.cycle > 1:
-                    if not at.has_lanes or self.files_logged >= at.lanes[blocks_saved(p.blocks.cycle)]:
+                elif p.plan.blocks.cycle > 1:
+                    if not at.has_lanes or self.files_logged >= at.lanes[lanes_saved(p.plan.blocks.cycle)]:
                         return None
                 elif not (given_up.pass_ < at.start.pass_
                           or (given_up.pass_ == at.start.pass_ and given_up.fault.file < at.place.file)):

@@ -4,7 +4,7 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 from queuecore._core.atoms.memory cimport malloc
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.blocks cimport HANDED, HANDED_FULL, HANDED_NO_MEMORY, Column
+from queuecore._core.io.handed cimport HANDED, HANDED_FULL, HANDED_NO_MEMORY, Chunk, Column
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport CUT_LOST
 from queuecore._core.stream.pipe cimport Pipe, SlotOwner, pipe_drop, pipe_hold, slot_release
@@ -71,7 +71,8 @@ cdef class _Link:
         cdef Column columns[LINK_COLUMNS]
         cdef const Output* out
         cdef SlotOwner* owner
-        cdef int64_t n = 0, row, skip, nbytes = 0
+        cdef Chunk chunk
+        cdef int64_t n = 0, row, skip
         cdef int32_t i
         cdef int status
         for row in range(b.rows):
@@ -87,6 +88,13 @@ cdef class _Link:
             return LINK_MEMORY
         owner.pipe = up
         owner.slot = b.slot
+        memset(&chunk, 0, sizeof(Chunk))
+        chunk.columns = columns
+        chunk.count = p.plan.maker.column_count
+        chunk.rows = owner.rows
+        chunk.n = n
+        chunk.owner = -1
+        chunk.link = owner
         n = 0
         for row in range(b.rows):
             if mask[row] != 0 and skip > 0:
@@ -99,16 +107,16 @@ cdef class _Link:
             memset(&columns[i], 0, sizeof(Column))
             if out.item == 0:
                 columns[i].data = slot + out.slot_offset
-                nbytes += n * out.row_bytes
+                chunk.nbytes += n * out.row_bytes
                 continue
             columns[i].ends = <int64_t*>(slot + out.slot_offset)
             columns[i].data = up.vars[<int64_t>b.slot * up.plan.maker.vars + out.var].data
-            nbytes += columns[i].ends[b.rows]
+            chunk.nbytes += columns[i].ends[b.rows]
             if out.ndim > 0:
                 columns[i].dims = <int64_t*>(slot + out.dims_offset)
         pipe_hold(up)
         up.shared.leases.fetch_add(1, kRelaxed)  # relaxed: as in slot_release
-        status = self.feed.offer(self.pass_, columns, 0, owner.rows, n, nbytes, -1, owner, True)
+        status = self.feed.offer(self.pass_, &chunk, True)
         if status == HANDED:
             return HANDED
         slot_release(owner)

@@ -1,6 +1,6 @@
 # Marks: places in a stream, while it runs and as they are saved.
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from queuecore._core.io.blocks cimport Blocks, Place
+from queuecore._core.io.blocks cimport BlockPlan, Place
 from queuecore._core.order.lengths cimport Lengths
 from queuecore._core.order.op cimport Cut, Start
 from queuecore._core.order.runs cimport Missing
@@ -16,7 +16,7 @@ cdef enum:
 cdef struct Point:
     Start start            # the place at which a new run begins that goes on behind this point
     Place place            # of the block that such a run begins in
-    # the places of interleaved files (blocks_save), and the number of files given up; NULL: none is interleaved
+    # the places of interleaved files (lanes_save), and the number of files given up; NULL: none is interleaved
     int64_t* lanes
     bint has_lanes         # `lanes` is filled
     int64_t pass_, end     # of the last record before the point: its pass, and its number plus 1
@@ -25,7 +25,7 @@ cdef struct Point:
     Start seam             # with CUT_SEAM: the record behind the cut
 
 # Allocates room for lanes, if files are interleaved.
-cdef int point_init(Point* at, const Blocks* frame) except -1
+cdef int point_init(Point* at, const BlockPlan* frame) except -1
 cdef void point_free(Point* at) noexcept nogil
 
 # Moves the point over one element of the batch or chunk that ends at `ahead`; `start`, `place` and `lanes` stay.
@@ -46,10 +46,10 @@ cdef class Mark:
     cdef readonly list lanes
 
     # Returns whether a run of such blocks, with so many files known, may begin at the mark.
-    cdef bint fits(self, const Blocks* frame, int64_t files_known) except -1
+    cdef bint fits(self, const BlockPlan* frame, int64_t files_known) except -1
 
 # Returns the mark of a point; `whole`: good records of pass 0; -1: unknown.
-cdef Mark mark_of(const Point* at, int64_t whole, const Blocks* frame)
+cdef Mark mark_of(const Point* at, int64_t whole, const BlockPlan* frame)
 
 
 cdef class Saved:
@@ -78,7 +78,8 @@ cdef class Goal:
 
 # Checks a saved place and makes its goal; raises if it is none for such a stream. blocks: the stream's records have no
 # known places. shuffles: the stream's number of shuffles, which is the length of each list.
-cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame, int64_t files)
+cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const BlockPlan* frame,
+                  int64_t files)
 
 # Returns the cuts of `Saved.ended`, which the caller frees.
 cdef Cut* cuts_of(list ends) except NULL

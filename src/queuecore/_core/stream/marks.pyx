@@ -7,14 +7,15 @@ from libc.string cimport memcpy, memset
 from queuecore._core.atoms.errors cimport CODE_RESUME, STAGE_ORDER, WHAT_NO_ERROR, fault_begin, fault_of, raise_error
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.blocks cimport Blocks, blocks_saved
+from queuecore._core.io.blocks cimport BlockPlan
+from queuecore._core.io.lanes cimport lanes_saved
 from queuecore._core.order.lengths cimport lengths_add
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.atoms.platform cimport layout_hash, size_product
 
 check_layout(layout_hash())
 
-# A mark as a list of numbers: MARK_NUMBERS of its own, then those of the lanes (blocks_save).
+# A mark as a list of numbers: MARK_NUMBERS of its own, then those of the lanes (lanes_save).
 cdef enum:
     MARK_NUMBERS = 9
     LANE_HEAD = 3          # the next file, the lane whose turn it is, and the records of its turn
@@ -32,10 +33,10 @@ cdef class ShuffleCounter:
     """
 
 
-cdef int point_init(Point* at, const Blocks* frame) except -1:
+cdef int point_init(Point* at, const BlockPlan* frame) except -1:
     at.place.line = 1
     if frame.cycle > 1:
-        at.lanes = <int64_t*>malloc(size_product(blocks_saved(frame.cycle) + 1, sizeof(int64_t)))
+        at.lanes = <int64_t*>malloc(size_product(lanes_saved(frame.cycle) + 1, sizeof(int64_t)))
         if at.lanes == NULL:
             raise MemoryError
     return 0
@@ -89,7 +90,7 @@ cdef class Mark:
         return [self.pass_, self.ordinal, self.good, self.whole, self.file, self.offset, self.number, self.line,
                 self.base, *self.lanes]
 
-    cdef bint fits(self, const Blocks* frame, int64_t files_known) except -1:
+    cdef bint fits(self, const BlockPlan* frame, int64_t files_known) except -1:
         cdef list lanes = self.lanes
         if self.file >= max(files_known, 1) or (frame.passes >= 0 and self.pass_ >= max(frame.passes, 1)):
             return False
@@ -97,7 +98,7 @@ cdef class Mark:
             return False
         if not lanes:
             return frame.cycle == 1 or (self.pass_ == 0 and self.ordinal == 0 and self.good == 0)
-        return (frame.cycle > 1 and len(lanes) == blocks_saved(frame.cycle) and lanes[0] <= files_known
+        return (frame.cycle > 1 and len(lanes) == lanes_saved(frame.cycle) and lanes[0] <= files_known
                 and lanes[1] < frame.cycle and lanes[2] < frame.lane_records
                 and all([-1 <= file < lanes[0] for file in lanes[LANE_HEAD::LANE_NUMBERS]]))
 
@@ -111,13 +112,13 @@ cdef bint _are_lanes(list lanes):
                 one in enumerate(lanes[LANE_HEAD:])])
 
 
-cdef Mark mark_of(const Point* at, int64_t whole, const Blocks* frame):
+cdef Mark mark_of(const Point* at, int64_t whole, const BlockPlan* frame):
     cdef Mark mark = Mark.__new__(Mark)
     # All numbers are copied first: making objects may let other calls in.
     mark.pass_, mark.ordinal, mark.good, mark.whole = at.start.pass_, at.start.ordinal, at.start.good, whole
     mark.file, mark.offset, mark.number, mark.line, mark.base = (
         at.place.file, at.place.offset, at.place.number, at.place.line, at.place.base)
-    mark.lanes = numbers(at.lanes, blocks_saved(frame.cycle)) if at.has_lanes else []
+    mark.lanes = numbers(at.lanes, lanes_saved(frame.cycle)) if at.has_lanes else []
     return mark
 
 
@@ -170,7 +171,7 @@ cdef class Goal:
         free(self.cuts)
 
 
-cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const Blocks* frame,
+cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blocks, const BlockPlan* frame,
                   int64_t files):
     cdef Goal goal = Goal.__new__(Goal)
     cdef Mark mark = saved.mark

@@ -13,7 +13,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport (
     Atomic, Batch, EventCount, Fault, Leaf, Runner, Slab, StepFn, Turn, Window, iovec)
-from queuecore._core.io.blocks cimport Blocks, Place, RecordBlock
+from queuecore._core.io.blocks cimport BlockPlan, Blocks, Place, RecordBlock
 from queuecore._core.io.engine cimport Engine, Job
 from queuecore._core.steps.decode cimport RecordLayout
 from queuecore._core.steps.stages cimport StepTimes
@@ -132,7 +132,7 @@ cdef struct Plan:
     RecordLayout layout    # of records at known places
     Leaf* leaves
     Maker maker            # of rows, unless they are bytes of a record that a leaf places
-    Blocks* blocks         # the settings of records without known places; or NULL
+    BlockPlan* blocks      # of records without known places; or NULL
     OpSpec* specs          # the operators, with the seeds that the description gave
     int32_t spec_count
     int64_t slot_bytes
@@ -142,7 +142,7 @@ cdef struct Plan:
 cdef struct Beginning:
     Start start
     Place place
-    const int64_t* saved   # places of interleaved files at the start (blocks_save); NULL: their first records
+    const int64_t* saved   # places of interleaved files at the start (lanes_save); NULL: their first records
     const Lengths* lengths # of the passes before `start`
     const OpSpec* specs    # the plan's operators, with the seeds and iterations of this run
     const Missing* missing
@@ -265,6 +265,12 @@ cdef struct SlotOwner:
     Pipe* pipe
     uint32_t slot
     int64_t rows[1]        # rows of the slot that are the block's records: as many as these
+
+
+cdef inline bint is_fed(const Plan* plan) noexcept nogil:
+    # Returns whether its rows are handed in.
+    return plan.maker.columns != NULL
+
 
 # Makes a run of the plan, which counts in `pipes` as long as it is there. Takes over parts of `begin`, also if it
 # fails, and the reference on the table. The workers run `step`. NULL: no memory; *pin_result: the driver's error number

@@ -5,12 +5,12 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation, registry_remove
-from queuecore._core.io.blocks cimport Blocks, blocks_clear, blocks_close, blocks_init, blocks_saved
+from queuecore._core.io.blocks cimport blocks_begin, blocks_close, blocks_free, blocks_new
+from queuecore._core.io.lanes cimport lanes_saved
 from queuecore._core.steps.decode cimport layout_clear
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, STAGE_NONE, WHAT_BUDGET, WHAT_MEMORY, fault_begin
 from queuecore._core.io.engine cimport Engine, job_clear
-from queuecore._core.io.framing cimport framing_handed
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.stream.limits cimport IOVECS
 from queuecore._core.order.order cimport order_free, order_new
@@ -360,17 +360,10 @@ cdef bint _order_init(Pipe* p, const Beginning* begin) noexcept nogil:
     p.table.retries = c.retries
     p.table.stop = &p.runner.stop
     if c.blocks:
-        p.blocks = <Blocks*>malloc(sizeof(Blocks))
-        if p.blocks == NULL:
+        p.blocks = blocks_new(p.plan.blocks, p.table, &p.runner.stop, &p.shared.blocks)
+        if p.blocks == NULL or not blocks_begin(p.blocks, c.threads + c.help, &p.place, p.start.pass_, p.start.ordinal,
+                                                begin.saved):
             return False
-        p.blocks[0] = p.plan.blocks[0]
-        p.blocks.memory = &p.shared.blocks
-        if not blocks_init(p.blocks, p.table, &p.runner.stop, c.threads + c.help, &p.place, p.start.pass_,
-                           p.start.ordinal, begin.saved):
-            return False
-        p.blocks.release = slot_release
-        if c.budget > 0 and framing_handed(p.plan.maker.framing):
-            p.blocks.most = 2
     program.table = p.table
     program.blocks = p.blocks
     program.skip_files = c.skip_bad
@@ -402,8 +395,8 @@ cdef bint _buffers_init(Pipe* p, int* pin_result) noexcept nogil:
     if not (window_init(p.window, c.width, p.order.count) and _slab_init(p, slots, p.plan.slot_bytes, pin_result)
             and _units_init(p)):
         return False
-    if p.blocks != NULL and p.blocks.cycle > 1:
-        marks = size_product(p.window.mask + 1, blocks_saved(p.blocks.cycle) + 1)
+    if p.blocks != NULL and p.plan.blocks.cycle > 1:
+        marks = size_product(p.window.mask + 1, lanes_saved(p.plan.blocks.cycle) + 1)
         p.lane_marks = <int64_t*>malloc(size_product(marks, sizeof(int64_t)))
         if p.lane_marks == NULL:
             return False
@@ -436,9 +429,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
             job_clear(&u.job)
     free(p.units)
     buffer_give(p.unit_memory, p.unit_memory_bytes)
-    if p.blocks != NULL:
-        blocks_clear(p.blocks)
-        free(p.blocks)
+    blocks_free(p.blocks)
     if p.vars != NULL:
         for k in range(p.slab.slots * <int64_t>p.plan.maker.vars):
             free(p.vars[k].data)

@@ -10,8 +10,9 @@
 # to one shape.
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
-from queuecore._core.io.blocks cimport Column, RecordBlock
+from queuecore._core.io.blocks cimport RecordBlock
 from queuecore._core.io.csv cimport CsvPlan
+from queuecore._core.io.handed cimport Column
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.atoms.platform cimport Fault
 from queuecore._core.steps.stages cimport Arena, Cell, RowsFn, StageFn
@@ -57,12 +58,12 @@ cdef struct Maker:
     int32_t framing
     const CsvPlan* csv
     int64_t hop_bytes, record_bytes  # FRAME_FIXED
-    const Output* columns            # FRAME_ROWS: the layout of rows that were handed in, as if they were outputs
+    const Output* columns            # the layout of rows that are handed in, as if they were outputs; NULL: none are
     int32_t column_count
     int32_t given                    # number of components in these columns
     const int64_t* shapes            # CELL_DIMS for each column: dimensions of a row that are the same for all rows
     StageFn run          # NULL: the record itself is the only component
-    RowsFn run_rows      # FRAME_ROWS, if neither columns nor outputs vary in length: makes up to
+    RowsFn run_rows      # of handed rows, if neither columns nor outputs vary in length: makes up to
     int64_t together     # so many rows at once; otherwise NULL and 0
     const void* params   # of run and run_rows
     int32_t made         # number of components that it makes

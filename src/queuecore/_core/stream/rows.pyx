@@ -4,12 +4,13 @@ from libc.string cimport memcpy, memset, strlen
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.blocks cimport CSV_STRIDE, Column, Moved, RecordBlock
+from queuecore._core.io.blocks cimport BLOCK_MOVED, CSV_STRIDE, Moved, MovedBlock, RecordBlock
 from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
 from queuecore._core.atoms.errors cimport (
     CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED,
     fault_begin)
-from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_ROWS, FRAME_TFRECORD, FRAME_WHOLE, framing_handed
+from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
+from queuecore._core.io.handed cimport Column, HandedBlock
 from queuecore._core.atoms.growing cimport grow
 from queuecore._core.io.lines cimport lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
@@ -27,7 +28,7 @@ ctypedef unsigned char* bytes_out
 
 
 cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil:
-    cdef int64_t given = m.csv.count if m.csv != NULL else m.given if framing_handed(m.framing) else 2
+    cdef int64_t given = m.csv.count if m.csv != NULL else m.given if m.columns != NULL else 2
     s.cells = <Cell*>calloc(given + m.made + 1, sizeof(Cell))
     if m.csv != NULL:
         s.columns = <bytes_out>malloc(size_product(given, sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))
@@ -438,8 +439,9 @@ cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fa
     return _fits(out, c.dims + at * out.ndim, c.ends[at + 1] - c.ends[at], fault)
 
 
-cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+cdef int64_t _rows(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t first, int64_t n, int64_t element,
                    bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+    cdef const RecordBlock* b = &chunk.block
     cdef const Column* columns = <const Column*>b.index
     cdef const int64_t* which
     cdef int64_t i, at, done
@@ -449,19 +451,19 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
             if m.outputs[j].pad == NULL or m.outputs[j].item == 0:
                 continue
             for i in range(n):
-                at = b.rows[first + i] if b.rows != NULL else b.skip + first + i
+                at = chunk.rows[first + i] if chunk.rows != NULL else b.skip + first + i
                 if not _column_fits(&m.outputs[j], &columns[j], at, fault):
                     fault.record = b.place.base + first + i
                     n = i
                     break
-    if m.run == NULL and b.rows == NULL:
+    if m.run == NULL and chunk.rows == NULL:
         for j in range(m.column_count):
             if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, slot, row, vars, fault):
                 return 0
         return n
     done = 0
     while m.together > 1 and done < n:
-        which = b.rows
+        which = chunk.rows
         if which != NULL:
             which += first + done
         i = _together(m, s, columns, which, b.skip + first + done, n - done, slot, row + done, fault)
@@ -469,7 +471,7 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fir
             break
         done += i
     for i in range(done, n):
-        at = b.rows[first + i] if b.rows != NULL else b.skip + first + i
+        at = chunk.rows[first + i] if chunk.rows != NULL else b.skip + first + i
         if m.run == NULL:
             for j in range(m.column_count):
                 if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], at, 1, slot, row + i, vars, fault):
@@ -493,14 +495,15 @@ cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
     cdef uint32_t end
     cdef CsvCursor at
     cdef RecordBlock block
+    cdef const Moved* records = (<const MovedBlock*>b).records
     cdef const Moved* record
     while high - low > 1:
         middle = (low + high) // 2
-        if b.records[middle].first <= first:
+        if records[middle].first <= first:
             low = middle
         else:
             high = middle
-    record = &b.records[low]
+    record = &records[low]
     memset(&block, 0, sizeof(RecordBlock))
     block.text = b.text + record.at
     block.nbytes = record[1].at - record.at
@@ -527,20 +530,20 @@ cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
 cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
                            unsigned char* slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
     cdef int64_t i
-    if b.records != NULL:
+    if b.kind == BLOCK_MOVED:
         for i in range(n):
             if not _moved_row(m, s, b, first + i, element + i, slot, row + i, vars, fault):
                 return i
         return n
     s.arena.epoch = b.pass_
+    if m.columns != NULL:
+        return _rows(m, s, <const HandedBlock*>b, first, n, element, slot, row, vars, fault)
     if m.framing == FRAME_LINES:
         return _lines(m, s, b, first, n, element, slot, row, vars, fault)
     if m.framing == FRAME_TFRECORD:
         return _tfrecords(m, s, b, first, n, element, slot, row, vars, fault)
     if m.framing == FRAME_CSV:
         return _csv(m, s, b, first, n, element, slot, row, vars, fault)
-    if m.framing == FRAME_ROWS:
-        return _rows(m, s, b, first, n, element, slot, row, vars, fault)
     if m.framing == FRAME_WHOLE:
         return _whole(m, s, b, element, slot, row, vars, fault)
     return _fixed(m, s, b, first, n, element, slot, row, vars, fault)

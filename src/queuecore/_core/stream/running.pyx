@@ -4,7 +4,9 @@ from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memset
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.io.engine cimport engine_counts
-from queuecore._core.io.blocks cimport blocks_lost, blocks_saved, blocks_unfinished
+from queuecore._core.io.blocks cimport blocks_unfinished
+from queuecore._core.io.handed cimport handed_lost
+from queuecore._core.io.lanes cimport lanes_saved
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport keep_until_unused
 from queuecore._core.atoms.errors cimport (
@@ -38,7 +40,7 @@ cdef bint _are_ends_settled(Pipe* p, int64_t* lane, Fault* f) noexcept nogil:
     # A file is looked at when it has been read to its end, and what is found comes behind its last record. Here for
     # files within which the order ends: it never comes to what was found. `lane`: the first of those that are left.
     cdef int64_t file
-    while p.blocks != NULL and lane[0] < p.blocks.cycle:
+    while p.blocks != NULL and lane[0] < p.plan.blocks.cycle:
         turn_take(p.turn)
         file = blocks_unfinished(p.blocks, lane[0])
         turn_give(p.turn)
@@ -94,7 +96,7 @@ cdef class Running(Course):
         begin.place = self.at.place
         begin.saved = self.at.lanes if self.at.has_lanes else NULL
         if self.at.has_lanes:
-            self.at.lanes[blocks_saved(self.plan.blocks.cycle)] = 0
+            self.at.lanes[lanes_saved(self.plan.blocks.cycle)] = 0
         begin.lengths = &self.lengths
         begin.specs = self.specs
         begin.skip = self.delivered
@@ -230,7 +232,7 @@ cdef class Running(Course):
         # order of that.
         cdef const Fault* f = &p.order.fault
         cdef Cut expected
-        if p.blocks != NULL and blocks_lost(p.blocks):
+        if handed_lost(p.blocks):
             self._fail(new_error(CODE_PRECONDITION,
                 "an element could not be made, and those behind it can't be made in the order that they had: an "
                 "error, which was to come at their end, has changed it. Go on from a state that was saved before"))

@@ -15,6 +15,7 @@ from queuecore._core.stream.pipe cimport Pipe
 from queuecore._core.atoms.platform cimport Window, cpu_pause, cpu_ticks, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, runner_join, runner_stuck, stop_requested, waited
 from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
+from queuecore._core.io.blocks cimport Lane
 from queuecore._core.io.sources cimport name_of, table_pinned
 from queuecore._core.stream.traced cimport note_waited
 from queuecore._core.atoms.window cimport window_ended, window_ready
@@ -151,17 +152,20 @@ cdef class Stall:
         return None
 
     cdef object _error(self, Pipe* p, int64_t now):
-        cdef int64_t f = -1, i
+        cdef int64_t f = -1
+        cdef const Lane* lane
         cdef list names = []
         while len(names) < 4:
             f = table_pinned(p.table, f + 1)
             if f < 0:
                 break
             names.append(os.fsdecode(<bytes>name_of(p.table.names, f)))
-        for i in range(p.blocks.lane_count if p.blocks != NULL and p.blocks.encoding else 0):
+        lane = p.blocks.lanes if p.blocks != NULL and p.plan.blocks.encoding else NULL
+        while lane != NULL:
             turn_take(p.turn)
-            f = p.blocks.lanes[i].next.file if p.blocks.lanes[i].streaming else -1
+            f = lane.next.file if lane.streaming else -1
             turn_give(p.turn)
+            lane = lane.beside
             if f >= 0 and len(names) < 4:
                 names.append(os.fsdecode(<bytes>name_of(p.table.names, f)))
         held = p.shared.leases.load(kRelaxed)  # relaxed: consumers take leases under the GIL
