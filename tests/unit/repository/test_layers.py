@@ -1,5 +1,6 @@
 """Imports point down: no circle of files or of folders, and nobody takes a name that is another module's own."""
 
+from helpers.repository.drawing import PICTURE, picture
 from helpers.repository.layers import NATIVE, attributes, circles, files, graph, imports, is_private, rooms
 
 # Attributes that other files take, though users see the object and are to see no such name. All others stay in theirs.
@@ -35,6 +36,10 @@ def test_files_form_no_circle():
 def test_folders_form_no_circle():
     for inside in rooms(WHOLE).values():
         assert not circles(inside)
+
+
+def test_the_picture_shows_the_native_modules_of_today():
+    assert PICTURE.read_text(encoding="utf-8") == picture(), "run `make picture`"
 
 
 def test_private_names_stay_in_their_module():
