@@ -95,7 +95,9 @@ def check(path: Path) -> list[str]:
         ours = inner and owner not in PUBLIC and re.search(r"\bdef __c?init__\(", head)
         if ours and parameters(head) > MOST_PARAMETERS:
             findings.append(f"{name}:{first + 1}: a constructor of {parameters(head)}, at most {MOST_PARAMETERS}")
-        if path.suffix == ".py" and re.search(r"\bdef _(?!_)\w+\(", head) and parameters(head) > MOST_PARAMETERS:
+        native = path.suffix == ".pyx" and kind == "function" and "testing" not in path.parts
+        ours = (native and "__" not in head) or (path.suffix == ".py" and re.search(r"\bdef _(?!_)\w+\(", head))
+        if ours and parameters(head) > MOST_PARAMETERS:
             findings.append(f"{name}:{first + 1}: a function of {parameters(head)}, at most {MOST_PARAMETERS}")
     return findings
 

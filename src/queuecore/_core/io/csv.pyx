@@ -409,10 +409,11 @@ cdef bytes_in _row_end(const CsvPlan* plan, bytes_in row, bytes_in end, bint las
 
 
 cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* block, bytes_in p, uint32_t* cuts,
-                   uint32_t* ends, int64_t room, int64_t window, int64_t* nbytes) noexcept nogil:
+                   int64_t room, int64_t window, int64_t* nbytes) noexcept nogil:
     # Parses rows from p on, within the next `window` bytes, up to the first that isn't plain or has an error. Returns
     # their number; *nbytes: their bytes.
     cdef int64_t n = block.text + block.nbytes - p, rows, width, k, r
+    cdef uint32_t* ends = cuts + room
     cdef int32_t i
     cdef const CsvColumn* column
     cdef CsvFields fields
@@ -537,7 +538,7 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     window = most if block.most >= most // ROW_BYTES else block.most * ROW_BYTES
     window = least if window < least else window
     while p < end and block.rows < block.most:
-        rows = _fast(plan, places, block, p, cuts, cuts + room, room, window, &nbytes)
+        rows = _fast(plan, places, block, p, cuts, room, window, &nbytes)
         if rows > 0 and 4 * nbytes < window:
             window = least
         else:

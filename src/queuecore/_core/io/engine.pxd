@@ -102,6 +102,13 @@ cdef extern from *:
         int32_t hold
         int64_t requests
 
+# What an engine does with jobs and with threads: the fields of Engine by these names.
+cdef struct EngineOwner:
+    void (*run)(void* owner) noexcept nogil
+    void (*done)(void* owner) noexcept nogil
+    int32_t (*more)(void* context, int32_t first, int32_t count) noexcept nogil
+    void* context
+
 # Makes room for so many requests and bytes. Returns the bytes of memory that the job has more than before; -1: no
 # memory.
 cdef int64_t job_room(Job* job, int64_t requests, int64_t nbytes) noexcept nogil
@@ -112,8 +119,7 @@ cdef const Request* job_find(Job* job, int64_t pass_, int64_t ordinal) noexcept 
 # `depth`: requests at a time; 0: as many as are measured to be good; `most`: in any case no more, since each may open a
 # file.
 cdef void engine_init(Engine* e, FileTable* table, EventCount* work, int64_t depth, int64_t most,
-                      void (*run)(void*) noexcept nogil, void (*done)(void*) noexcept nogil,
-                      int32_t (*more)(void*, int32_t, int32_t) noexcept nogil, void* context) noexcept nogil
+                      const EngineOwner* owner) noexcept nogil
 # Hands a job over. One without requests is run as a whole. The first call starts the threads. False: there are none,
 # and the job stays the caller's.
 cdef bint engine_submit(Engine* e, Job* job) noexcept nogil

@@ -6,7 +6,7 @@ from queuecore._core.atoms.parking cimport event_notify, turn_give, turn_take
 from queuecore._core.atoms.platform cimport Fault, iovec, layout_hash, monotonic_ns, size_product
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
 from queuecore._core.atoms.runtime cimport STEP_IDLE, STEP_WORKED
-from queuecore._core.io.sources cimport READ_OK, FileTable, read_records, table_pin, table_unpin
+from queuecore._core.io.sources cimport READ_OK, FileRead, FileTable, read_records, table_pin, table_unpin
 
 check_layout(layout_hash())
 
@@ -64,13 +64,18 @@ cdef const Request* job_find(Job* job, int64_t pass_, int64_t ordinal) noexcept 
 cdef void _read(FileTable* t, Request* r) noexcept nogil:
     cdef Fault fault
     cdef iovec iov
-    cdef int64_t got = 0
-    cdef int fd = table_pin(t, r.file, r.pass_, False, &fault)
-    if fd < 0:
+    cdef FileRead read_
+    read_.file = r.file
+    read_.fd = table_pin(t, r.file, r.pass_, False, &fault)
+    if read_.fd < 0:
         return
     iov.iov_base = r.to
     iov.iov_len = <size_t>r.nbytes
-    r.whole = read_records(t, r.file, fd, &iov, 1, r.at, False, &got, &fault) == READ_OK
+    read_.iov = &iov
+    read_.count = 1
+    read_.offset = r.at
+    read_.nowait = False
+    r.whole = read_records(t, &read_, &fault) == READ_OK
     if not table_unpin(t, r.file, r.rows if r.whole else 0, &fault):
         r.whole = False
 
@@ -159,14 +164,13 @@ cdef void engine_begin(Engine* e, int64_t depth, int64_t most) noexcept nogil:
 
 
 cdef void engine_init(Engine* e, FileTable* table, EventCount* work, int64_t depth, int64_t most,
-                      void (*run)(void*) noexcept nogil, void (*done)(void*) noexcept nogil,
-                      int32_t (*more)(void*, int32_t, int32_t) noexcept nogil, void* context) noexcept nogil:
+                      const EngineOwner* owner) noexcept nogil:
     e.table = table
     e.work = work
-    e.run = run
-    e.done = done
-    e.more = more
-    e.context = context
+    e.run = owner.run
+    e.done = owner.done
+    e.more = owner.more
+    e.context = owner.context
     engine_begin(e, depth, most)
 
 

@@ -13,8 +13,8 @@ from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_TFRECORD, 
 from queuecore._core.io.lines cimport lines_kernels
 from queuecore._core.atoms.platform cimport Fault, FileEntry, FileStat, iovec, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileTable, name_of, read_full, table_is_same, table_pin,
-    table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileRead, FileTable, name_of, read_full, table_is_same,
+    table_pin, table_unpin)
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.tfrecord cimport TFRecordWalk, tfrecord_walk
 
@@ -65,6 +65,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
 cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
     cdef FileTable* t = s.table
     cdef iovec iov
+    cdef FileRead read_
     cdef int64_t got = 0, before
     cdef int fd, status
     if b.kind != BLOCK_PIECE:
@@ -99,7 +100,14 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
         else:
             iov.iov_base = b.text
             iov.iov_len = b.nbytes
-            status = read_full(t, b.place.file, fd, &iov, 1, b.place.offset, wait != WAIT_ALL, &got, &b.fault)
+            read_.file = b.place.file
+            read_.fd = fd
+            read_.iov = &iov
+            read_.count = 1
+            read_.offset = b.place.offset
+            read_.nowait = wait != WAIT_ALL
+            status = read_full(t, &read_, &b.fault)
+            got = read_.got
             # If the run began in the middle of the file, the pieces before its place count as read.
             before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset
                                                           - 1) // s.plan.piece_bytes if b.begins else 0

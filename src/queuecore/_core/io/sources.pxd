@@ -207,10 +207,19 @@ cdef bint table_named_unchanged(const FileTable* t, int64_t f, Fault* fault) noe
 cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil
 # Closes the files that no thread reads now. Any thread; system calls.
 cdef void table_close_idle(FileTable* t) noexcept nogil
-# Fills the whole iovec list (which it uses up) from `offset` on. *got: bytes read, also after a failure.
-cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
-                   Fault* fault) noexcept nogil
-# Does the same for records at known places: `at` counts bytes from the first record, as if records lay one after the
-# other. Of arrays, each part of the list has room for whole rows.
-cdef int read_records(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t at, bint nowait, int64_t* got,
-                      Fault* fault) noexcept nogil
+
+# A read of a file, which uses the list up.
+cdef struct FileRead:
+    int64_t file
+    int fd
+    iovec* iov
+    int count            # of the list
+    int64_t offset
+    bint nowait          # only what need not come from the disk
+    int64_t got          # bytes that were read, also after a failure
+
+# Fills the whole list from the offset on.
+cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil
+# Does the same for records at known places: the offset counts bytes from the first record, as if records lay one after
+# the other. Of arrays, each part of the list has room for whole rows.
+cdef int read_records(FileTable* t, FileRead* r, Fault* fault) noexcept nogil

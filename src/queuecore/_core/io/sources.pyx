@@ -419,15 +419,20 @@ cdef void _discover_array(FileTable* t, int64_t f, int fd) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
     cdef char head[MOST_HEAD]
     cdef iovec iov
+    cdef FileRead read_
     cdef Fault fault
-    cdef int64_t got = 0
     if e.size < a.head_bytes + a.rows * t.record_bytes:
         e.code = CODE_SOURCE_CHANGED
         e.what = WHAT_SHORTENED
         return
     iov.iov_base = head
     iov.iov_len = <size_t>a.head_bytes
-    if read_full(t, f, fd, &iov, 1, 0, False, &got, &fault) != READ_OK:
+    memset(&read_, 0, sizeof(FileRead))
+    read_.file = f
+    read_.fd = fd
+    read_.iov = &iov
+    read_.count = 1
+    if read_full(t, &read_, &fault) != READ_OK:
         e.code = fault.code
         e.what = fault.what
         e.err = fault.err
@@ -746,36 +751,35 @@ cdef void table_close_idle(FileTable* t) noexcept nogil:
         _close(t, f, fd)
 
 
-cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t offset, bint nowait, int64_t* got,
-                   Fault* fault) noexcept nogil:
+cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
     cdef int64_t n
     cdef int err, part, patience = 1000
     cdef int32_t tries = 0
     # relaxed: a number that several threads may find out
-    cdef int flags = RWF_NOWAIT if nowait and t.memory.load(kRelaxed) != t.entries[f].dev else 0
-    cdef int other, status
-    cdef int64_t more = 0
+    cdef int flags = RWF_NOWAIT if r.nowait and t.memory.load(kRelaxed) != t.entries[r.file].dev else 0
+    cdef FileRead other
+    cdef int status
     cdef bint reopened = False
-    got[0] = 0
-    while count > 0:
-        part = count if count < IOV_MAX_COUNT else IOV_MAX_COUNT
-        n = syscalls().preadv(fd, iov, part, offset + got[0], flags)
+    r.got = 0
+    while r.count > 0:
+        part = r.count if r.count < IOV_MAX_COUNT else IOV_MAX_COUNT
+        n = syscalls().preadv(r.fd, r.iov, part, r.offset + r.got, flags)
         if n > 0:
-            got[0] += n
+            r.got += n
             tries = 0
-            while count > 0 and <size_t>n >= iov.iov_len:
-                n -= <int64_t>iov.iov_len
-                iov += 1
-                count -= 1
+            while r.count > 0 and <size_t>n >= r.iov.iov_len:
+                n -= <int64_t>r.iov.iov_len
+                r.iov += 1
+                r.count -= 1
             if n > 0:
-                iov.iov_base = <char*>iov.iov_base + n
-                iov.iov_len -= <size_t>n
+                r.iov.iov_base = <char*>r.iov.iov_base + n
+                r.iov.iov_len -= <size_t>n
             continue
         err = errno
         if n < 0 and err == EINTR:
             continue
-        if n < 0 and err == EOPNOTSUPP and flags != 0 and syscalls().is_memory(fd):
-            t.memory.store(t.entries[f].dev, kRelaxed)
+        if n < 0 and err == EOPNOTSUPP and flags != 0 and syscalls().is_memory(r.fd):
+            t.memory.store(t.entries[r.file].dev, kRelaxed)
             flags = 0
             continue
         if n < 0 and flags != 0 and (err == EAGAIN or err == EOPNOTSUPP):
@@ -786,47 +790,50 @@ cdef int read_full(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64
         if n < 0 and (err == ESTALE or err == ETIMEDOUT) and not reopened:
             # Network file systems lose track of an open file now and then: open it again by its name, if it is still
             # the same.
-            if nowait:
+            if r.nowait:
                 return READ_NOT_CACHED
             reopened = True
-            other = _open_same(t, f, fault)
-            if other >= 0:
-                status = read_full(t, f, other, iov, count, offset + got[0], False, &more, fault)
-                syscalls().close(other)
-                got[0] += more
+            other = r[0]
+            other.fd = _open_same(t, r.file, fault)
+            if other.fd >= 0:
+                other.offset += r.got
+                other.nowait = False
+                status = read_full(t, &other, fault)
+                syscalls().close(other.fd)
+                r.got += other.got
                 return status
             if fault.code == CODE_SOURCE_CHANGED:
                 return READ_FAULT
         if n < 0 and err == EIO and t.retries > 0:
-            if nowait:
+            if r.nowait:
                 return READ_NOT_CACHED
             if tries < t.retries and backoff(tries, t.stop):
                 tries += 1
                 continue
         memset(fault, 0, sizeof(Fault))
         fault.stage = STAGE_READ
-        fault.file = f
-        fault.offset = offset + got[0]
-        fault.record = (fault.offset - head_of(t, f)) // t.hop_bytes
+        fault.file = r.file
+        fault.offset = r.offset + r.got
+        fault.record = (fault.offset - head_of(t, r.file)) // t.hop_bytes
         if n == 0:
             fault.code = CODE_SOURCE_CHANGED
             fault.what = WHAT_SHORTENED
-            fault.a = t.entries[f].size
-            fault.b = fault.offset + <int64_t>iov.iov_len
+            fault.a = t.entries[r.file].size
+            fault.b = fault.offset + <int64_t>r.iov.iov_len
         else:
             fault.code = os_code(err)
             fault.what = WHAT_READ
             fault.err = err
         return READ_FAULT
-    t.bytes_read.fetch_add(got[0], kRelaxed)  # relaxed: a statistic
+    t.bytes_read.fetch_add(r.got, kRelaxed)  # relaxed: a statistic
     return READ_OK
 
 
-cdef int read_records(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t at, bint nowait, int64_t* got,
-                      Fault* fault) noexcept nogil:
-    if t.names.arrays != NULL and t.names.arrays.files[f].by_columns:
-        return _gather(t, f, fd, iov, count, at // t.record_bytes, nowait, got, fault)
-    return read_full(t, f, fd, iov, count, head_of(t, f) + at, nowait, got, fault)
+cdef int read_records(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
+    if t.names.arrays != NULL and t.names.arrays.files[r.file].by_columns:
+        return _gather(t, r, r.offset // t.record_bytes, fault)
+    r.offset += head_of(t, r.file)
+    return read_full(t, r, fault)
 
 
 cdef inline void _spread(unsigned char* dst, int64_t stride, const unsigned char* src, int64_t n,
@@ -849,39 +856,38 @@ cdef inline void _spread(unsigned char* dst, int64_t stride, const unsigned char
             memcpy(dst + i * stride, src + i * item, item)
 
 
-cdef int _gather(FileTable* t, int64_t f, int fd, iovec* iov, int count, int64_t first, bint nowait, int64_t* got,
-                 Fault* fault) noexcept nogil:
+cdef int _gather(FileTable* t, FileRead* r, int64_t first, Fault* fault) noexcept nogil:
     # Reads rows, from number `first` on, of an array that lies by columns: as many at once as one column's numbers fill
     # a buffer.
     cdef const ArrayFiles* a = t.names.arrays
     cdef int64_t rows = 0, m, most = max(GATHER_BYTES // a.item_bytes, 1), skip = 0
     cdef int status = READ_OK, i
-    got[0] = 0
-    for i in range(count):
-        rows += <int64_t>iov[i].iov_len // t.record_bytes
+    r.got = 0
+    for i in range(r.count):
+        rows += <int64_t>r.iov[i].iov_len // t.record_bytes
     while rows > 0 and status == READ_OK:
         m = most if rows > most else rows
-        status = _gather_rows(t, f, fd, iov, skip, first, m, nowait, fault)
+        status = _gather_rows(t, r, skip, first, m, fault)
         if status == READ_FAULT:
             fault.record = first
         elif status == READ_OK:
-            got[0] += m * t.record_bytes
+            r.got += m * t.record_bytes
             first += m
             rows -= m
             skip += m
-            while rows > 0 and skip >= <int64_t>iov.iov_len // t.record_bytes:
-                skip -= <int64_t>iov.iov_len // t.record_bytes
-                iov += 1
+            while rows > 0 and skip >= <int64_t>r.iov.iov_len // t.record_bytes:
+                skip -= <int64_t>r.iov.iov_len // t.record_bytes
+                r.iov += 1
     return status
 
 
-cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t skip, int64_t first, int64_t m,
-                      bint nowait, Fault* fault) noexcept nogil:
+cdef int _gather_rows(FileTable* t, const FileRead* r, int64_t skip, int64_t first, int64_t m,
+                      Fault* fault) noexcept nogil:
     # Reads m rows, to behind the first `skip` rows of the list. In the file, the first index of a row's shape counts
     # fastest: the next column is the one whose first index is one higher. `place` is the position of a column's number
     # in a row.
     cdef const ArrayFiles* a = t.names.arrays
-    cdef const ArrayFile* file = &a.files[f]
+    cdef const ArrayFile* file = &a.files[r.file]
     cdef const iovec* to
     cdef int64_t item = a.item_bytes, columns = t.record_bytes // item, column = 0, place = 0
     cdef int64_t k, j, i, n, done, at, side, nbytes
@@ -889,7 +895,7 @@ cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t
     cdef int64_t step[MAX_DIMS]
     cdef unsigned char buffer[GATHER_BYTES]
     cdef iovec piece
-    cdef int64_t got = 0
+    cdef FileRead column_read = r[0]
     cdef int status
     j = 1
     for i in range(a.ndim - 1, -1, -1):
@@ -901,18 +907,20 @@ cdef int _gather_rows(FileTable* t, int64_t f, int fd, const iovec* iov, int64_t
         nbytes = m * item
         piece.iov_base = buffer
         if nbytes > GATHER_BYTES:  # m is 1: the number is read straight to its place
-            piece.iov_base = <unsigned char*>iov.iov_base + skip * t.record_bytes + place * item
+            piece.iov_base = <unsigned char*>r.iov.iov_base + skip * t.record_bytes + place * item
         elif file.rows <= 4 * m or (file.rows - m) * item <= GATHER_GAP:
             # Several columns, with the gaps between them.
             k = min(1 + (GATHER_BYTES // item - m) // file.rows, columns - column)
             nbytes += (k - 1) * file.rows * item
         piece.iov_len = <size_t>nbytes
-        status = read_full(t, f, fd, &piece, 1, file.head_bytes + (column * file.rows + first) * item, nowait, &got,
-                           fault)
+        column_read.iov = &piece
+        column_read.count = 1
+        column_read.offset = file.head_bytes + (column * file.rows + first) * item
+        status = read_full(t, &column_read, fault)
         if status != READ_OK:
             return status
         for j in range(k):
-            to = iov
+            to = r.iov
             at = skip
             done = 0
             while done < m and nbytes <= GATHER_BYTES:

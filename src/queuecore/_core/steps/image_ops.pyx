@@ -220,15 +220,13 @@ cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Aren
             first = 1 if held[1] == low else 0
             if held[first] != low:
                 first = 1 if held[0] == high else 0
-                _row(resize, source, line, row_in, picture * p.height + low, rows[first], p.channels, left, right,
-                     shares)
+                _row(resize, source, line, row_in, picture * p.height + low, rows[first], p.channels, left)
                 held[first] = low
             second = first
             if high != low:
                 second = 1 - first
                 if held[second] != high:
-                    _row(resize, source, line, row_in, picture * p.height + high, rows[second], p.channels, left, right,
-                         shares)
+                    _row(resize, source, line, row_in, picture * p.height + high, rows[second], p.channels, left)
                     held[second] = high
             blend_rows(rows[first], rows[second], <float*>target, row_out, share)
             target += row_out * 4
@@ -236,9 +234,11 @@ cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Aren
 
 
 cdef void _row(const ResizeParams* resize, bytes_in source, float* line, int64_t row_in, int64_t row, float* made,
-               int64_t channels, const int64_t* left, const int64_t* right, const float* shares) noexcept nogil:
+               int64_t channels, const int64_t* left) noexcept nogil:
+    # `left`: of each column, then `right`, then the shares.
+    cdef const int64_t* right = left + resize.width
     resize.cast(source + row * row_in * resize.item, line, row_in)
-    blend_columns(line, made, resize.width, channels, left, right, shares)
+    blend_columns(line, made, resize.width, channels, left, right, <const float*>(right + resize.width))
 
 
 cdef struct CropParams:

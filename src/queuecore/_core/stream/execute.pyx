@@ -4,7 +4,7 @@ from libc.string cimport memcpy
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_PIECE
 from queuecore._core.io.engine cimport (
-    REQUEST_BYTES, Request, engine_init, engine_step, engine_submit, job_find, job_room)
+    REQUEST_BYTES, EngineOwner, Request, engine_init, engine_step, engine_submit, job_find, job_room)
 from queuecore._core.io.pieces cimport blocks_move, blocks_read
 from queuecore._core.steps.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, RecordLayout, layout_gather, layout_iovecs, layout_mend, layout_split)
@@ -27,7 +27,7 @@ from queuecore._core.stream.rows cimport BatchPart, part_free, part_new, row_of_
 from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_more
 from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileTable, head_of, read_records,
+    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileRead, FileTable, head_of, read_records,
     table_discover, table_find, table_pin, table_unpin)
 from queuecore._core.atoms.timeline cimport Line, line_enter, line_leave, line_wait
 from queuecore._core.stream.traced cimport WORK, note_helped, note_helping, note_parts, note_unit
@@ -124,45 +124,62 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
 
 # Rows
 
+cdef int _read(Pipe* p, Unit* u, int fd, int count, int64_t offset, int wait, int64_t* got,
+               Fault* fault) noexcept nogil:
+    # Reads records of the unit's file to its list of `count` parts. *got: the bytes that were read.
+    cdef FileRead read_
+    cdef int status
+    read_.file = u.file_hint
+    read_.fd = fd
+    read_.iov = u.iov
+    read_.count = count
+    read_.offset = offset
+    read_.nowait = wait != WAIT_ALL
+    status = read_records(p.table, &read_, fault)
+    got[0] = read_.got
+    return status
+
+
 cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, const unsigned char* records,
-                        unsigned char* slot, int64_t row, Growing* vars, int* status, Fault* fault) noexcept nogil:
-    # Makes rows of n records. Returns the number made. If it is less than n, *fault is that of the next record and
-    # *status READ_FAULT; otherwise both stay as they were.
+                        int64_t row, Fault* fault) noexcept nogil:
+    # Makes rows of n records. Returns the number made. If it is less than n, *fault is that of the next record;
+    # otherwise *fault stays as it was.
     cdef int64_t i
     cdef Fault bad
     u.scratch.arena.epoch = pass_
     for i in range(n):
         u.scratch.arena.element = ordinal + i
         if not row_of_record(&p.plan.maker, &u.scratch, records + i * p.plan.layout.hop_bytes,
-                             p.plan.layout.record_bytes, slot, row + i, vars, &bad):
+                             p.plan.layout.record_bytes, row + i, &bad):
             _known_place(p, u, ordinal + i, &bad)
             fault[0] = bad
-            status[0] = READ_FAULT
             return i
     return n
 
 
-cdef int64_t _rows_of_request(Pipe* p, Unit* u, const Request* r, int64_t first, int64_t n, unsigned char* slot,
-                              int64_t row, Growing* vars, int* status, Fault* fault) noexcept nogil:
+cdef int64_t _rows_of_request(Pipe* p, Unit* u, const Request* r, int64_t first, int64_t n, int64_t row,
+                              Fault* fault) noexcept nogil:
     # Makes rows of n records, from the request's record `first` on, which the engine has read. Returns as _make_rows.
     cdef const unsigned char* records = r.to + first * p.plan.layout.hop_bytes
     if p.plan.maker.run != NULL:
-        return _make_rows(p, u, r.pass_, r.first + first, n, records, slot, row, vars, status, fault)
+        return _make_rows(p, u, r.pass_, r.first + first, n, records, row, fault)
     if p.plan.layout.place == PLACE_DIRECT:
-        layout_mend(&p.plan.layout, slot, row, n)
+        layout_mend(&p.plan.layout, u.scratch.slot, row, n)
     else:
-        layout_split(&p.plan.layout, records, p.plan.layout.hop_bytes, slot, row, n)
+        layout_split(&p.plan.layout, records, p.plan.layout.hop_bytes, u.scratch.slot, row, n)
     return n
 
 
-cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, unsigned char* slot, int64_t row,
-                        Growing* vars, int wait, int* status, Fault* fault) noexcept nogil:
-    # Reads n records from `ordinal` on into rows of a slot. Returns the number of rows that are in place; *status says
-    # why not all.
+cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t row, int wait, int* status,
+                        Fault* fault) noexcept nogil:
+    # Reads the records of a run from its `first` on into rows of the slot, the first of which is `row`. Returns the
+    # number of rows that are in place; *status says why not all.
     cdef const RecordLayout* layout = &p.plan.layout
     cdef FileTable* t = p.table
     cdef FileEntry* e
-    cdef int64_t done = 0, m, part, record, offset, got = 0, most, before
+    cdef unsigned char* slot = u.scratch.slot
+    cdef int64_t pass_ = run.pass_, ordinal = run.ordinal + first, n = run.n - first
+    cdef int64_t done = 0, m, part, made, record, offset, got = 0, most, before
     cdef Leaf* leaf = p.plan.leaves
     cdef const Request* asked
     cdef int fd, count
@@ -187,7 +204,10 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
         if asked != NULL:
             record = ordinal + done - asked.first
             part = min(asked.rows - record, m)
-            done += _rows_of_request(p, u, asked, record, part, slot, row + done, vars, status, fault)
+            made = _rows_of_request(p, u, asked, record, part, row + done, fault)
+            if made < part:
+                status[0] = READ_FAULT
+            done += made
             continue
         fd = table_pin(t, u.file_hint, pass_, wait == WAIT_NONE, fault)
         if fd < 0 and fault.code == 0:
@@ -210,11 +230,14 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
                 u.iov[0].iov_base = u.stage
                 u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
                 count = 1
-            status[0] = read_records(t, u.file_hint, fd, u.iov, count, offset, wait != WAIT_ALL, &got, fault)
+            status[0] = _read(p, u, fd, count, offset, wait, &got, fault)
             if status[0] != READ_OK:
                 part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
             if p.plan.maker.run != NULL:
-                part = _make_rows(p, u, pass_, ordinal + done, part, u.stage, slot, row + done, vars, status, fault)
+                made = _make_rows(p, u, pass_, ordinal + done, part, u.stage, row + done, fault)
+                if made < part:
+                    status[0] = READ_FAULT
+                part = made
             elif layout.place == PLACE_DIRECT or layout.place == PLACE_SCATTER:
                 layout_mend(layout, slot, row + done, part)
             else:
@@ -231,8 +254,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
     return done
 
 
-cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, unsigned char* slot, int64_t row,
-                        Growing* vars, int wait) noexcept nogil:
+cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, int64_t row, int wait) noexcept nogil:
     # Reads lone records that follow each other in equal, small steps, as in a shard, by one read that includes the
     # gaps. Returns the number of rows that are in place; -1: not all could be read. The caller reads other records one
     # by one, which also finds the fault.
@@ -266,23 +288,22 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, u
     offset = record * layout.hop_bytes
     u.iov[0].iov_base = u.stage
     u.iov[0].iov_len = (n - 1) * step * layout.hop_bytes + layout.record_bytes
-    well = read_records(t, u.file_hint, fd, u.iov, 1, offset, wait != WAIT_ALL, &got, &fault) == READ_OK
+    well = _read(p, u, fd, 1, offset, wait, &got, &fault) == READ_OK
     if not table_unpin(t, u.file_hint, n if well else 0, &fault) or not well:
         return -1
     if p.plan.maker.run == NULL:
-        layout_split(layout, u.stage, step * layout.hop_bytes, slot, row, n)
+        layout_split(layout, u.stage, step * layout.hop_bytes, u.scratch.slot, row, n)
         return n
     u.scratch.arena.epoch = run.pass_
     for i in range(n):
         u.scratch.arena.element = run[i].ordinal
         if not row_of_record(&p.plan.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes,
-                             slot, row + i, vars, &fault):
+                             row + i, &fault):
             return i
     return n
 
 
-cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* slot, int64_t row, Growing* vars,
-                   int wait) noexcept nogil:
+cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, int64_t row, int wait) noexcept nogil:
     # Makes the rows of one run of records. Behind a bad record, some or all rows may be missing.
     cdef int64_t done = 0, i = 0, id
     cdef int status = READ_OK
@@ -291,7 +312,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
     while done < run.n:
         if run.block != NULL:
             done += rows_of_block(&p.plan.maker, &u.scratch, run.block, run.first + done, run.n - done,
-                                  run.ordinal + done, slot, row + done, vars, &fault)
+                                  run.ordinal + done, row + done, &fault)
             if done == run.n:
                 break
             fault.file = -1 if is_fed(p.plan) else run.block.place.file
@@ -307,7 +328,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
                 u.scratch.arena.element = i
                 u.scratch.arena.epoch = p.order.stored.records[id].pass_
                 if row_of_record(&p.plan.maker, &u.scratch, p.store + id * p.store_stride, p.plan.layout.record_bytes,
-                                 slot, row + done, vars, &fault):
+                                 row + done, &fault):
                     done += 1
                     continue
                 _known_place(p, u, i, &fault)
@@ -321,8 +342,7 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, unsigned char* 
             _fail(p, s.batch, row + done, u.scratch.arena.epoch, i, &fault)
             return READ_FAULT
         else:
-            done += _read_rows(p, u, run.pass_, run.ordinal + done, run.n - done, slot, row + done, vars, wait, &status,
-                               &fault)
+            done += _read_rows(p, u, run, done, row + done, wait, &status, &fault)
             if status == READ_NOT_CACHED:
                 return READ_NOT_CACHED
             if status == READ_OK:
@@ -370,17 +390,19 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
                     return True
                 part.rows = s.runs.rows
                 vars = part.vars
+            u.scratch.slot = slot
+            u.scratch.vars = vars
             row = s.row
             near = 0
             for r in range(s.runs.count):
                 if near == 0:
-                    near = _read_near(p, u, &s.runs, r, slot, row, vars, wait)
+                    near = _read_near(p, u, &s.runs, r, row, wait)
                 if near > 0:
                     near -= 1
                     row += 1
                     continue
                 run = &s.runs.runs[r]
-                status = _make_run(p, u, s, run, slot, row, vars, wait)
+                status = _make_run(p, u, s, run, row, wait)
                 if status == READ_NOT_CACHED:
                     if part != NULL:
                         part_free(&p.plan.maker, part)
@@ -462,8 +484,7 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
                     u.iov[0].iov_base = u.stage
                     u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
                     count = 1
-                status = read_records(t, u.file_hint, fd, u.iov, count, record * layout.hop_bytes, wait != WAIT_ALL,
-                                      &got, &u.fault)
+                status = _read(p, u, fd, count, record * layout.hop_bytes, wait, &got, &u.fault)
                 if status != READ_OK:
                     part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
                 if not scatter:
@@ -523,9 +544,13 @@ cdef void _give_asked(void* owner) noexcept nogil:
 
 
 cdef void execute_init(Pipe* p) noexcept nogil:
+    cdef EngineOwner owner
     if p.engine != NULL:
-        engine_init(p.engine, p.table, &p.runner.apart, p.plan.config.depth, p.plan.config.files_kept, _run_asked,
-                    _give_asked, _more_threads, p)
+        owner.run = _run_asked
+        owner.done = _give_asked
+        owner.more = _more_threads
+        owner.context = p
+        engine_init(p.engine, p.table, &p.runner.apart, p.plan.config.depth, p.plan.config.files_kept, &owner)
 
 
 cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint direct, bint fill,

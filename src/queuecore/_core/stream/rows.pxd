@@ -74,6 +74,8 @@ cdef struct Maker:
     int32_t pad_count
 
 cdef struct Scratch:
+    unsigned char* slot  # where rows go: the slot, and its buffers, or a part's
+    Growing* vars
     Arena arena
     Cell* cells
     unsigned char* columns  # CSV
@@ -81,14 +83,14 @@ cdef struct Scratch:
 # Allocates a scratch, which is zero before. False: no memory.
 cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil
 cdef void scratch_clear(Scratch* s) noexcept nogil
-# Makes n records of a block, from its `first` on, into rows of a slot from `row` on. `element` is the number of the
-# first one in the pass; values of varying length are appended to `vars`. Returns the number made; if it is less than n,
-# *fault is that of the next record, without its file.
+# Makes n records of a block, from its `first` on, into rows of the scratch's slot from `row` on. `element` is the
+# number of the first one in the pass; values of varying length are appended to the scratch's buffers. Returns the
+# number made; if it is less than n, *fault is that of the next record, without its file.
 cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
-                           unsigned char* slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil
+                           int64_t row, Fault* fault) noexcept nogil
 # Makes one record into a row. False: *fault is set, without its place.
-cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot,
-                        int64_t row, Growing* vars, Fault* fault) noexcept nogil
+cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, int64_t row,
+                        Fault* fault) noexcept nogil
 # Makes row `at` of columns that lie as `outputs` and `shapes` describe (see Maker) into the cells of an element. False:
 # no memory.
 cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at,

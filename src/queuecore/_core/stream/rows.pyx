@@ -65,27 +65,27 @@ cdef bint _fits(const Output* out, const int64_t* noted, int64_t nbytes, Fault* 
     return True
 
 
-cdef inline bint _add(const Output* out, Growing* vars, bytes_in data, int64_t nbytes, bytes_out slot, int64_t row,
+cdef inline bint _add(Scratch* s, const Output* out, bytes_in data, int64_t nbytes, int64_t row,
                       Fault* fault) noexcept nogil:
     # Appends a row of varying length.
-    cdef Growing* g = &vars[out.var]
+    cdef Growing* g = &s.vars[out.var]
     if nbytes > 0:
         if not grow(g, nbytes):
             return _no_memory(fault, nbytes)
         memcpy(g.data + g.nbytes, data, nbytes)
         g.nbytes += nbytes
-    (<int64_t*>(slot + out.slot_offset))[row + 1] = g.nbytes
+    (<int64_t*>(s.slot + out.slot_offset))[row + 1] = g.nbytes
     return True
 
 
-cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_out slot, int64_t row,
+cdef bint _add_cell(Scratch* s, const Output* out, const Cell* cell, int64_t row,
                     Fault* fault) noexcept nogil:
-    cdef Growing* g = &vars[out.var]
+    cdef Growing* g = &s.vars[out.var]
     cdef int64_t n = 1, i, length
     cdef int64_t* dims
     cdef int32_t j
     if out.ndim > 0:
-        dims = <int64_t*>(slot + out.dims_offset) + row * out.ndim
+        dims = <int64_t*>(s.slot + out.dims_offset) + row * out.ndim
         for j in range(out.ndim):
             dims[j] = cell.dims[j]
     if out.pad != NULL:
@@ -95,24 +95,24 @@ cdef bint _add_cell(const Output* out, Growing* vars, const Cell* cell, bytes_ou
         elif not _fits(out, cell.dims, cell.nbytes, fault):
             return False
     if out.take == TAKE_ITEMS:
-        return _add(out, vars, cell.data, cell.nbytes, slot, row, fault)
+        return _add(s, out, cell.data, cell.nbytes, row, fault)
     for j in range(cell.ndim):
         n *= cell.dims[j]
     if out.take == TAKE_STRINGS:
-        return _add(out, vars, cell.data + (cell.offsets[0] if n > 0 else 0),
-                    cell.offsets[n] - cell.offsets[0] if n > 0 else 0, slot, row, fault)
+        return _add(s, out, cell.data + (cell.offsets[0] if n > 0 else 0),
+                    cell.offsets[n] - cell.offsets[0] if n > 0 else 0, row, fault)
     if not grow(g, n * sizeof(int64_t)):
         return _no_memory(fault, n * sizeof(int64_t))
     for i in range(n):
         length = cell.offsets[i + 1] - cell.offsets[i]
         memcpy(g.data + g.nbytes, &length, sizeof(int64_t))
         g.nbytes += sizeof(int64_t)
-    (<int64_t*>(slot + out.slot_offset))[row + 1] = g.nbytes
+    (<int64_t*>(s.slot + out.slot_offset))[row + 1] = g.nbytes
     return True
 
 
-cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, bytes_out slot, int64_t row,
-               Growing* vars, Fault* fault) noexcept nogil:
+cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, int64_t row,
+               Fault* fault) noexcept nogil:
     # Runs the step on an element, and writes its outputs to their row.
     cdef int64_t begun
     cdef int rc
@@ -126,7 +126,7 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, by
     for i in range(m.count):
         out = &m.outputs[i]
         if out.item == 0:
-            outputs[out.cell].data = slot + out.slot_offset + row * out.row_bytes
+            outputs[out.cell].data = s.slot + out.slot_offset + row * out.row_bytes
             outputs[out.cell].nbytes = out.row_bytes
     fault.what = 0  # this and the next are the step's; the rest is set where it fails
     fault.a = fault.b = fault.text_bytes = 0
@@ -143,42 +143,42 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, by
         out = &m.outputs[i]
         cell = &outputs[out.cell]
         if out.item != 0:
-            if not _add_cell(out, vars, cell, slot, row, fault):
+            if not _add_cell(s, out, cell, row, fault):
                 return False
-        elif cell.data != slot + out.slot_offset + row * out.row_bytes:
-            memcpy(slot + out.slot_offset + row * out.row_bytes, cell.data, out.row_bytes)
+        elif cell.data != s.slot + out.slot_offset + row * out.row_bytes:
+            memcpy(s.slot + out.slot_offset + row * out.row_bytes, cell.data, out.row_bytes)
     return True
 
 
-cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, unsigned char* slot,
-                        int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, int64_t row,
+                        Fault* fault) noexcept nogil:
     if m.run == NULL:
-        return _add(&m.outputs[0], vars, data, nbytes, slot, row, fault)
+        return _add(s, &m.outputs[0], data, nbytes, row, fault)
     s.cells[0].data = <bytes_out>data
     s.cells[0].nbytes = nbytes
     arena_reset(&s.arena)
-    return _run(m, s, s.cells, s.cells + 1, slot, row, vars, fault)
+    return _run(m, s, s.cells, s.cells + 1, row, fault)
 
 
 cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
-                    bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+                    int64_t row, Fault* fault) noexcept nogil:
     cdef const uint32_t* ends = <const uint32_t*>b.index + b.skip + first
     cdef int64_t i, start = 0 if b.skip + first == 0 else ends[-1], end
     cdef Growing* g
     if m.run == NULL:
-        g = &vars[0]
+        g = &s.vars[0]
         if not grow(g, lines_most(start, ends, n)):
             _no_memory(fault, lines_most(start, ends, n))
             return 0
         g.nbytes += lines_kernels(-1).gather(b.text, start, ends, n, g.data + g.nbytes, g.nbytes,
-                                             <int64_t*>(slot + m.outputs[0].slot_offset) + row + 1)
+                                             <int64_t*>(s.slot + m.outputs[0].slot_offset) + row + 1)
         return n
     for i in range(n):
         end = ends[i] - 1
         if end > start and b.text[end - 1] == 13:
             end -= 1
         s.arena.element = element + i
-        if not row_of_record(m, s, b.text + start, end - start, slot, row + i, vars, fault):
+        if not row_of_record(m, s, b.text + start, end - start, row + i, fault):
             fault.offset = b.place.offset + start
             fault.record = b.place.number + b.skip + first + i
             return i
@@ -187,7 +187,7 @@ cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
 
 
 cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
-                        bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+                        int64_t row, Fault* fault) noexcept nogil:
     cdef const int64_t* starts = <const int64_t*>b.index
     cdef int64_t i, nbytes
     cdef bytes_in data
@@ -199,7 +199,7 @@ cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_
             fault.stage = STAGE_READ
             return i - first
         s.arena.element = element + i - first
-        if not row_of_record(m, s, data, nbytes, slot, row + i - first, vars, fault):
+        if not row_of_record(m, s, data, nbytes, row + i - first, fault):
             fault.offset = b.place.offset + starts[i]
             fault.record = b.place.number + i
             return i - first
@@ -207,19 +207,19 @@ cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_
 
 
 cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
-                    bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+                    int64_t row, Fault* fault) noexcept nogil:
     cdef int64_t i
     for i in range(first, first + n):
         s.arena.element = element + i - first
-        if not row_of_record(m, s, b.text + i * m.hop_bytes, m.record_bytes, slot, row + i - first, vars, fault):
+        if not row_of_record(m, s, b.text + i * m.hop_bytes, m.record_bytes, row + i - first, fault):
             fault.offset = b.place.offset + i * m.hop_bytes
             fault.record = b.place.number + i
             return i - first
     return n
 
 
-cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t element, bytes_out slot, int64_t row,
-                 Growing* vars, Fault* fault) noexcept nogil:
+cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t element, int64_t row,
+                 Fault* fault) noexcept nogil:
     # Makes the row of a whole file: its name and its content.
     cdef Cell* cells = s.cells
     cdef bint well
@@ -229,10 +229,10 @@ cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t eleme
     cells[1].nbytes = b.used
     s.arena.element = element
     if m.run == NULL:
-        return (_add(&m.outputs[0], vars, cells[0].data, cells[0].nbytes, slot, row, fault)
-                and _add(&m.outputs[1], vars, cells[1].data, cells[1].nbytes, slot, row, fault))
+        return (_add(s, &m.outputs[0], cells[0].data, cells[0].nbytes, row, fault)
+                and _add(s, &m.outputs[1], cells[1].data, cells[1].nbytes, row, fault))
     arena_reset(&s.arena)
-    well = _run(m, s, cells, cells + 2, slot, row, vars, fault)
+    well = _run(m, s, cells, cells + 2, row, fault)
     if not well:
         fault.offset = -1
         fault.record = 0
@@ -256,7 +256,7 @@ cdef void _csv_cells(const Maker* m, Scratch* s, int64_t i) noexcept nogil:
 
 
 cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
-                  bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+                  int64_t row, Fault* fault) noexcept nogil:
     cdef CsvCursor at = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
     cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
     cdef bytes_in end = b.text + b.nbytes  # the byte after a lone CR decides whether the CR ends a row
@@ -283,7 +283,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
             places[j].stride = COLUMN_BYTES
             if direct and m.csv.columns[j].kind != CSV_TEXT:
                 out = &m.outputs[j]
-                places[j].base = slot + out.slot_offset + (row + done) * out.row_bytes
+                places[j].base = s.slot + out.slot_offset + (row + done) * out.row_bytes
                 places[j].stride = out.row_bytes
         block.text = b.text + (at.offset - b.place.offset)
         block.nbytes = end - block.text
@@ -301,7 +301,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
             if not direct:
                 _csv_cells(m, s, i)
                 s.arena.element = element + done + i
-                if not _run(m, s, s.cells, s.cells + m.csv.count, slot, row + done + i, vars, fault):
+                if not _run(m, s, s.cells, s.cells + m.csv.count, row + done + i, fault):
                     # not by the block's place: rows of the header have negative numbers
                     fault.record = at.row - block.rows + i
                     fault.offset = -1
@@ -310,7 +310,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                 for j in range(m.csv.count):
                     if m.csv.columns[j].kind == CSV_TEXT:
                         text = <CsvText*>(s.columns + (j * CSV_ROWS + i) * COLUMN_BYTES)
-                        if not _add(&m.outputs[j], vars, text.data, text.nbytes, slot, row + done + i, fault):
+                        if not _add(s, &m.outputs[j], text.data, text.nbytes, row + done + i, fault):
                             return done + i
         done += block.rows
     if rc != 0:
@@ -318,28 +318,28 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     return done
 
 
-cdef bint _column_copy(const Output* from_, const Output* out, const Column* c, int64_t at, int64_t n, bytes_out slot,
-                       int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+cdef bint _column_copy(Scratch* s, const Output* from_, const Output* out, const Column* c, int64_t at, int64_t n,
+                       int64_t row, Fault* fault) noexcept nogil:
     # Copies rows of a column that follow each other.
     cdef Growing* g
     cdef int64_t* ends
     cdef int64_t nbytes, shift, i
     if from_.item == 0:
-        memcpy(slot + out.slot_offset + row * out.row_bytes, c.data + at * out.row_bytes, n * out.row_bytes)
+        memcpy(s.slot + out.slot_offset + row * out.row_bytes, c.data + at * out.row_bytes, n * out.row_bytes)
         return True
-    g = &vars[out.var]
+    g = &s.vars[out.var]
     nbytes = c.ends[at + n] - c.ends[at]
     if nbytes > 0:
         if not grow(g, nbytes):
             return _no_memory(fault, nbytes)
         memcpy(g.data + g.nbytes, c.data + c.ends[at], nbytes)
-    ends = <int64_t*>(slot + out.slot_offset) + row + 1
+    ends = <int64_t*>(s.slot + out.slot_offset) + row + 1
     shift = g.nbytes - c.ends[at]
     for i in range(n):
         ends[i] = c.ends[at + i + 1] + shift
     g.nbytes += nbytes
     if out.ndim > 0:
-        memcpy(slot + out.dims_offset + row * out.ndim * sizeof(int64_t), c.dims + at * out.ndim,
+        memcpy(s.slot + out.dims_offset + row * out.ndim * sizeof(int64_t), c.dims + at * out.ndim,
                n * out.ndim * sizeof(int64_t))
     return True
 
@@ -392,7 +392,7 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
 
 
 cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const int64_t* which, int64_t at, int64_t n,
-                       bytes_out slot, int64_t row, Fault* fault) noexcept nogil:
+                       int64_t row, Fault* fault) noexcept nogil:
     # Makes rows from `at` on, or rows of the numbers `which`, in one pass. Returns the number made: 0 if one of them
     # has a fault.
     cdef const Output* o
@@ -420,7 +420,7 @@ cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const 
     memset(outputs, 0, m.made * sizeof(Cell))
     for j in range(m.count):
         o = &m.outputs[j]
-        outputs[o.cell].data = slot + o.slot_offset + row * o.row_bytes
+        outputs[o.cell].data = s.slot + o.slot_offset + row * o.row_bytes
         outputs[o.cell].nbytes = n * o.row_bytes
     begun = step_begun(&s.arena)
     rc = m.run_rows(m.params, s.cells, outputs, n, &s.arena, fault)
@@ -429,7 +429,7 @@ cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const 
         return 0
     for j in range(m.count):
         o = &m.outputs[j]
-        place = slot + o.slot_offset + row * o.row_bytes
+        place = s.slot + o.slot_offset + row * o.row_bytes
         if outputs[o.cell].data != place:
             memcpy(place, outputs[o.cell].data, n * o.row_bytes)
     return n
@@ -440,7 +440,7 @@ cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fa
 
 
 cdef int64_t _rows(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t first, int64_t n, int64_t element,
-                   bytes_out slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+                   int64_t row, Fault* fault) noexcept nogil:
     cdef const RecordBlock* b = &chunk.block
     cdef const Column* columns = <const Column*>b.index
     cdef const int64_t* which
@@ -458,7 +458,7 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t
                     break
     if m.run == NULL and chunk.rows == NULL:
         for j in range(m.column_count):
-            if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, slot, row, vars, fault):
+            if not _column_copy(s, &m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, row, fault):
                 return 0
         return n
     done = 0
@@ -466,7 +466,7 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t
         which = chunk.rows
         if which != NULL:
             which += first + done
-        i = _together(m, s, columns, which, b.skip + first + done, n - done, slot, row + done, fault)
+        i = _together(m, s, columns, which, b.skip + first + done, n - done, row + done, fault)
         if i == 0:  # made one by one, the row with the fault sets it
             break
         done += i
@@ -474,21 +474,21 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t
         at = chunk.rows[first + i] if chunk.rows != NULL else b.skip + first + i
         if m.run == NULL:
             for j in range(m.column_count):
-                if not _column_copy(&m.columns[j], &m.outputs[j], &columns[j], at, 1, slot, row + i, vars, fault):
+                if not _column_copy(s, &m.columns[j], &m.outputs[j], &columns[j], at, 1, row + i, fault):
                     return i
             continue
         s.arena.element = element + i
         arena_reset(&s.arena)
         if (not row_cells(m.columns, m.column_count, m.shapes, columns, at, s.cells, &s.arena, fault)
-                or not _run(m, s, s.cells, s.cells + m.given, slot, row + i, vars, fault)):
+                or not _run(m, s, s.cells, s.cells + m.given, row + i, fault)):
             fault.offset = -1
             fault.record = b.place.base + first + i
             return i
     return n
 
 
-cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t element, bytes_out slot,
-                     int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t element, int64_t row,
+                     Fault* fault) noexcept nogil:
     # Makes the row of a record that was moved, which is treated as a block of its own.
     cdef int64_t low = 0, high = b.count, middle
     cdef int64_t starts[2]
@@ -524,29 +524,29 @@ cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
         at.row = first + (b.place.number if b.place.number > 0 else 0)  # rows of the header have negative numbers
         at.line = record.line
         block.index = &at
-    return rows_of_block(m, s, &block, 0, 1, element, slot, row, vars, fault) == 1
+    return rows_of_block(m, s, &block, 0, 1, element, row, fault) == 1
 
 
 cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
-                           unsigned char* slot, int64_t row, Growing* vars, Fault* fault) noexcept nogil:
+                           int64_t row, Fault* fault) noexcept nogil:
     cdef int64_t i
     if b.kind == BLOCK_MOVED:
         for i in range(n):
-            if not _moved_row(m, s, b, first + i, element + i, slot, row + i, vars, fault):
+            if not _moved_row(m, s, b, first + i, element + i, row + i, fault):
                 return i
         return n
     s.arena.epoch = b.pass_
     if m.columns != NULL:
-        return _rows(m, s, <const HandedBlock*>b, first, n, element, slot, row, vars, fault)
+        return _rows(m, s, <const HandedBlock*>b, first, n, element, row, fault)
     if m.framing == FRAME_LINES:
-        return _lines(m, s, b, first, n, element, slot, row, vars, fault)
+        return _lines(m, s, b, first, n, element, row, fault)
     if m.framing == FRAME_TFRECORD:
-        return _tfrecords(m, s, b, first, n, element, slot, row, vars, fault)
+        return _tfrecords(m, s, b, first, n, element, row, fault)
     if m.framing == FRAME_CSV:
-        return _csv(m, s, b, first, n, element, slot, row, vars, fault)
+        return _csv(m, s, b, first, n, element, row, fault)
     if m.framing == FRAME_WHOLE:
-        return _whole(m, s, b, element, slot, row, vars, fault)
-    return _fixed(m, s, b, first, n, element, slot, row, vars, fault)
+        return _whole(m, s, b, element, row, fault)
+    return _fixed(m, s, b, first, n, element, row, fault)
 
 
 # Parts
