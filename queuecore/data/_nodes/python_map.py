@@ -88,16 +88,19 @@ class PythonMap(ObjectNode):
         # If elements are left out, their number before an element shows only when they are made.
         first = start if run.skips is None else 0
         known = types = None
+        whole = None  # `known`, if no type is missing in it: mostly the next structure is the same object
         left = start - first
         tape = run.tape(pass_, Tape)
         results = self._results(run, pass_, first) if tape is None else self._noted(run, pass_, start, tape)
         with contextlib.closing(results) as results:
             for number, result, structure, error in results:
-                if error is None and has_empty(structure):
+                same = structure is whole is not None
+                if error is None and not same and has_empty(structure):
                     result, structure = settled(result, structure, self._types if known is None else types)
-                if error is None and (known is None or not same_structure(structure, known)):
+                if error is None and not same and (known is None or not same_structure(structure, known)):
                     if known is None or has_empty(known):
                         known, types = structure, typed_spec(result, structure)
+                        whole = None if has_empty(known) else known
                     else:
                         error = InvalidArgumentError(
                             f"map: {self.function.name} returns another structure than before: {shown(structure)}, "

@@ -496,7 +496,7 @@ cdef int unit_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
         unit[0] = u
         return CLAIM_UNIT
     u = p.free_units
-    if u == NULL or (p.engine != NULL and engine_full(p.engine)):
+    if u == NULL or (p.asked > 0 and engine_full(p.engine)):
         turn_give(p.turn)
         return CLAIM_NOTHING
     p.free_units = u.next
