@@ -136,4 +136,5 @@ cdef inline void fault_begin(Fault* fault, int32_t code, int32_t what, int32_t s
 cdef inline void fault_text(Fault* fault, const unsigned char* text, int64_t nbytes) noexcept nogil:
     # Keeps the beginning of the text that doesn't parse.
     fault.text_bytes = nbytes
+    memset(fault.text, 0, sizeof(fault.text))  # saved places have all of it
     memcpy(fault.text, text, min(nbytes, <int64_t>sizeof(fault.text)))

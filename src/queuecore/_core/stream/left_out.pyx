@@ -6,7 +6,7 @@ from bisect import bisect_left
 cimport cython
 from libc.stdint cimport int64_t
 from libc.stdlib cimport qsort
-from libc.string cimport memcmp, memmove
+from libc.string cimport memmove
 from queuecore._core.atoms.memory cimport calloc, free, realloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport Skipped
@@ -62,7 +62,7 @@ cdef class LeftOut:
 
     cdef object final_error(self, const Fault* f, Feed feed):
         error = self.error(f, feed)
-        if self.last is not None and memcmp(f, &self.last_fault, sizeof(Fault)) == 0:
+        if self.last is not None and fault_numbers(f) == fault_numbers(&self.last_fault):
             error = self.last
         return error
 
