@@ -94,7 +94,7 @@ class PythonMap(ObjectNode):
         results = self._results(run, pass_, first) if tape is None else self._noted(run, pass_, start, tape)
         with contextlib.closing(results) as results:
             for number, result, structure, error in results:
-                same = structure is whole is not None
+                same = whole is not None and structure is whole
                 if error is None and not same and has_empty(structure):
                     result, structure = settled(result, structure, self._types if known is None else types)
                 if error is None and not same and (known is None or not same_structure(structure, known)):

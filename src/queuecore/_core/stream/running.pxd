@@ -1,4 +1,4 @@
-# Running: how the pipes of a stream begin and end, one after the other. Under the GIL, by the holder (turns.pxd).
+# Running: how the pipes of a stream begin and end, one after the other. Under the GIL, by the holder (gate.pxd).
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.atoms.timeline cimport Timeline
 from queuecore._core.stream.course cimport Course
