@@ -50,7 +50,10 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Mutant(Mistake):
-    """A mistake of the queues, and what shows it: whose threads, and which workload of helpers.queues.histories."""
+    """A mistake of the queues, and what shows it: whose threads, and which workload of helpers.queues.histories.
+
+    "fibres": no threads, but the schedules of one scenario of testing.schedule_atoms.
+    """
 
     threads: str
     workload: str
@@ -187,14 +190,9 @@ MUTANTS = [
     # ---- slots
     row(
         "the stack of free slots counts no changes",
-        "native churn",
+        "fibres pool",
         ("atoms/pool.pxd pool_push", "((head >> 32) + 1)", "head >> 32"),
-        # It shows when others take and give back while a thread sleeps here.
-        (
-            "atoms/pool.pxd pool_pop",
-            "below = ...",
-            "below = head >> 32 << 32 | pool_next(p, top - 1).load(kRelaxed); qc_nap()",
-        ),
+        ("atoms/pool.pxd pool_pop", "((head >> 32) + 1)", "head >> 32"),
     ),
     row(
         "a slot is free before it is copied",
@@ -246,15 +244,10 @@ SWITCH = f'''cdef extern from *:
     #include <cstdlib>
     #include <unistd.h>
     static const int qc_mutant = std::atoi(std::getenv("{VARIABLE}"));
-    static inline void qc_nap() {{
-      static thread_local unsigned calls = 0;
-      if (++calls % 64 == 0) usleep(20);
-    }}
     static inline void qc_pause() {{ usleep(300); }}
     #endif
     """
     const int qc_mutant
-    void qc_nap() noexcept nogil
     void qc_pause() noexcept nogil
 
 '''

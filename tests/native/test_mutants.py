@@ -34,7 +34,8 @@ TRIES = 5
 @pytest.fixture(scope="module")
 def tree(run_folder: Path) -> Path:
     # What has the queues' code in it: the classes, and what runs the hand-off alone.
-    return build(PACKAGE, run_folder / "mutants", MUTANTS, "handoff.queues", "handoff.slots", "testing.hand")
+    extensions = ["handoff.queues", "handoff.slots", "testing.hand", "testing.schedule_atoms"]
+    return build(PACKAGE, run_folder / "mutants", MUTANTS, *extensions)
 
 
 def searched(tree: Path, number: int, threads: str, workload: str, patience: float, rounds: int):
