@@ -328,9 +328,9 @@ def test_types_without_their_init():
     code = """
     import inspect
     from queuecore._core.stream import course, describe, feed, left_out, link, marks
-    from queuecore._core.stream import gate, pipe, running, scope, stream, to_device, views
+    from queuecore._core.stream import gate, pipe, pipes, scope, stream, to_device, views
     from queuecore.data import Iterator
-    rooms = (course, describe, feed, gate, left_out, link, marks, pipe, running, scope, stream, to_device, views)
+    rooms = (course, describe, feed, gate, left_out, link, marks, pipe, pipes, scope, stream, to_device, views)
     found = [one for room in rooms for one in vars(room).values()]
     types = [one for one in found if isinstance(one, type) and one.__module__.startswith("queuecore._core")]
     for kind in [Iterator, *types]:

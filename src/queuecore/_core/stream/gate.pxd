@@ -28,11 +28,18 @@ cdef class CallGate:
     cdef int queued            # number of threads that wait for the holder
     cdef EventCount* released  # notified when the holder leaves
 
-    cdef int _enter(self) except -1
+    # Whether elements may still come: it is neither closed nor at its end, nor in a forked child.
+    cdef bint is_open(self) noexcept
+    # Begins a call; each is ended by leave(). Raises where it can't begin.
+    cdef int enter(self) except -1
+    cdef void leave(self) noexcept
+    # Leaves before a wait, so that other threads may enter. False: not left, since this call is nested in another.
+    # True: the caller must enter() after the wait.
+    cdef bint let_in(self) noexcept
+    # Raises what a call gets that is not open.
+    cdef int refuse(self) except -1
+
     cdef int _queue(self) except -1
-    cdef void _leave(self) noexcept
-    cdef bint _let_in(self) noexcept
-    cdef int _refuse(self) except -1
 
 
 # Raises: an iterator is used without a call of its `__init__`.

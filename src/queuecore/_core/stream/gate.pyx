@@ -25,10 +25,13 @@ cdef class CallGate:
     def __dealloc__(self):
         free(self.released)
 
-    cdef int _enter(self) except -1:
+    cdef bint is_open(self) noexcept:
+        return self.state == STATE_RUNNING and self.generation == fork_generation()
+
+    cdef int enter(self) except -1:
         cdef PyThreadState* me = PyThreadState_Get()
         if self.generation != fork_generation():
-            self._refuse()
+            self.refuse()
         if self.holder != me:
             if self.holder != NULL:
                 self._queue()
@@ -48,7 +51,7 @@ cdef class CallGate:
                 wait_out_exit()
                 self.state = STATE_CLOSED
             if self.state == STATE_CLOSED or self.state == STATE_FAILED:
-                self._refuse()
+                self.refuse()
             self.queued += 1
             epoch = event_prepare(self.released)
             with nogil:
@@ -60,7 +63,7 @@ cdef class CallGate:
         waited()
         return 0
 
-    cdef void _leave(self) noexcept:
+    cdef void leave(self) noexcept:
         if self.holder != PyThreadState_Get():  # this call let others in, and has not entered again
             return
         self.depth -= 1
@@ -69,15 +72,13 @@ cdef class CallGate:
             if self.queued > 0:
                 event_notify_all(self.released)
 
-    cdef bint _let_in(self) noexcept:
-        # Leaves before a wait, so that other threads may enter. False: not left, since this call is nested in another.
-        # True: the caller must _enter() after the wait.
+    cdef bint let_in(self) noexcept:
         if self.depth > 1:
             return False
-        self._leave()
+        self.leave()
         return True
 
-    cdef int _refuse(self) except -1:
+    cdef int refuse(self) except -1:
         if self.generation != fork_generation():
             raise_error(CODE_FORKED,
                 "this iterator was made before os.fork(), and its native threads exist only in the parent process. "

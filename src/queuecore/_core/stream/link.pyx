@@ -45,7 +45,7 @@ cdef class _Link:
         while True:
             if stop_requested(&self.feed.pipe.runner.stop):
                 return LINK_STOP
-            k = self.child.next_k
+            k = self.child.pipes.next_k
             if not window_ready(up.window, k):
                 self.child.spin_ns = wait_for_batch(up, k, self.child.spin_ns)
                 if not window_ready(up.window, k):
@@ -54,7 +54,7 @@ cdef class _Link:
             if b.failed.load(kRelaxed):  # relaxed: published by B3 in window.pxd. Also for a break
                 return LINK_LOOK
             # relaxed: only this thread takes leases
-            if (b.cut >= CUT_LOST or self.child.lease is not None or self.child.plan.config.skip_bad
+            if (b.cut >= CUT_LOST or self.child.pipes.lease is not None or self.child.course.plan.config.skip_bad
                 or self.feed.pipe.plan.maker.column_count > LINK_COLUMNS
                     or up.shared.leases.load(kRelaxed) >= up.plan.config.max_leases):
                 return LINK_COPY
@@ -166,7 +166,7 @@ def choose(Feed feed not None, int64_t pass_, Stream child not None, int mask, i
             if not feed.fail(pass_, error):
                 return False
             continue
-        up = child.pipe
+        up = child.pipes.current
         pipe_hold(up)
         try:
             with nogil:

@@ -41,7 +41,7 @@ cdef void pipe_hold(void* context) noexcept nogil:
 cdef void pipe_drop(void* context) noexcept nogil:
     cdef Pipe* p = <Pipe*>context
     # acq_rel: release, this holder is done; acquire, the last one frees what all others wrote
-    if p.shared.refs.fetch_sub(1, kAcqRel) == 1:
+    if p != NULL and p.shared.refs.fetch_sub(1, kAcqRel) == 1:
         _pipe_free(p)
 
 

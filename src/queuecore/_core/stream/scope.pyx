@@ -79,3 +79,14 @@ cdef class Scope:
     def leave(Scope before):
         """Make the scope that `enter` returned the scope of the calling thread again."""
         qc_set_scope(<PyObject*>before if before is not None else NULL)
+
+
+cdef int scope_check(Scope own) except -1:
+    cdef Scope scope = <Scope>qc_scope if qc_scope != NULL and own is not None else None
+    while scope is not None:
+        if scope is own:
+            raise_error(CODE_PRECONDITION,
+                "a function that makes elements for this iterator can't use the iterator itself: it would wait "
+                "for what only it can make. Make an iterator of its own with iter(dataset)")
+        scope = scope.parent
+    return 0

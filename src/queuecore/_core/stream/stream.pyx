@@ -3,38 +3,33 @@ from functools import partial
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
-from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.string cimport memcpy
 from queuecore._core.atoms.errors cimport (
     CODE_OUT_OF_RANGE, CODE_PRECONDITION, CODE_SLOTS, is_own, raise_error, raise_from)
-from queuecore._core.atoms.memory cimport calloc
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.stream.feed cimport feed_awaited, feed_taken
 from queuecore._core.stream.configure cimport configure
+from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport Description, keeper_new
 from queuecore._core.device.lease cimport DeviceLease, transfer_hand
-from queuecore._core.device.transfer cimport Transfer, transfer_drop, transfer_hold, transfer_stop
-from queuecore._core.order.op cimport OpSpec
+from queuecore._core.device.transfer cimport Transfer, transfer_drop, transfer_hold
+from queuecore._core.order.op cimport PULL_FAULT
 from queuecore._core.stream.left_out cimport LeftOut
 from queuecore._core.stream.limits cimport SPIN_NS
-from queuecore._core.stream.marks cimport (
-    CUT_FAULT, CUT_LOST, Goal, Saved, ShuffleCounter, goal_of, point_follow, point_init)
-from queuecore._core.stream.meter cimport Times
-from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_take
+from queuecore._core.stream.marks cimport CUT_LOST, Goal, Saved, ShuffleCounter, goal_of
+from queuecore._core.atoms.parking cimport event_notify_all
 from queuecore._core.stream.pipe cimport (
-    BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, BatchLease, Pipe, lease_new, pipe_drop, pipe_hold, pipe_memory)
-from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, monotonic_ns
-from queuecore._core.stream.running cimport Running
-from queuecore._core.atoms.runtime cimport runner_join, runner_stop, still_waiting, stop_requested, waited
-from queuecore._core.stream.scope cimport Scope, current_scope
+    BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, BatchLease, Pipe, pipe_drop, pipe_hold)
+from queuecore._core.stream.pipes cimport Pipes
+from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.atoms.runtime cimport (
+    runner_stop, still_waiting, stop_fault, stop_requested, wait_out_exit, waited)
+from queuecore._core.stream.scope cimport current_scope, scope_check
 from queuecore._core.atoms.slab cimport slots_push
-from queuecore._core.io.engine cimport engine_counts
-from queuecore._core.io.sources cimport FileTable, table_drop, table_new
+from queuecore._core.io.sources cimport FileTable, KnownFiles, table_close_idle, table_drop
 from queuecore._core.stream.to_device cimport ToDevice
-from queuecore._core.atoms.timeline cimport Timeline
-from queuecore._core.stream.traced cimport trace_pipe
-from queuecore._core.stream.gate cimport STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, never_made
+from queuecore._core.stream.gate cimport (
+    STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, CallGate, never_made)
 from queuecore._core.stream.views cimport Views, assembled, copies
 from queuecore._core.stream.waiting cimport Stall, leave_behind, wait_for_batch, wait_for_end, wait_until_there
 from queuecore._core.atoms.window cimport window_batch, window_ended, window_ready
@@ -43,9 +38,6 @@ from queuecore._checks.warnings import warn
 
 check_layout(layout_hash())
 
-
-cdef enum:
-    NOTES_NS = 1000000000  # the end of a trace waits so long for what threads that end note last
 
 cdef object _again = object()  # stands for no element: the caller must look again
 
@@ -61,8 +53,20 @@ cdef inline object _following(Stream stream):
     return stream._next(None)
 
 
-@cython.no_gc_clear  # as Running
-cdef class Stream(Running):
+cdef int _say_held(Stream stream, int64_t most) except -1:
+    stream.warned = True
+    try:
+        warn(
+            f"more than {most} batches of this iterator are held; further ones are copies, which costs time. "
+            "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
+    except BaseException as error:
+        stream.warned = isinstance(error, Warning)  # a filter has made the warning an error: it was given
+        raise
+    return 0
+
+
+@cython.no_gc_clear  # a finalizer may still call it
+cdef class Stream:
     """One iteration over a plan: reads, decodes and batches in native threads, and hands out batches in order.
 
     :class:`queuecore.data.Iterator` holds a stream, and documents it for users.
@@ -74,58 +78,29 @@ cdef class Stream(Running):
         ``next()`` does.
     """
 
+    def __cinit__(self, *_, **__):
+        self.gate = CallGate.__new__(CallGate)
+        self.course = Course.__new__(Course)
+        self.pipes = Pipes.__new__(Pipes)
+
     def __init__(self, Description description not None):
         cdef Description d = description
-        cdef ShuffleCounter counter
-        cdef int32_t i
-        if self.files is not None:
+        cdef FileTable* table
+        if self.pipes.keeper is not None:
             raise TypeError("an iterator can't be initialised twice")
-        self.files = d.files
-        self.expect_files = -1
+        self.pipes.keeper = keeper_new(d)
         self.spin_ns = SPIN_NS
         self.on_hold_raise = d.on_hold_raise
         self.warned = d.inner
         self.stall = Stall(d.stall_warn, d.stall_timeout)
-        self.feeder = d.feeder
         self.settle_inputs = d.settle_inputs
-        self.outer = d.outer
-        self.note_ends = d.note_ends
         self.scope = d.scope
-        self.drawn = d.drawn
-        self.counters = d.ops.counters
         self.views = Views.__new__(Views)
-        self.left_out = LeftOut.__new__(LeftOut)
-        self.left_out.files = d.files
-        self.left_out.headings = None if d.frames is None else d.frames.headings
-        self.left_out.skips = d.skips
-        if d.elements.components is not None:
-            self.left_out.step = d.elements.step
-        if d.target is not None:
-            self.to_device = ToDevice.__new__(ToDevice)
-            self.to_device.set_target(d.target)
-        self.keeper = keeper_new(d)
-        self.table = configure(d, self.views, self.keeper)
-        self.plan = self.keeper.plan
-        self.left_out.encoded = self.plan.blocks.encoding != 0
-        point_init(&self.at, self.plan.blocks)
-        point_init(&self.ahead, self.plan.blocks)
-        self.specs = <OpSpec*>calloc(self.plan.spec_count + 1, sizeof(OpSpec))
-        self.base = <int64_t*>calloc(d.ops.shuffles + 1, sizeof(int64_t))
-        self.begun = <int64_t*>calloc(d.ops.shuffles + 1, sizeof(int64_t))
-        self._times = Times.__new__(Times)
-        self._times.make(self.plan.config.threads)
-        self.ready = self._times.ready
-        self.records = &self._times.records
-        if self.base == NULL or self.begun == NULL or self.specs == NULL:
-            raise MemoryError
-        memcpy(self.specs, self.plan.specs, self.plan.spec_count * sizeof(OpSpec))
-        self.shuffles = d.ops.shuffles
-        for i in range(self.shuffles):
-            counter = self.counters[i]
-            if counter is not None:
-                self.specs[self._spec_of(i)].iteration = self.base[i] = counter.next_iteration
-                counter.next_iteration += 1
-        self.state = STATE_RUNNING
+        table = configure(d, self.views, self.pipes.keeper)
+        self.course.set_up(d, self.pipes.keeper.plan, table)
+        self.pipes.set_up(d, self.views)
+        self.records = &self.pipes.times.records
+        self.gate.state = STATE_RUNNING
 
     def __iter__(self):
         return self
@@ -138,27 +113,27 @@ cdef class Stream(Running):
         # element comes again.
         cdef object element = _again
         if self.scope is not None and current_scope() != NULL:
-            self.check_scope()
-        self._enter()
+            scope_check(self.scope)
+        self.gate.enter()
         try:
             while element is _again:
                 if self.chunk is not None or not self._until_ready():
                     element = self._next_record(make)
                 else:
-                    element = self._deliver(self.pipe, self.next_k, make)
+                    element = self._deliver(self.pipes.current, self.pipes.next_k, make)
         finally:
-            self._leave()
+            self.gate.leave()
         if type(element) is Refused:
             raise (<Refused>element).error
         return element
 
     cdef int await_batch(self) except -1:
         # Waits for the next batch. Raises as a call of next() would.
-        self._enter()
+        self.gate.enter()
         try:
             self._until_ready()
         finally:
-            self._leave()
+            self.gate.leave()
         return 0
 
     cdef bint _until_ready(self) except -1:
@@ -169,18 +144,18 @@ cdef class Stream(Running):
         cdef bint waits = False
         self.behind = False
         while True:
-            if self.state != STATE_RUNNING or self.generation != fork_generation():
-                self._refuse()
+            if self.gate.state != STATE_RUNNING or self.gate.generation != fork_generation():
+                self.gate.refuse()
             if self.chunk is not None:
                 return False
-            if self.pipe == NULL:
+            if self.pipes.current == NULL:
                 self._start()
                 continue
-            p = self.pipe
-            k = self.next_k
+            p = self.pipes.current
+            k = self.pipes.next_k
             # relaxed: published by B3 in window.pxd
             if (window_ready(p.window, k) and not window_batch(p.window, k).failed.load(kRelaxed)
-                    and (self.to_device is None or self.to_device.is_ready(k))):
+                    and (self.pipes.to_device is None or self.pipes.to_device.is_ready(k))):
                 return True
             if not waits:
                 waited()
@@ -194,17 +169,18 @@ cdef class Stream(Running):
     cdef int _look(self, Pipe* p, uint64_t k) except -1:
         # Handles the reason for which batch k can't be delivered: a fault, a break, the end, or that it isn't ready,
         # for which it waits.
+        cdef ToDevice to_device = self.pipes.to_device
         cdef int64_t spin_ns = self.spin_ns
         cdef int32_t failed
         cdef bint let_in
         if window_ready(p.window, k):
             failed = window_batch(p.window, k).failed.load(kRelaxed)  # relaxed: as above
-            if not failed or (failed == BATCH_OWED and self.to_device is not None and not self.to_device.is_ready(k)):
+            if not failed or (failed == BATCH_OWED and to_device is not None and not to_device.is_ready(k)):
                 return self._send(p, k)
             waited()
             if failed == BATCH_OWED:
                 slots_push(&p.slab.stack, window_batch(p.window, k).slot)
-                self._pass_over(p, k)
+                self.pipes.pass_over(p, k)
                 return 0
             if failed == BATCH_REFUSED:
                 return self._raise_owed(p, k)
@@ -214,7 +190,7 @@ cdef class Stream(Running):
                 if not self._leave_out():
                     self._recover(k)
             except BaseException as error:
-                if self.state == STATE_RUNNING and self.left_out.skips is not None:
+                if self.gate.state == STATE_RUNNING and self.course.left_out.skips is not None:
                     self._fail(error)  # some of the bad records may have been counted and logged already
                 raise
             return 0
@@ -222,65 +198,58 @@ cdef class Stream(Running):
             self._end(p)
         if stop_requested(&p.runner.stop):
             self._stopped(p)
-        if self.feed is not None:
+        if self.pipes.feed is not None:
             feed_awaited(p, k)
             try:
-                self.feed.press()
+                self.pipes.feed.press()
             except BaseException as error:
                 self._fail(error)  # the group that was to be handed in is lost
-        let_in = self._let_in()
+        let_in = self.gate.let_in()
         with nogil:
             spin_ns = wait_for_batch(p, k, spin_ns)
         self.spin_ns = spin_ns
         PyErr_CheckSignals()
-        if self.pipe == p and not window_ready(p.window, k):
+        if self.pipes.current == p and not window_ready(p.window, k):
             still_waiting()
         else:
             waited()
         if let_in:
-            self._enter()
-        if self.pipe == p:
-            error = self.stall.watch(p)
-            if error is not None:
-                self._fail(error)
+            self.gate.enter()
+        if self.pipes.current == p:
+            self._fail(self.stall.watch(p))
         return 0
 
     def check_scope(self):
-        # Raises if a function that makes elements for this iterator uses it.
-        cdef PyObject* scope = current_scope()
-        while scope != NULL:
-            if scope == <PyObject*>self.scope:
-                raise_error(CODE_PRECONDITION,
-                    "a function that makes elements for this iterator can't use the iterator itself: it would wait "
-                    "for what only it can make. Make an iterator of its own with iter(dataset)")
-            scope = <PyObject*>(<Scope>scope).parent if (<Scope>scope).parent is not None else NULL
+        """Raise if a function that makes elements for this iterator uses it."""
+        scope_check(self.scope)
 
     cdef int _raise_break(self, Pipe* p, uint64_t k) except -1:
         # Raises the error of an element, which batch k is: the next call goes on behind it. As in _deliver, steps that
         # can raise, or run Python, come first. Returns without raising if they took the stream to another place.
+        cdef Course course = self.course
         cdef Batch* b = window_batch(p.window, k)
         cdef int64_t pass_ = b.fault_pass
         cdef bint was_handed
-        cdef object error = self.left_out.break_error(b, self.feed)
-        if self.pipe != p or self.next_k != k:
+        cdef object error = course.left_out.break_error(b, self.pipes.feed)
+        if self.pipes.current != p or self.pipes.next_k != k:
             return 0
-        was_handed = self.left_out.deliver_break(b, self.feed)
+        was_handed = course.left_out.deliver_break(b, self.pipes.feed)
         self.stall.since = 0
-        self._count_all_iterations(p, k)
+        course.count_iterations(p, k)
         slots_push(&p.slab.stack, b.slot)
         self._take(p, b, k, 0)
         if was_handed:
-            self.left_out.count_handed(pass_)
-        if not self.views.levels and not self.shuffles and self.left_out.step is None and self.plan.blocks.passes == 1:
-            self.left_out.forget_handed(self.at.start.pass_, self.at.place.base)
-        if self.to_device is not None:  # which waits there
+            course.left_out.count_handed(pass_)
+        if (not self.views.levels and not course.shuffles and course.left_out.step is None
+                and course.plan.blocks.passes == 1):
+            course.left_out.forget_handed(course.at.start.pass_, course.at.place.base)
+        if self.pipes.to_device is not None:  # which waits there
             try:
-                if self.at.cut == CUT_FAULT:
-                    self._repeat_fault(p)
+                self._fail(course.repeat_fault(p, self.pipes.feed))
                 self._discard_pipe()
             except BaseException as cut:
                 self._fail(cut)
-        self.behind = self.state == STATE_RUNNING
+        self.behind = self.gate.state == STATE_RUNNING
         raise error
 
     cdef int _raise_owed(self, Pipe* p, uint64_t k) except -1:
@@ -288,18 +257,17 @@ cdef class Stream(Running):
         # and tells of the next one that is bad. Returns without raising as _raise_break does.
         cdef Batch* b = window_batch(p.window, k)
         cdef int64_t pass_ = b.fault_pass, ordinal = b.fault_ordinal
-        cdef object error = self.left_out.error(&b.fault, self.feed)
-        if self.pipe != p or self.next_k != k:
+        cdef object error = self.course.left_out.error(&b.fault, self.pipes.feed)
+        if self.pipes.current != p or self.pipes.next_k != k:
             return 0
         if b.cut >= CUT_LOST:
-            self.at.cut = b.cut
-        if self.at.cut == CUT_FAULT:
-            self._repeat_fault(p)
+            self.course.at.cut = b.cut
+        self._fail(self.course.repeat_fault(p, self.pipes.feed))
         self._discard_pipe()
-        if self.pipe != NULL or self.state != STATE_RUNNING:
+        if self.pipes.current != NULL or self.gate.state != STATE_RUNNING:
             return 0
-        self.left_out.told.append((pass_, ordinal))
-        self.version += 1
+        self.course.left_out.told.append((pass_, ordinal))
+        self.course.version += 1
         self.behind = True
         raise error
 
@@ -312,9 +280,9 @@ cdef class Stream(Running):
         cdef bint copy
         cdef list arrays = None
         cdef object element = None
-        if self.to_device is not None:
+        if self.pipes.to_device is not None:
             return self._deliver_there(p, k, make)
-        lease = self._leased(p, k)
+        lease = self.pipes.leased(p, k)
         held = p.shared.leases.load(kRelaxed) - 1  # relaxed: consumers take leases under the GIL
         copy = held >= p.plan.config.max_leases
         if copy and self.on_hold_raise:
@@ -322,10 +290,10 @@ cdef class Stream(Running):
                 f"{held} batches of this iterator are still held, and on_hold='raise' allows "
                 f"{p.plan.config.max_leases}. Drop or copy them, or use on_hold='copy'")
         if copy and not self.raw and not self.warned:
-            self._say_held(p.plan.config.max_leases)
-        if self.left_out.skips is not None:
+            _say_held(self, p.plan.config.max_leases)
+        if self.course.left_out.skips is not None:
             self._log_files(p, False)
-        if self.pipe != p or self.next_k != k:  # self.feed would be another run's
+        if self.pipes.current != p or self.pipes.next_k != k:  # self.pipes.feed would be another run's
             return _again
         # The arrays that the element is made of.
         if self.raw:
@@ -337,48 +305,31 @@ cdef class Stream(Running):
             element = self.views.batch(lease)
         else:
             try:
-                arrays = self.views.arrays(lease, self.feed, self.delivered)
+                arrays = self.views.arrays(lease, self.pipes.feed, self.course.delivered)
                 if copy and self.views.can_be_copied():
                     arrays = copies(arrays)
                 element = self.views.whole(arrays) if self.views.levels else None
             except Exception as error:
                 # of this batch, which it delivers: the next call goes on behind it
-                if is_own(error) and self.views.levels and self.pipe == p and self.next_k == k:
-                    self.lease = None
+                if is_own(error) and self.views.levels and self.pipes.current == p and self.pipes.next_k == k:
+                    self.pipes.lease = None
                     self._taken(p, k, None)
                 raise
         if make is not None and self.views.levels:
             element = make(element)
-        if self.pipe != p or self.next_k != k:
+        if self.pipes.current != p or self.pipes.next_k != k:
             return _again
         self.copied += copy and not self.raw
-        self.lease = None
+        self.pipes.lease = None
         self._taken(p, k, arrays)
         return element if self.raw or self.views.levels else self._next_record(make)
-
-    cdef BatchLease _leased(self, Pipe* p, uint64_t k):
-        # Returns the lease on the next batch. The stream keeps it until the batch is delivered.
-        if self.lease is None:
-            self.lease = lease_new(p, window_batch(p.window, k))
-        return self.lease
-
-    cdef int _say_held(self, int64_t most) except -1:
-        self.warned = True
-        try:
-            warn(
-                f"more than {most} batches of this iterator are held; further ones are copies, which costs time. "
-                "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
-        except BaseException as error:
-            self.warned = isinstance(error, Warning)  # a filter has made the warning an error: it was given
-            raise
-        return 0
 
     cdef void _taken(self, Pipe* p, uint64_t k, list arrays) noexcept:
         # Gives the batch to the consumer: as an element, as columns, or as the chunk `arrays`.
         cdef Batch* b = window_batch(p.window, k)
         cdef int64_t elements = 1 if p.plan.config.batched else b.rows if self.raw else -1
-        self._lose(b)
-        self._count_all_iterations(p, k)
+        self.course.tell_outer(p, b, self.pipes.feed)
+        self.course.count_iterations(p, k)
         self.records[0] += b.rows
         self.stall.since = 0
         if elements < 0:
@@ -387,28 +338,33 @@ cdef class Stream(Running):
             self.chunk_rows = b.rows
         self._take(p, b, k, elements)  # from here on the descriptor may be another batch's
 
+    cdef void _take(self, Pipe* p, const Batch* b, uint64_t k, int64_t elements) noexcept nogil:
+        # Gives batch k to the consumer, with so many elements; -1: as a chunk of elements, which come one by one.
+        self.course.take(p, b, k, elements)
+        if elements >= 0 and p.plan.config.ahead >= 0:
+            feed_taken(p, 1 if p.plan.config.batched else b.rows)
+        self.pipes.take(p, b, k)
+
     cdef int _send(self, Pipe* p, uint64_t k) except -1:
         # Waits until the batch, which is ready, is on its way to the device.
-        cdef ToDevice to_device = self.to_device
+        cdef ToDevice to_device = self.pipes.to_device
         cdef bint let_in
         if to_device is None or to_device.is_ready(k):
             return 0
-        error = to_device.failure()
-        if error is not None:
-            self._fail(error)
-        let_in = self._let_in()
+        self._fail(to_device.failure())
+        let_in = self.gate.let_in()
         to_device.wait(k)
         PyErr_CheckSignals()
         still_waiting()
         if let_in:
-            self._enter()
-        if self.pipe == p and stop_requested(&p.runner.stop):
+            self.gate.enter()
+        if self.pipes.current == p and stop_requested(&p.runner.stop):
             self._stopped(p)
         return 0
 
     cdef object _deliver_there(self, Pipe* p, uint64_t k, object make):
         # Does the same as _deliver, on a device. The consumer may hold all slots but one; further batches are copies.
-        cdef ToDevice to_device = self.to_device
+        cdef ToDevice to_device = self.pipes.to_device
         cdef Transfer* t = to_device.transfer
         cdef DeviceLease lease
         cdef Batch* b = window_batch(p.window, k)
@@ -418,15 +374,15 @@ cdef class Stream(Running):
         pipe_hold(p)
         transfer_hold(t)
         try:
-            if self.left_out.skips is not None:
+            if self.course.left_out.skips is not None:
                 self._log_files(p, False)
             stream, handle = to_device.arrays.stream()
             if to_device.is_full():
                 said, self.warned = self.warned, True
                 to_device.target.say_held(self.on_hold_raise, said)
-                if self.pipe == p and self.next_k == k:
+                if self.pipes.current == p and self.pipes.next_k == k:
                     memory = to_device.room(k)
-            if self.pipe != p or self.next_k != k:
+            if self.pipes.current != p or self.pipes.next_k != k:
                 return _again
             lease = transfer_hand(t, to_device.device, k, stream, handle, to_device.arrays)
             try:
@@ -439,7 +395,7 @@ cdef class Stream(Running):
                 self._fail(error)
             if make is not None and self.views.levels:
                 element = make(element)
-            if self.pipe != p or self.next_k != k:
+            if self.pipes.current != p or self.pipes.next_k != k:
                 return _again
             to_device.taken(lease, memory is not None)
             self.copied += memory is not None
@@ -451,34 +407,31 @@ cdef class Stream(Running):
 
     cdef void note(self, Pipe* p, Batch* b, uint64_t k) noexcept nogil:
         # Counts and takes batch k as _deliver does, for an inner stream, whose shuffles' counters are its own.
-        cdef int32_t i
         self.records[0] += b.rows
         self.stall.since = 0
-        for i in range(self.shuffles):
-            self.begun[i] = p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + i]
+        self.course.note_iterations(p, k)
         self._take(p, b, k, 1 if p.plan.config.batched else b.rows)
 
     cdef object _next_record(self, object make):
         # Returns the next element of the chunk.
         cdef list arrays = self.chunk
         cdef int64_t at = self.chunk_at
-        if self.generation != fork_generation() or self.state != STATE_RUNNING:
+        cdef bint is_last
+        if self.gate.generation != fork_generation() or self.gate.state != STATE_RUNNING:
             self.chunk = None
-            self._refuse()
+            self.gate.refuse()
         element = self.views.one(arrays, at)
         if make is not None:
             element = make(element)
         if self.chunk is not arrays or self.chunk_at != at:  # Python code that ran has taken it, as in _deliver
             return _again
-        self.version += 1
         self.chunk_at = at + 1
-        self.delivered += 1
-        point_follow(&self.at, &self.ahead)
-        if self.pipe.plan.config.ahead >= 0:
-            feed_taken(self.pipe, 1)
-        if at + 1 == self.chunk_rows:
+        is_last = at + 1 == self.chunk_rows
+        self.course.take_one(self.pipes.current, is_last)
+        if self.course.plan.config.ahead >= 0:
+            feed_taken(self.pipes.current, 1)
+        if is_last:
             self.chunk = None
-            self._pass_mark()
         return element
 
     def next_columns(self):
@@ -490,32 +443,128 @@ cdef class Stream(Running):
         self.raw = True
         return self._next(None)
 
+    cdef int _start(self) except -1:
+        # Begins the first run, at the first next(): no threads exist before.
+        self.gate.changing = True
+        try:
+            self._begin_run()
+        finally:
+            self.gate.changing = False
+        # A stop that came meanwhile, or before.
+        if self.told or self.gate.state != STATE_RUNNING:
+            self.pipes.stop()
+        return 0
+
+    cdef int _begin_run(self) except -1:
+        cdef Pipe* p = NULL
+        self._fail(self.pipes.make(self.course, &p))
+        if self.gate.state != STATE_RUNNING:  # closed meanwhile
+            pipe_drop(p)
+            return 0
+        return self._fail(self.pipes.begin(p, self.course))
+
+    cdef bint _discard_pipe(self) except *:
+        if not self.pipes.discard():
+            return False
+        self.chunk = None  # its records are marked by the pipe
+        return True
+
+    cdef int _recover(self, uint64_t k) except -1:
+        # Ends the run before the record of batch k that can't be read. The next run, which uses the same table, begins
+        # with this batch. It delivers what comes before the record, in the order that it had; then what a shuffle has
+        # kept of the records before that one; and then it raises the error.
+        cdef Pipe* p = self.pipes.current
+        self._fail(self.course.cut_before(window_batch(p.window, k), p, self.pipes.feed))
+        self._log_files(p, False)
+        self._discard_pipe()
+        return 0
+
+    cdef bint _leave_out(self) except -1:
+        # Ends the run and takes over its bad records, without which the next run goes. False: there are none.
+        cdef Pipe* p = self.pipes.current
+        p.keeps_files = True
+        with nogil:
+            runner_stop(p.runner, NULL)
+        pipe_hold(p)
+        try:
+            wait_for_end(p, -1)
+        finally:
+            pipe_drop(p)
+        if self.pipes.current != p:  # a signal handler went to another place
+            return True
+        if not self.course.left_out.take_bad(p, self.pipes.feed, &self.course.at.start):
+            return False
+        self._fail(self.course.repeat_fault(p, self.pipes.feed))
+        self._log_files(p, False)  # the next run doesn't meet these files
+        self._discard_pipe()
+        return True
+
+    cdef int _log_files(self, Pipe* p, bint all_) except -1:
+        cdef Course course = self.course
+        return self._fail(course.left_out.log_files(p, course.table, &course.at, all_, self.pipes.feed))
+
+    cdef int _fail(self, object error) except -1:
+        if error is None:
+            return 0
+        self.gate.state = STATE_FAILED
+        self.gate.failure = error
+        if self.pipes.current != NULL:
+            runner_stop(self.pipes.current.runner, NULL)
+            self._close_kept(self.pipes.current)
+        raise error
+
+    cdef int _close_kept(self, const Pipe* p) noexcept:
+        # Closes the files that workers have left open for a next run, which doesn't come.
+        if self.course.table != NULL and (p == NULL or p.keeps_files):
+            with nogil:
+                table_close_idle(self.course.table)
+        return 0
+
+    cdef int _stopped(self, Pipe* p) except -1:
+        cdef const Fault* f = stop_fault(&p.runner.stop)
+        if f != NULL:
+            self._fail(self.course.left_out.error(f, self.pipes.feed))
+        wait_out_exit()
+        if self.gate.state == STATE_RUNNING:
+            self.gate.state = STATE_CLOSED
+        self.gate.refuse()
+        return 0
+
+    cdef int _end(self, Pipe* p) except -1:
+        cdef object error
+        self._log_files(p, p.end_status != PULL_FAULT)  # files behind an error were never asked for
+        if self.pipes.current != p:  # a signal handler went to another place
+            return 0
+        if p.end_status == PULL_FAULT:
+            self._fail(self.course.left_out.final_error(&p.end_fault, self.pipes.feed))
+        error = self.pipes.changed(p, self.course)
+        if error is None and self.settle_inputs is not None:
+            error = self.settle_inputs()
+        if self.pipes.current != p or self.gate.state != STATE_RUNNING:
+            return 0
+        self._fail(error)
+        self.gate.state = STATE_ENDED
+        runner_stop(p.runner, NULL)
+        raise StopIteration
+
     def close(self, timeout=1.0):
         """Stop the native threads and wait up to `timeout` seconds (None: for ever) until they have ended.
 
         Idempotent.
         """
-        cdef Pipe* p = self.pipe
         cdef int64_t deadline = -1 if timeout is None else monotonic_ns() + <int64_t>(timeout * 1e9)
-        if self.generation != fork_generation():
+        cdef Pipe* p
+        if self.gate.generation != fork_generation():
             return
-        if self.state == STATE_RUNNING:
-            self.state = STATE_CLOSED
-        self._times.over = True
+        if self.gate.state == STATE_RUNNING:
+            self.gate.state = STATE_CLOSED
+        self.pipes.times.over = True
         self.chunk = None
-        if p == NULL:
-            event_notify_all(self.released)
-            self._close_kept(NULL)
-            return
-        pipe_hold(p)
+        p = self.pipes.hold()
         try:
-            if self.to_device is not None and self.to_device.transfer != NULL:
-                transfer_stop(self.to_device.transfer)
-            with nogil:
-                runner_stop(p.runner, NULL)
-                event_notify_all(&p.window.arrived)
-                event_notify_all(self.released)
-            if not wait_for_end(p, deadline):
+            self.pipes.stop()
+            event_notify_all(self.gate.released)
+            if p != NULL and not wait_for_end(p, deadline):
                 leave_behind(p, timeout)
             self._close_kept(NULL)  # the last worker may not have closed them yet, and close() doesn't wait for it
         finally:
@@ -530,12 +579,13 @@ cdef class Stream(Running):
             What is wrong, if one of them has changed since; None also for a stream that has ended, which has looked
             itself.
         """
-        cdef Pipe* p = self.pipe
-        if p == NULL or self.state == STATE_ENDED or self.state == STATE_FAILED or self.generation != fork_generation():
+        cdef int state = self.gate.state
+        cdef Pipe* p
+        if state == STATE_ENDED or state == STATE_FAILED or self.gate.generation != fork_generation():
             return None
-        pipe_hold(p)
+        p = self.pipes.hold()
         try:
-            return self._changed(p)
+            return None if p == NULL else self.pipes.changed(p, self.course)
         finally:
             pipe_drop(p)
 
@@ -545,19 +595,19 @@ cdef class Stream(Running):
         cdef uint64_t k
         cdef Pipe* p
         cdef bint ready = False
-        if self.chunk is not None or self.state != STATE_RUNNING or self.generation != fork_generation():
+        if self.chunk is not None or not self.gate.is_open():
             return True
-        if self.pipe == NULL:
-            self._enter()
+        if self.pipes.current == NULL:
+            self.gate.enter()
             try:
-                if self.pipe == NULL and self.state == STATE_RUNNING:
+                if self.pipes.current == NULL and self.gate.state == STATE_RUNNING:
                     self._start()
             finally:
-                self._leave()
-        p = self.pipe
+                self.gate.leave()
+        p = self.pipes.current
         if p == NULL:
             return True
-        k = self.next_k
+        k = self.pipes.next_k
         deadline = monotonic_ns() + <int64_t>(seconds * 1e9)
         feed_awaited(p, k)
         pipe_hold(p)
@@ -568,14 +618,9 @@ cdef class Stream(Running):
 
     def stop(self):
         """Let the stream end, as `close` does, from another thread than the one that uses it. Waits for nothing."""
-        cdef Pipe* p = self.pipe
         self.told = True
-        if p != NULL and self.generation == fork_generation():
-            pipe_hold(p)
-            runner_stop(p.runner, NULL)
-            event_notify_all(&p.window.arrived)
-            event_notify_all(&p.shared.room)
-            pipe_drop(p)
+        if self.gate.generation == fork_generation():
+            self.pipes.stop()
 
     @property
     def goes_on(self):
@@ -588,37 +633,38 @@ cdef class Stream(Running):
     @property
     def closed(self):
         """True if no more elements come: it is closed, ended by an error, past its end, or in a forked child."""
-        return self.state != STATE_RUNNING or self.generation != fork_generation()
+        return not self.gate.is_open()
 
     def stats(self):
         """Counters of this iterator, as a dict of int."""
-        cdef Pipe* p = self.pipe
-        cdef int64_t dropped = 0, helped = self.helped_before
+        cdef FileTable* t
+        cdef LeftOut left_out = self.course.left_out
         self._check_made()
-        if p == NULL:
-            return self._stats(NULL, dropped, helped)
-        pipe_hold(p)
-        try:
-            with nogil:
-                turn_take(p.turn)
-                dropped = p.order.dropped
-                turn_give(p.turn)
-            helped += p.shared.helped.load(kRelaxed)
-            return self._stats(p, dropped, helped)
-        finally:
-            pipe_drop(p)
+        t = self.course.table
+        return {
+            "elements": self.course.delivered,
+            "records": self.records[0],
+            "bytes_read": t.bytes_read.load(kRelaxed),  # relaxed, here and below: statistics
+            "files_known": t.known_files.load(kRelaxed),
+            "empty_files": t.empty_files.load(kRelaxed),
+            "dropped_tails": t.dropped_tails.load(kRelaxed),
+            "copied_batches": self.copied,
+            **self.pipes.stats(),
+            **({"skipped": 0, "skipped_files": 0, "skipped_bytes": 0} if left_out.skips is None
+               else left_out.skips.counts()),
+        }
 
     @property
     def times(self):
         """The times of the threads and of the consumers."""
         self._check_made()
-        return self._times
+        return self.pipes.times
 
     @property
     def names(self):
         """The names of the files."""
         self._check_made()
-        return self.files
+        return self.course.files
 
     def trace(self, bint on, ranges=(0, 0)):
         """Let the threads note what they do, or no longer.
@@ -636,55 +682,85 @@ cdef class Stream(Running):
             Which gives what they note. A stream has only one.
         """
         self._check_made()
-        if self.timeline is None:
-            self.timeline = Timeline(self.plan.config.threads, *(ranges if self.to_device is not None else ()))
-        if not on:
-            self._await_notes()
-        self.traced = on
-        if self.pipe != NULL:
-            trace_pipe(self.pipe, self.timeline.lines if on else NULL)
-            if self.to_device is not None:
-                self.to_device.trace(self.pipe)
-        return self.timeline
+        if not on and self.gate.state != STATE_RUNNING:
+            self.pipes.await_notes()
+        return self.pipes.trace(on, ranges)
 
-    cdef void _await_notes(self) noexcept:
-        # Where no more elements come, lets threads that are about to end note what they did last. One that is stuck
-        # isn't waited for.
-        cdef Pipe* p = self.pipe
-        cdef int64_t deadline = monotonic_ns() + NOTES_NS
-        if p == NULL or self.state == STATE_RUNNING or self.generation != fork_generation():
-            return
-        pipe_hold(p)
-        with nogil:
-            runner_join(p.runner, deadline)
-        if self.to_device is not None:
-            self.to_device.join(deadline)
-        pipe_drop(p)
+    cdef int _check_made(self) except -1:
+        if self.gate.generation != fork_generation():
+            self.gate.refuse()
+        if self.course.table == NULL:
+            never_made()
+        return 0
 
-    cdef dict _stats(self, Pipe* p, int64_t dropped, int64_t helped):
-        cdef int64_t asked = 0, depth = 0
-        if p != NULL:
-            engine_counts(p.engine, &asked, &depth)
-        return {
-            "elements": self.delivered,
-            "records": self.records[0],
-            "bytes_read": self.table.bytes_read.load(kRelaxed),
-            "files_known": self.table.known_files.load(kRelaxed),
-            "empty_files": self.table.empty_files.load(kRelaxed),
-            "dropped_tails": self.table.dropped_tails.load(kRelaxed),
-            "dropped_records": dropped,
-            "copied_batches": self.copied,
-            "helped_units": helped,
-            "leases": 0 if p == NULL else p.shared.leases.load(kRelaxed) - (self.lease is not None
-                                                                            and self.lease.pipe == p),
-            "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
-            "memory_bytes": 0 if p == NULL else pipe_memory(p),
-            "io_requests": self.asked_before + asked,
-            "io_depth": depth,
-            **({} if self.to_device is None else self.to_device.stats()),
-            **({"skipped": 0, "skipped_files": 0,
-                "skipped_bytes": 0} if self.left_out.skips is None else self.left_out.skips.counts()),
-        }
+    def position(self):
+        """Return the place behind the last delivered element as a `Saved`, and the `drawn` that belongs to it."""
+        cdef Saved place
+        cdef Pipe* p
+        cdef uint64_t version
+        self._check_made()
+        while True:
+            version = self.course.version
+            drawn = self.course.drawn
+            p = self.pipes.hold()
+            try:
+                place = self.course.saved(p, self.pipes.feed)
+            finally:
+                pipe_drop(p)
+            place.version = version
+            if version == self.course.version:  # making objects may let other calls in
+                return place, drawn
+
+    def check_place(self):
+        """Raise if an error has changed the order of the last element, so that the place behind it can't be saved."""
+        cdef Pipe* p = self.pipes.hold()
+        cdef list ends = []
+        try:
+            if self.course.at.cut >= CUT_LOST:
+                ends = self.course.ends(p, self.pipes.feed)
+        finally:
+            pipe_drop(p)
+        if ends is None:
+            raise_from(CODE_PRECONDITION,
+                "no place can be saved here: since an error has ended what a shuffle takes its elements from, they "
+                "come in another order than they would without that error, which need not come again. Go on from a "
+                "state that was saved before", self.gate.failure)
+
+    def expect_ends(self, list ends):
+        """Expect, before the first call of ``next()``, that errors end the source; `ends`: as `Saved.ended`.
+
+        If an error that is to come again does not, what comes before it is as if it did, and then comes a
+        `ResumeMismatchError`.
+        """
+        self._check_made()
+        self.course.expect(ends)
+
+    def oldest(self):
+        """Return the pass and the number of the first row of its feed that the stream may need again: its block is made
+        again."""
+        return self.course.at.start.pass_, self.course.at.place.base
+
+    def known_files(self, KnownFiles before=None):
+        """Return the files that were found so far, for the stream of a later pass over them: `Description.known`.
+
+        `before`: those that an earlier pass has found; they are returned if this one has found no more.
+        """
+        self._check_made()
+        return self.course.known(before)
+
+    def digests(self, list upto):
+        """Return, for each n in `upto` above 0, the digest of the sizes and times of the first n files when they were
+        opened."""
+        self._check_made()
+        self.course.check_known(max(upto, default=0))
+        return [self.course.table.entries[<int64_t>n - 1].digest for n in upto if n > 0]
+
+    def sizes(self, int64_t known):
+        """Return size in bytes and modification time in ns of the first `known` files when they were opened; (-1, 0):
+        not opened."""
+        self._check_made()
+        self.course.check_known(known)
+        return [(self.course.table.entries[i].size, self.course.table.entries[i].mtime_ns) for i in range(known)]
 
     def go_to(self, prepare, *arguments):
         """Go to a place: `prepare(*arguments)` returns the arguments of `restore`, or raises if the place is none for
@@ -692,15 +768,15 @@ cdef class Stream(Running):
 
         No other call changes the stream meanwhile. A stream at its end can go to a place; a closed one can't.
         """
-        self._enter()
+        self.gate.enter()
         try:
-            self.changing = True
-            if self.state == STATE_CLOSED or self.state == STATE_FAILED:
-                self._refuse()
+            self.gate.changing = True
+            if self.gate.state == STATE_CLOSED or self.gate.state == STATE_FAILED:
+                self.gate.refuse()
             self.restore(**prepare(*arguments))
         finally:
-            self.changing = False
-            self._leave()
+            self.gate.changing = False
+            self.gate.leave()
 
     def restore(self, Saved place not None, list seeds, list counters, drawn=None, list later=None, stop=None,
                 then=None, check=None):
@@ -729,33 +805,30 @@ cdef class Stream(Running):
             Is called with the files' digests, once these files are known, and raises if they are not those of the saved
             state. Default: the digest of the last file is compared with the place's.
         """
+        cdef Course course = self.course
         cdef Goal goal
-        cdef FileTable* t = NULL
+        cdef FileTable* t
         self._check_made()
-        goal = goal_of(place, seeds, counters, self.shuffles, self.plan.config.blocks, self.plan.blocks,
-                       self.files.names.count)
-        self.left_out.check_faults([*goal.breaks.values(), *[one[3:] or None for one in place.ended]])
+        goal = goal_of(place, seeds, counters, course.shuffles, course.plan.config.blocks, course.plan.blocks,
+                       course.files.names.count)
+        course.left_out.check_faults([*goal.breaks.values(), *[one[3:] or None for one in place.ended]])
         for _, _, counter, _ in [] if later is None else later:
             <ShuffleCounter?>counter
+        t = course.table_at(place, check)
         try:
-            t = table_new(self.files.names, self.table.record_bytes, self.table.header_bytes, self.table.footer_bytes,
-                          self.table.hop_bytes, self.table.tail, self.table.fd_limit)
-            if t == NULL:
-                raise MemoryError
-            t.retries = self.plan.config.retries
-            self._check_files(t, place, check)
             self._leave_place(later, stop, then)
-            self.table, t = t, self.table
+            course.table, t = t, course.table
         finally:
             table_drop(t)
-        self._arrive(goal, place, drawn)
+        self.told = False
+        self.gate.state = STATE_RUNNING
+        course.arrive(goal, place, drawn)
+        self.gate.failure = None
 
     cdef int _leave_place(self, list later, stop, then) except -1:
         # Ends the run. An error from here on ends the stream, which has left its place and not come to the other one.
         try:
-            if self.pipe != NULL:
-                with nogil:
-                    runner_stop(self.pipe.runner, NULL)
+            self.pipes.stop()
             if stop is not None:
                 stop()
             self._discard_pipe()
@@ -766,11 +839,11 @@ cdef class Stream(Running):
             if then is not None:
                 then()
         except BaseException as error:
-            if self.state == STATE_RUNNING or self.state == STATE_ENDED:
+            if self.gate.state == STATE_RUNNING or self.gate.state == STATE_ENDED:
                 self._fail(error)
             raise
-        if self.state == STATE_CLOSED or self.state == STATE_FAILED:  # closed or failed meanwhile
-            self._refuse()
+        if self.gate.state == STATE_CLOSED or self.gate.state == STATE_FAILED:  # closed or failed meanwhile
+            self.gate.refuse()
         return 0
 
 @cython.final

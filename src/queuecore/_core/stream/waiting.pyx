@@ -65,7 +65,7 @@ cdef bint _wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns, int64_t now, int
                 helped[0] += took
                 waited()
                 continue
-        # There is room, and workers may still sleep: Course._take wakes them only once half of the window is free.
+        # There is room, and workers may still sleep: Pipes.pass_over wakes them only once half of the window is free.
         event_notify_all(&p.runner.work)
         spin_end = now + (spin_ns if p.runner.spin else 0)
         while now < spin_end and not window_ready(w, k):  # ends with the batch, or when a wake would have been cheaper
