@@ -25,6 +25,7 @@ if not sys.platform.startswith("linux"):
     )
 
 import hashlib
+import itertools
 import os
 import re
 import shutil
@@ -172,14 +173,10 @@ def extensions() -> list[Extension]:
     return modules
 
 
-def drop_orphans() -> None:
-    """Delete what was built in place from sources that are gone, because it would still be imported and checked."""
-    for folder, built in (
-        (Path("queuecore/_core"), "*.so"),
-        (Path("build/inplace/queuecore/_core"), "*.so"),
-        (Path("build/cython") / CORE, "*.cpp"),
-    ):
-        for path in folder.rglob(built):
+def drop_orphans(*packages: Path | None) -> None:
+    """Delete what was built into these folders from sources that are gone: it would still be imported and checked."""
+    for folder in (*filter(None, packages), Path("build/cython") / CORE):
+        for path in itertools.chain(folder.rglob("*.so"), folder.rglob("*.cpp")):
             source = CORE / path.relative_to(folder).with_name(f"{path.name.partition('.')[0]}.pyx")
             if not source.exists():
                 path.unlink()
@@ -239,11 +236,10 @@ class build_ext(_build_ext):
             self.parallel = len(os.sched_getaffinity(0))
 
     def run(self):
-        """Build; in place, also delete what earlier builds left of modules that are gone."""
+        """Build, and delete what earlier builds left of modules that are gone."""
         in_place = self.inplace  # setuptools changes it meanwhile
         super().run()
-        if in_place:
-            drop_orphans()
+        drop_orphans(Path("queuecore/_core") if in_place else None, Path(self.build_lib, "queuecore/_core"))
 
     def build_extensions(self):
         """Translate, then compile."""

@@ -72,6 +72,25 @@ def test_debug_build_has_assertions(monkeypatch):
 # ---- what is built ---------------------------------------------------------------------------------------------------
 
 
+def test_what_was_built_of_modules_that_are_gone_goes(monkeypatch, tmp_path):
+    drop_orphans = build_settings(monkeypatch)["drop_orphans"]
+    monkeypatch.chdir(tmp_path)
+    built = {
+        name: tmp_path / name
+        for name in (
+            "build/cython/src/queuecore/_core/io/gone.cpp",
+            "build/cython/src/queuecore/_core/io/kept.cpp",
+            "tree/io/gone.cpython-311-x86_64-linux-gnu.so",
+            "tree/io/kept.cpython-311-x86_64-linux-gnu.so",
+        )
+    }
+    for path in (*built.values(), tmp_path / "src/queuecore/_core/io/kept.pyx"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    drop_orphans(None, Path("tree"))
+    assert [name for name, path in built.items() if path.exists()] == [name for name in built if "kept" in name]
+
+
 def test_testing_hooks_are_left_out_unless_asked_for(monkeypatch):
     names = {one.name for one in build_settings(monkeypatch)["extensions"]()}
     with_hooks = {one.name for one in build_settings(monkeypatch, QUEUECORE_TESTING="1")["extensions"]()}
