@@ -144,8 +144,8 @@ def crew_of(loader: Loader, plan: CrewPlan, seed: int, first: int, places: Seque
         answer_in_threads()
         crew = Alone(jobs, workers)
     else:
-        own = not plan.alike
-        crew = Threads(jobs, workers, own, loader.in_order, loader.timeout, loader.worker_init_fn is not None)
+        begins, say = loader.worker_init_fn is not None, loader.lasting.say
+        crew = Threads(jobs, workers, not plan.alike, loader.in_order, loader.timeout, begins, say)
     if loader.persistent_workers:
         loader.lasting.kept = plan, (workers, crew.team, jobs)
     return crew

@@ -112,7 +112,8 @@ class DataLoader(Loader, Generic[T]):
     worker_type : {"thread", "process"}, optional
         The kind of workers. Default: threads, unless the code of samples draws from the random generators that all
         threads share (of ``random``, ``numpy.random`` and PyTorch): then processes. Worker processes are PyTorch's;
-        they suit samples that compute in Python alone. With ``"thread"``, samples that draw are made in the loop's
+        they suit samples that compute in Python alone, on a machine with many processors. Threads whose samples hold
+        each other up by the GIL work one after the other. With ``"thread"``, samples that draw are made in the loop's
         thread. The choice is logged with its reason (``queuecore``, INFO).
 
     Raises

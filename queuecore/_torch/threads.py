@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import collections
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from queuecore._core.stream.scope import Scope
 from queuecore._runners.threads import start_thread
 from queuecore._torch.batches import DatasetStream, WorkerCall, WorkerResult
+from queuecore._torch.pace import Pace
 from queuecore._torch.workers import LoaderWorker, answer_in_threads
 from queuecore.data._nodes.node import ObjectNode
 from queuecore.data._nodes.run import NodeRun
@@ -125,9 +126,10 @@ class Team:
         Whether each worker has calls of its own; otherwise each takes the next call.
     ordered : bool
         Whether results come in the order of the calls; otherwise they come as they are made.
+    pace : Pace
     """
 
-    def __init__(self, workers: int, own: bool, ordered: bool) -> None:
+    def __init__(self, workers: int, own: bool, ordered: bool, pace: Pace) -> None:
         lanes = workers if own and ordered else 1
         self.calls: list[SimpleQueue[WorkerCall | None]] = [SimpleQueue() for _ in range(workers if own else 1)]
         self.done: list[SimpleQueue[WorkerResult | None]] = [SimpleQueue() for _ in range(lanes)]
@@ -136,6 +138,7 @@ class Team:
         self.order: SimpleQueue[int | None] = SimpleQueue()
         self.begun: SimpleQueue[None] = SimpleQueue()
         self._own = own
+        self._pace = pace
         self._workers = workers
         self._started = 0
         self._ended: SimpleQueue[None] = SimpleQueue()
@@ -205,18 +208,19 @@ class Team:
             with worker.at_work(False):
                 self._catch_up(worker)
                 while (call := calls.get()) is not None:
-                    if self._stopped:
-                        worker.left += [(job, call)] if self._own else []
-                        continue
-                    try:
-                        if error is not None:
-                            raise error
-                        result = job.result(call)
-                    except BaseException as failed:
-                        result = WorkerResult(call.number, None, _Raised(failed), number)
-                        with contextlib.suppress(Exception):  # raised by an exception that takes no note
-                            at = "" if isinstance(job, DatasetStream) else f", at {call.index!r:.200}"
-                            failed.add_note(f"In a thread of a DataLoader{at}")
+                    with self._pace.turn():
+                        if self._stopped:
+                            worker.left += [(job, call)] if self._own else []
+                            continue
+                        try:
+                            if error is not None:
+                                raise error
+                            result = job.result(call)
+                        except BaseException as failed:
+                            result = WorkerResult(call.number, None, _Raised(failed), number)
+                            with contextlib.suppress(Exception):  # raised by an exception that takes no note
+                                at = "" if isinstance(job, DatasetStream) else f", at {call.index!r:.200}"
+                                failed.add_note(f"In a thread of a DataLoader{at}")
                     error = None
                     done.put(result)
                     del result
@@ -248,13 +252,22 @@ class Threads:
         Seconds without work after which waiting is an error; 0: never.
     begins : bool
         Whether functions are to be called in each thread first.
+    say : callable
+        Logs a message.
     """
 
     def __init__(
-        self, jobs: list[Any], workers: list[LoaderWorker], own: bool, ordered: bool, timeout: float, begins: bool
+        self,
+        jobs: list[Any],
+        workers: list[LoaderWorker],
+        own: bool,
+        ordered: bool,
+        timeout: float,
+        begins: bool,
+        say: Callable[[str], object],
     ) -> None:
         self._jobs, self.workers, self._timeout, self._begins = jobs, workers, timeout, begins
-        self.team = Team(len(workers), own or isinstance(jobs[0], DatasetStream), ordered)
+        self.team = Team(len(workers), own or isinstance(jobs[0], DatasetStream), ordered, Pace(len(workers), say))
         self._iterator: Any = None
         self._failed: dict[int, BaseException] = {}
 
