@@ -62,7 +62,7 @@ cdef str _record(const Fault* f):
     return "" if f.record < 0 else f" (record {f.record})"
 
 
-cdef str _tfrecord_sentence(const Fault* f, str name):
+cdef str _framed_sentence(const Fault* f, str name):
     if f.what == WHAT_TFRECORD_LENGTH:
         hint = ". Is this an uncompressed TFRecord file?" if f.offset == 0 else ""
         return (f"{name} is damaged at byte {f.offset} (record {f.record}): the checksum of the record's length "
@@ -70,10 +70,10 @@ cdef str _tfrecord_sentence(const Fault* f, str name):
     if f.what == WHAT_TFRECORD_DATA:
         return (f"{name} is damaged in the record at byte {f.offset} (record {f.record}): the checksum of its data "
                 "doesn't match")
-    if f.what == WHAT_TFRECORD_CUT_HEADER:
+    if f.what == WHAT_RECORD_CUT_HEADER:
         return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of the {f.b} bytes that "
                 "tell its length are there")
-    if f.what == WHAT_TFRECORD_CUT:
+    if f.what == WHAT_RECORD_CUT:
         return (f"{name} ends inside record {f.record}, which starts at byte {f.offset}: {f.a} of its {f.b} bytes are "
                 "there")
     return (f"{name} has a record of {<uint64_t>f.a} bytes at byte {f.offset} (record {f.record}): the limit is "
@@ -160,8 +160,8 @@ cdef str _sentence(const Fault* f, str name, str heading):
         return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
     if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:
         return f"{name}: {inflate_sentence(f.what, <int>f.a, f.offset)}; {f.b} bytes were decompressed before it"
-    if WHAT_TFRECORD_LENGTH <= f.what <= WHAT_TFRECORD_TOO_LARGE:
-        return _tfrecord_sentence(f, name)
+    if WHAT_TFRECORD_LENGTH <= f.what <= WHAT_RECORD_TOO_LARGE:
+        return _framed_sentence(f, name)
     if WHAT_CSV_FIELDS <= f.what <= WHAT_CSV_LONG:
         return f"{name}, line {f.a}" + _csv_sentence(f, heading)
     return "a native thread ended by a C++ exception"

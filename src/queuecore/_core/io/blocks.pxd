@@ -29,6 +29,7 @@ from queuecore._core.io.csv cimport CsvCursor, CsvPlan, CsvScan
 from queuecore._core.atoms.platform cimport Atomic, Fault, StopFlag
 from queuecore._core.io.sources cimport FileTable
 from queuecore._core.io.streams cimport ByteStream
+from queuecore._core.io.walk cimport WalkKind
 
 cdef enum:
     BLOCK_BYTES = 256 << 10  # of a piece
@@ -184,6 +185,7 @@ cdef struct BlockKind:
 cdef struct BlockPlan:
     const BlockKind* kind
     int32_t framing, encoding
+    const WalkKind* walk     # of the framing, or NULL
     int64_t header           # lines, or rows of CSV, left out at the top of each file
     int64_t record_bytes, header_bytes, footer_bytes, hop_bytes  # FRAME_FIXED
     bint drop_tail

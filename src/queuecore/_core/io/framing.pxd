@@ -2,8 +2,9 @@
 # for.
 #
 # Modules that find, cut or move records (readers, pieces, rows) have a function for each framing, and choose it in one
-# place. Modules that only need a property of a framing ask here.
+# place. Framings whose records say themselves how long they are share one: it takes the framing's WalkKind.
 from libc.stdint cimport int32_t
+from queuecore._core.io.walk cimport WalkKind
 
 cdef enum:
     FRAME_WHOLE = 0      # the file
@@ -13,13 +14,10 @@ cdef enum:
     FRAME_TFRECORD = 4
     FRAME_CSV = 5        # only streams have it
 
-
-cdef inline int32_t framing_of(str word) except -1:
-    # Returns the framing that a word names. Framings of streams have a word, in descriptions and in saved places.
-    cdef tuple words = ("whole", None, "lines", "fixed", "tfrecord", "csv")
-    if word is None or word not in words:
-        raise ValueError(f"{word!r} is no framing of a stream")
-    return words.index(word)
+# Returns the framing that a word names. Framings of streams have a word, in descriptions and in saved places.
+cdef int32_t framing_of(str word) except -1
+# Returns the functions of a framing whose records say how long they are; NULL: it has none.
+cdef const WalkKind* framing_walk(int32_t framing) noexcept nogil
 
 
 cdef inline bint framing_lone(int32_t framing) noexcept nogil:

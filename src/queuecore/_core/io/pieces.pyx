@@ -9,19 +9,18 @@ from queuecore._core.io.blocks cimport (
 from queuecore._core.io.csv cimport CsvBlock, CsvCursor, CsvScan, csv_cut
 from queuecore._core.atoms.errors cimport (
     CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_HEADER, WHAT_LINE, WHAT_REPLACED, WHAT_TAIL)
-from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
+from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_WHOLE
 from queuecore._core.io.lines cimport lines_kernels
 from queuecore._core.atoms.platform cimport Fault, FileEntry, FileStat, iovec, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileRead, FileTable, name_of, read_full, table_is_same,
     table_pin, table_unpin)
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
-from queuecore._core.io.tfrecord cimport TFRecordWalk, tfrecord_walk
+from queuecore._core.io.walk cimport RecordWalk, WalkKind
 
 check_layout(layout_hash())
 
 cdef enum:
-    LEAST_TFRECORD = 16
     # records shorter than 1/MANY of a piece, on average, aren't moved: it costs more time than it saves memory
     MANY = 1024
 
@@ -215,10 +214,11 @@ cdef void _index_lines(Blocks* s, RecordBlock* b) noexcept nogil:
     l.need = 2 * (b.nbytes - b.used)
 
 
-cdef void _index_tfrecords(Blocks* s, RecordBlock* b) noexcept nogil:
+cdef void _index_walked(Blocks* s, RecordBlock* b) noexcept nogil:
+    cdef const WalkKind* kind = s.plan.walk
     cdef Lane* l = b.lane
-    cdef TFRecordWalk walk
-    cdef int64_t most = b.nbytes // LEAST_TFRECORD + 1
+    cdef RecordWalk walk
+    cdef int64_t most = b.nbytes // kind.frame_bytes + 1
     if not index_room(s, b, most + 1, sizeof(int64_t)):
         return
     walk.total_bytes = -1 if s.plan.encoding else s.table.entries[b.place.file].size
@@ -227,7 +227,7 @@ cdef void _index_tfrecords(Blocks* s, RecordBlock* b) noexcept nogil:
     walk.offset = l.at.offset
     walk.record = l.at.number
     walk.need = 1
-    tfrecord_walk(&walk, b.text, b.nbytes, b.last, <int64_t*>b.index, most, &b.count, &b.fault)
+    kind.walk(&walk, b.text, b.nbytes, b.last, <int64_t*>b.index, most, &b.count, &b.fault)
     b.used = (<int64_t*>b.index)[b.count] if b.count > 0 else 0
     l.at.number = walk.record
     l.at.offset = walk.offset
@@ -347,8 +347,8 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
     b.place = l.at
     if s.plan.framing == FRAME_LINES:
         _index_lines(s, b)
-    elif s.plan.framing == FRAME_TFRECORD:
-        _index_tfrecords(s, b)
+    elif s.plan.walk != NULL:
+        _index_walked(s, b)
     elif s.plan.framing == FRAME_CSV:
         _index_csv(s, b)
     elif s.plan.framing == FRAME_WHOLE:
@@ -394,7 +394,7 @@ cdef void _moved_places(Blocks* s, const RecordBlock* b, MovedBlock* to) noexcep
             ends = <const uint32_t*>b.index + b.skip + m.first
             m.was = 0 if b.skip + m.first == 0 else ends[-1]
             nbytes = (ends[0] if ends[0] < b.nbytes else b.nbytes) - m.was  # with its newline, if it has one
-        elif s.plan.framing == FRAME_TFRECORD:
+        elif s.plan.walk != NULL:
             starts = <const int64_t*>b.index + m.first
             m.was = starts[0]
             nbytes = starts[1] - starts[0]

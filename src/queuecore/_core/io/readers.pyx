@@ -22,8 +22,8 @@ from queuecore._core.atoms.runtime cimport still_waiting, wait_out_exit, waited
 from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_open_any, stream_read
 from queuecore._core.io.tfrecord cimport (
-    TFRECORD_FRAME, TFRECORD_HEADER, WALK_END, WALK_MORE, TFRecordWalk, tfrecord_check, tfrecord_damaged,
-    tfrecord_resync, tfrecord_walk)
+    TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
+from queuecore._core.io.walk cimport WALK_END, WALK_MORE, RecordWalk
 
 import numpy as np
 
@@ -227,7 +227,7 @@ cdef int _frame_whole(Reader* r, Record* record, int64_t* need, Fault* fault) no
 
 
 cdef int _frame_tfrecord(Reader* r, Record* record, int64_t* need, Fault* fault) noexcept nogil:
-    cdef TFRecordWalk walk
+    cdef RecordWalk walk
     cdef unsigned char* data = block_bytes(r.block) + r.at if r.block != NULL else <unsigned char*>NULL
     cdef int64_t[2] starts
     cdef int64_t count = 0, left = -1, step = 0

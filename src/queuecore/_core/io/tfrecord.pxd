@@ -12,27 +12,12 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Fault
+from queuecore._core.io.walk cimport RecordWalk, WalkKind
 
 cdef enum:
     TFRECORD_HEADER = 12           # bytes before the data
     TFRECORD_FRAME = 16            # bytes around the data
     TFRECORD_MOST_BYTES = 1 << 30  # the default limit of a record's data
-
-cdef enum:
-    WALK_MORE = 0   # the block ends inside a record, or before the next one: `need` bytes from its start on show more
-    WALK_FULL = 1   # as many records as were asked for
-    WALK_END = 2    # the end of the stream, after a whole record
-    WALK_FAULT = 3  # the record after those that were found is damaged
-
-cdef struct TFRecordWalk:
-    # Set by the caller:
-    int64_t total_bytes       # of the stream, or -1: not known before its end
-    int64_t max_record_bytes  # the limit of a record's data
-    bint check                # verify the checksums of lengths
-    # The place of the walk: 0 at the start, or the place before a record where an earlier walk stood.
-    int64_t offset            # of the next record, in bytes of the stream
-    int64_t record            # its index
-    int64_t need              # after WALK_MORE
 
 # Continues a checksum (0 at the start) over n bytes, in the fastest way that this processor can run.
 cdef uint32_t crc32c(uint32_t crc, const unsigned char* p, size_t n) noexcept nogil
@@ -45,7 +30,7 @@ cdef uint32_t crc32c(uint32_t crc, const unsigned char* p, size_t n) noexcept no
 # with the bytes that come.
 # After WALK_FAULT the walk stands at the damaged record, which comes after those that were found: give these first, and
 # keep the fault apart from the faults of their data. Then give up, or search further with tfrecord_resync.
-cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
+cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
                        int64_t* records, Fault* fault) noexcept nogil
 # Returns whether data agrees with the checksum that follows it.
 cdef bint tfrecord_check(const unsigned char* data, int64_t data_bytes) noexcept nogil
@@ -60,3 +45,5 @@ cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, in
 # Writes the bytes that stand before and after data in a file.
 cdef void tfrecord_frame(const unsigned char* data, int64_t data_bytes, unsigned char* header,
                          unsigned char* footer) noexcept nogil
+# Its row of functions.
+cdef const WalkKind* tfrecord_kind() noexcept nogil

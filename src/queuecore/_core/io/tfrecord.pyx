@@ -7,11 +7,12 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
-    CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_TFRECORD_CUT, WHAT_TFRECORD_CUT_HEADER,
-    WHAT_TFRECORD_DATA, WHAT_TFRECORD_LENGTH, WHAT_TFRECORD_TOO_LARGE, fault_error)
+    CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_RECORD_CUT, WHAT_RECORD_CUT_HEADER,
+    WHAT_TFRECORD_DATA, WHAT_TFRECORD_LENGTH, WHAT_RECORD_TOO_LARGE, fault_error)
 from queuecore._core.io.inflate cimport ENCODING_NONE
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
+from queuecore._core.io.walk cimport WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk, WalkKind
 
 cdef extern from "queuecore/kernels/crc32c.hpp" namespace "queuecore" nogil:
     ctypedef uint32_t (*Crc32cFn)(uint32_t, const unsigned char*, size_t) noexcept
@@ -56,7 +57,7 @@ cdef inline uint64_t _limit(int64_t max_record_bytes) noexcept nogil:
     return <uint64_t>max_record_bytes if max_record_bytes < INT64_MAX // 4 else <uint64_t>(INT64_MAX // 4)
 
 
-cdef void _fault(const TFRecordWalk* w, int code, int what, int64_t a, int64_t b, Fault* fault) noexcept nogil:
+cdef void _fault(const RecordWalk* w, int code, int what, int64_t a, int64_t b, Fault* fault) noexcept nogil:
     memset(fault, 0, sizeof(Fault))
     fault.code = code
     fault.what = what
@@ -68,7 +69,7 @@ cdef void _fault(const TFRecordWalk* w, int code, int what, int64_t a, int64_t b
     fault.b = b
 
 
-cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
+cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
                        int64_t* records, Fault* fault) noexcept nogil:
     cdef uint64_t limit = _limit(w.max_record_bytes)
     cdef uint64_t length
@@ -84,7 +85,7 @@ cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bi
             rc = WALK_FULL
             break
         if 0 <= left < TFRECORD_HEADER:
-            _fault(w, CODE_TRUNCATED, WHAT_TFRECORD_CUT_HEADER, left, TFRECORD_HEADER, fault)
+            _fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT_HEADER, left, TFRECORD_HEADER, fault)
             rc = WALK_FAULT
             break
         if n - at < TFRECORD_HEADER:
@@ -97,12 +98,12 @@ cdef int tfrecord_walk(TFRecordWalk* w, const unsigned char* data, int64_t n, bi
             rc = WALK_FAULT
             break
         if length > limit:
-            _fault(w, CODE_TOO_LARGE, WHAT_TFRECORD_TOO_LARGE, <int64_t>length, <int64_t>limit, fault)
+            _fault(w, CODE_TOO_LARGE, WHAT_RECORD_TOO_LARGE, <int64_t>length, <int64_t>limit, fault)
             rc = WALK_FAULT
             break
         whole = <int64_t>length + TFRECORD_FRAME
         if 0 <= left < whole:
-            _fault(w, CODE_TRUNCATED, WHAT_TFRECORD_CUT, left, whole, fault)
+            _fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT, left, whole, fault)
             rc = WALK_FAULT
             break
         if n - at < whole:
@@ -122,10 +123,19 @@ cdef bint tfrecord_check(const unsigned char* data, int64_t data_bytes) noexcept
 
 
 cdef void tfrecord_damaged(int64_t offset, int64_t record, Fault* fault) noexcept nogil:
-    cdef TFRecordWalk w
+    cdef RecordWalk w
     w.offset = offset
     w.record = record
     _fault(&w, CODE_CHECKSUM, WHAT_TFRECORD_DATA, 0, 0, fault)
+
+
+cdef WalkKind TFRECORDS = WalkKind(
+    header_bytes=TFRECORD_HEADER, frame_bytes=TFRECORD_FRAME, walk=tfrecord_walk, check=tfrecord_check,
+    damaged=tfrecord_damaged)
+
+
+cdef const WalkKind* tfrecord_kind() noexcept nogil:
+    return &TFRECORDS
 
 
 cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, int64_t max_record_bytes,
@@ -244,7 +254,7 @@ cdef class RecordScan:
         Gets a tuple for each good record: its offset, and its length with its frame.
     """
 
-    cdef TFRecordWalk walk
+    cdef RecordWalk walk
     cdef list index
     cdef object source
     cdef bytes path
@@ -261,7 +271,7 @@ cdef class RecordScan:
     def __init__(self, object source, bytes path, int64_t total_bytes=-1, int64_t max_record_bytes=TFRECORD_MOST_BYTES,
                  int64_t block_bytes=1 << 20, list index=None):
         self.index = index
-        memset(&self.walk, 0, sizeof(TFRecordWalk))
+        memset(&self.walk, 0, sizeof(RecordWalk))
         self.walk.total_bytes = total_bytes
         self.walk.max_record_bytes = max_record_bytes
         self.walk.check = True

@@ -10,6 +10,7 @@ from queuecore._core.atoms.memory cimport calloc, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, BlockPlan, files_kind
 from queuecore._core.io.handed cimport handed_kind
+from queuecore._core.io.framing cimport framing_walk
 from queuecore._core.io.lanes cimport lanes_kind
 from queuecore._core.steps.decode cimport PLACE_STAGE, WIDE_GAP, layout_plan
 from queuecore._core.stream.describe cimport (
@@ -291,6 +292,7 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
     cdef BlockPlan* frame = plan.blocks
     cdef int32_t i
     frame.framing = m.framing = f.framing
+    frame.walk = m.walk = framing_walk(f.framing)
     frame.encoding = f.encoding
     frame.header = f.header
     frame.max_record_bytes = f.max_record_bytes

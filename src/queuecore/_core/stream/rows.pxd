@@ -13,6 +13,7 @@ from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.io.blocks cimport RecordBlock
 from queuecore._core.io.csv cimport CsvPlan
 from queuecore._core.io.handed cimport Column
+from queuecore._core.io.walk cimport WalkKind
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.atoms.platform cimport Fault
 from queuecore._core.steps.stages cimport Arena, Cell, RowsFn, StageFn
@@ -56,6 +57,7 @@ cdef struct BatchPart:
 
 cdef struct Maker:
     int32_t framing
+    const WalkKind* walk             # of the framing, or NULL
     const CsvPlan* csv
     int64_t hop_bytes, record_bytes  # FRAME_FIXED
     const Output* columns            # the layout of rows that are handed in, as if they were outputs; NULL: none are

@@ -9,13 +9,13 @@ from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, Csv
 from queuecore._core.atoms.errors cimport (
     CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED,
     fault_begin)
-from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
+from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_WHOLE
 from queuecore._core.io.handed cimport Column, HandedBlock
 from queuecore._core.atoms.growing cimport grow
 from queuecore._core.io.lines cimport lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
 from queuecore._core.steps.stages cimport Arena, Cell, arena_free, arena_reset, arena_take, step_begun, step_ended
-from queuecore._core.io.tfrecord cimport TFRECORD_FRAME, TFRECORD_HEADER, tfrecord_check, tfrecord_damaged
+from queuecore._core.io.walk cimport WalkKind
 
 check_layout(layout_hash())
 
@@ -186,16 +186,17 @@ cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
     return n
 
 
-cdef int64_t _tfrecords(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
-                        int64_t row, Fault* fault) noexcept nogil:
+cdef int64_t _walked(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                     int64_t row, Fault* fault) noexcept nogil:
+    cdef const WalkKind* kind = m.walk
     cdef const int64_t* starts = <const int64_t*>b.index
     cdef int64_t i, nbytes
     cdef bytes_in data
     for i in range(first, first + n):
-        data = b.text + starts[i] + TFRECORD_HEADER
-        nbytes = starts[i + 1] - starts[i] - TFRECORD_FRAME
-        if not tfrecord_check(data, nbytes):
-            tfrecord_damaged(b.place.offset + starts[i], b.place.number + i, fault)
+        data = b.text + starts[i] + kind.header_bytes
+        nbytes = starts[i + 1] - starts[i] - kind.frame_bytes
+        if kind.check != NULL and not kind.check(data, nbytes):
+            kind.damaged(b.place.offset + starts[i], b.place.number + i, fault)
             fault.stage = STAGE_READ
             return i - first
         s.arena.element = element + i - first
@@ -515,7 +516,7 @@ cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
     if m.framing == FRAME_LINES:
         end = <uint32_t>block.nbytes + (block.text[block.nbytes - 1] != 10)
         block.index = &end
-    elif m.framing == FRAME_TFRECORD:
+    elif m.walk != NULL:
         starts[0] = 0
         starts[1] = block.nbytes
         block.index = starts
@@ -540,8 +541,8 @@ cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int
         return _rows(m, s, <const HandedBlock*>b, first, n, element, row, fault)
     if m.framing == FRAME_LINES:
         return _lines(m, s, b, first, n, element, row, fault)
-    if m.framing == FRAME_TFRECORD:
-        return _tfrecords(m, s, b, first, n, element, row, fault)
+    if m.walk != NULL:
+        return _walked(m, s, b, first, n, element, row, fault)
     if m.framing == FRAME_CSV:
         return _csv(m, s, b, first, n, element, row, fault)
     if m.framing == FRAME_WHOLE:

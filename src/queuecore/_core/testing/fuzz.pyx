@@ -20,8 +20,8 @@ from queuecore._core.io.readers cimport (
 from queuecore._core.steps.stages cimport Step
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.tfrecord cimport (
-    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FULL, WALK_MORE, TFRecordWalk, crc32c,
-    tfrecord_check, tfrecord_resync, tfrecord_walk)
+    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, crc32c, tfrecord_check, tfrecord_resync, tfrecord_walk)
+from queuecore._core.io.walk cimport WALK_END, WALK_FULL, WALK_MORE, RecordWalk
 from queuecore._core.testing.fuzz_inputs cimport Given, Growing, Verdict, append, choice, copy_of, least
 from queuecore._core.testing.fuzz_steps cimport (
     ROLE_LENGTHS, ROLE_PADDED, ROLE_SPLITS, ROLE_VALUES, Output, Steps, both_ways)
@@ -130,7 +130,7 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
     cdef int64_t starts[9]
     cdef unsigned char* data = copy_of(g.p, g.n)
     cdef unsigned char* block = NULL
-    cdef TFRecordWalk walk
+    cdef RecordWalk walk
     cdef Fault fault
     cdef Verdict wrong = NULL
     cdef int rc, code
@@ -138,7 +138,7 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
         _repair(data, g.n)
     if how & 8:
         limit = 40
-    memset(&walk, 0, sizeof(TFRecordWalk))
+    memset(&walk, 0, sizeof(RecordWalk))
     walk.total_bytes = g.n if known else -1
     walk.max_record_bytes = limit
     walk.check = check

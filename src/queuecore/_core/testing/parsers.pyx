@@ -19,8 +19,9 @@ from queuecore._core.io.inflate cimport (
     INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.tfrecord cimport (
-    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, TFRecordWalk,
-    crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync, tfrecord_walk)
+    TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync,
+    tfrecord_walk)
+from queuecore._core.io.walk cimport WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk
 from queuecore._core.steps.stages cimport Arena, arena_free, arena_reset
 
 import os
@@ -250,7 +251,7 @@ def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True,
     known: the framing is told how long the stream is. resync: go on after damage. Returns the records as (offset,
     index, data), the errors, and the longest block that was asked for.
     """
-    cdef TFRecordWalk walk
+    cdef RecordWalk walk
     cdef Fault fault, damage
     cdef int64_t* starts = <int64_t*>calloc(most + 1, sizeof(int64_t))
     cdef int64_t size = len(data), at = 0, count = 0, i, n, wanted = 0, need = 1, start, whole
@@ -260,7 +261,7 @@ def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True,
     cdef list records = [], faults = []
     if starts == NULL:
         raise MemoryError
-    memset(&walk, 0, sizeof(TFRecordWalk))
+    memset(&walk, 0, sizeof(RecordWalk))
     walk.total_bytes = size if known else -1
     walk.max_record_bytes = max_record_bytes
     walk.check = check
@@ -319,7 +320,7 @@ def tfrecord_header(uint64_t length):
 
 def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=True):
     """Walk over records in memory and check their data, so many times: nanoseconds a pass, and how many records."""
-    cdef TFRecordWalk walk
+    cdef RecordWalk walk
     cdef Fault fault
     cdef int64_t starts[257]
     cdef int64_t count = 0, i, begun, size = data.shape[0], records = 0, damaged = 0
@@ -329,7 +330,7 @@ def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=Tru
     with nogil:
         begun = monotonic_ns()
         for _ in range(passes):
-            memset(&walk, 0, sizeof(TFRecordWalk))
+            memset(&walk, 0, sizeof(RecordWalk))
             walk.total_bytes = size
             walk.max_record_bytes = TFRECORD_MOST_BYTES
             walk.check = True
