@@ -208,19 +208,19 @@ class Team:
             with worker.at_work(False):
                 self._catch_up(worker)
                 while (call := calls.get()) is not None:
-                    with self._pace.turn():
-                        if self._stopped:
-                            worker.left += [(job, call)] if self._own else []
-                            continue
-                        try:
+                    try:
+                        with self._pace.turn():
+                            if self._stopped:
+                                worker.left += [(job, call)] if self._own else []
+                                continue
                             if error is not None:
                                 raise error
                             result = job.result(call)
-                        except BaseException as failed:
-                            result = WorkerResult(call.number, None, _Raised(failed), number)
-                            with contextlib.suppress(Exception):  # raised by an exception that takes no note
-                                at = "" if isinstance(job, DatasetStream) else f", at {call.index!r:.200}"
-                                failed.add_note(f"In a thread of a DataLoader{at}")
+                    except BaseException as failed:
+                        result = WorkerResult(call.number, None, _Raised(failed), number)
+                        with contextlib.suppress(Exception):  # raised by an exception that takes no note
+                            at = "" if isinstance(job, DatasetStream) else f", at {call.index!r:.200}"
+                            failed.add_note(f"In a thread of a DataLoader{at}")
                     error = None
                     done.put(result)
                     del result
