@@ -48,9 +48,10 @@ class Thread(threading.Thread):
         own.update(_started=start, _bootstrap=start.boot, run=start.run)
         try:
             super().start()
-        finally:
-            own.pop("_bootstrap", None)
-            own.pop("run", None)
+        except Exception:
+            # There is no thread. Behind anything else, as Ctrl-C, there may be one, which has still to run.
+            del own["_bootstrap"], own["run"]
+            raise
         if start.has_failed():
             with contextlib.suppress(AttributeError):  # of this Python's; what the new thread could not do
                 threading._limbo.pop(self, None)  # type: ignore[attr-defined]

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import signal
 import subprocess
 import textwrap
+import threading
 import time
 
 import pytest
 from helpers import process
+
+from queuecore._runners.threads import Thread
 
 pytestmark = pytest.mark.watchdog(150)
 
@@ -437,3 +441,48 @@ def test_the_workers_of_an_executor_that_wait_end():
             one.add_done_callback(lambda one: print(type(one.exception()).__name__, flush=True))
     """)
     assert (child.stdout, child.stderr) == ("CancelledError\n" * 2, "")
+
+
+# ---- Ctrl-C while a thread is started
+
+
+@pytest.mark.parametrize("ending", [None, ZeroDivisionError])
+@pytest.mark.parametrize("when", ["behind the system's start", "before the thread says that it runs"])
+def test_a_thread_whose_start_was_interrupted_runs_and_can_be_joined(monkeypatch, when, ending):
+    ran, errors = threading.Event(), []
+
+    def work():
+        ran.set()
+        if ending is not None:
+            raise ending
+
+    class Interrupting(Thread):
+        def _set_ident(self):  # in the new thread, before anything that its starter waits for
+            if when == "before the thread says that it runs":
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+                came.wait(0.2)  # for a starter that doesn't wait on
+            super()._set_ident()
+
+    if when == "behind the system's start":
+        name = next(name for name in ("_start_joinable_thread", "_start_new_thread") if hasattr(threading, name))
+        system_start = getattr(threading, name)
+
+        def start_and_interrupt(*arguments, **named):
+            try:
+                return system_start(*arguments, **named)
+            finally:
+                signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr(threading, name, start_and_interrupt)
+    came = threading.Event()
+    thread = Interrupting(target=work, daemon=True)
+    thread.broke = errors.append
+    with pytest.raises(KeyboardInterrupt):
+        thread.start()
+    if when == "behind the system's start":
+        assert ran.wait(process.PATIENCE)  # it begins as soon as it comes to it
+    thread.join(process.PATIENCE)
+    came.set()
+    assert ran.is_set() and not thread.is_alive()
+    assert [type(error) for error in errors] == ([] if ending is None else [ending])
+    thread.join()  # as often as one likes

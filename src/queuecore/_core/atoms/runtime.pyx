@@ -376,7 +376,7 @@ cdef class SafeStart:
         return self.state.load(kAcquire) == START_ENDED  # Y2 acquire: pairs with Y1
 
     def wait(self, timeout=None):
-        """Wait until the thread runs, or has ended."""
+        """Wait until the thread runs, or has ended. Signals wait as well: nobody could join a thread not yet begun."""
         cdef uint32_t epoch
         cdef int64_t until
         while self.state.load(kAcquire) == START_STARTING:  # Y2 acquire: pairs with Y1
@@ -387,7 +387,6 @@ cdef class SafeStart:
                 else:
                     until = monotonic_ns() + SLICE_NS
                     event_wait(self.changed, epoch, until)
-            PyErr_CheckSignals()
         return True
 
     def _at_fork_reinit(self):
