@@ -1,6 +1,7 @@
 """Stage programs: a reader's records through steps into a queue: native ones without the GIL, Python's with it."""
 cimport cython
 from cpython.pythread cimport PyThread_get_thread_ident
+from cpython.sequence cimport PySequence_Fast_ITEMS
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, is_own, new_error
@@ -513,11 +514,11 @@ cdef class NativeProgram:
             values = values_of(value)
             step = self.steps[run.at]
         if step.outputs is None:
-            value = queue._prepare(queue.components_of(value), False, &n)
+            value = queue._prepare(queue._components_of(value), False, &n)
             if not run.has_slot:
                 run.slot = queue._slot()
                 run.has_slot = True
-            queue._fill(run.slot, value, -1)
+            queue._fill(run.slot, PySequence_Fast_ITEMS(value), -1)
             run.filled = True
             return 0
         kept[:] = value

@@ -1,6 +1,8 @@
 """Queues: elements that lie in slots, handed over in the order of their arrival."""
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.object cimport PyObject
+from cpython.sequence cimport PySequence_Fast_ITEMS
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memcpy
 from queuecore._core.atoms.errors cimport (
@@ -136,12 +138,20 @@ cdef class NativeQueue(Slots):
         cdef int64_t n = 0, key
         cdef uint32_t slot
         cdef int rc
-        cdef list ready
+        cdef object ready
+        cdef PyObject* component
+        cdef PyObject** components
         self._refuse()
-        ready = self._prepare(self._components_of(values), False, &n)
+        if self._is_component(values):
+            ready = self._part_of(0, values, False)
+            component = <PyObject*>ready
+            components = &component
+        else:
+            ready = self._prepare(self._components_of(values), False, &n)
+            components = PySequence_Fast_ITEMS(ready)
         slot = self._slot()
         try:
-            self._fill(slot, ready, -1)
+            self._fill(slot, components, -1)
             key = self._key(slot)
             # A FIFO keeps the GIL: nothing here waits, not even when operations in line are let act.
             if self.hand.store == STORE_FIFO:
@@ -164,7 +174,7 @@ cdef class NativeQueue(Slots):
         """Put the rows of the components, in one piece."""
         cdef int64_t n = 0, at = 0, count, filled = 0, deadline
         cdef QueueOp op
-        cdef list ready
+        cdef object ready
         self._refuse()
         ready = self._prepare(self._components_of(values), True, &n)
         deadline = _deadline(timeout)
@@ -186,7 +196,7 @@ cdef class NativeQueue(Slots):
                 while filled < count:
                     op.tokens[filled] = self._slot()
                     filled += 1
-                    self._fill(op.tokens[filled - 1], ready, at + filled - 1)
+                    self._fill(op.tokens[filled - 1], PySequence_Fast_ITEMS(ready), at + filled - 1)
                     (<int64_t*>op.keys)[filled - 1] = self._key(op.tokens[filled - 1])
                 if at == 0:
                     op.n = count
@@ -726,7 +736,7 @@ cdef class Reservation:
         cdef int64_t k
         if self.staged is not None:
             for k in range(slots.n):
-                q._fill(slots.tokens[k], self.staged, k)
+                q._fill(slots.tokens[k], PySequence_Fast_ITEMS(self.staged), k)
             q.copied_rows += slots.n
             return slots
         if not slots.seen:

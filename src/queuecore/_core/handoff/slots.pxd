@@ -6,6 +6,7 @@
 # must keep the slots alive.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+from cpython.object cimport PyObject
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.platform cimport Fault
 from queuecore._core.atoms.pool cimport SlotPool
@@ -92,8 +93,9 @@ cdef class Slots:
     cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept
     cdef object _components_of(self, values)
     cdef object _part_of(self, int i, value, bint many)
-    cdef list _prepare(self, values, bint many, int64_t* n)
-    cdef int _fill(self, uint32_t slot, list ready, int64_t row) except -1
+    cdef bint _is_component(self, values)
+    cdef object _prepare(self, values, bint many, int64_t* n)
+    cdef int _fill(self, uint32_t slot, PyObject** ready, int64_t row) except -1
     cdef int _stackable(self, str what) except -1
     cdef object _element(self, uint32_t slot)
     cdef list _columns(self, const uint32_t* tokens, int64_t n)

@@ -485,9 +485,15 @@ cdef class Slots:
                 return value
         return self.converts[i](value, many)
 
-    cdef list _prepare(self, values, bint many, int64_t* n):
-        # Returns components that can be copied as they are; *n: their rows.
-        cdef list ready
+    cdef bint _is_component(self, values):
+        # Returns whether it is the only component of an element, and not a list, tuple or dict of components.
+        return self.part_count == 1 and self.names is None and not isinstance(values, (list, tuple, dict))
+
+    cdef object _prepare(self, values, bint many, int64_t* n):
+        # Returns a list or tuple of components that can be copied as they are; *n: their rows. Nobody changes it: it is
+        # a new list, or the tuple that was handed in.
+        cdef list ready = None
+        cdef object part
         cdef int i
         cdef int64_t rows = -1, own
         if len(values) != self.part_count:
@@ -496,21 +502,26 @@ cdef class Slots:
                     if self.part_count == 1 else "")
             raise_error(CODE_INVALID_ARGUMENT, f"{self.kind} {self.name!r} has {self.part_count} "
                 f"component{'' if self.part_count == 1 else 's'}, and {len(values)} were given{hint}")
-        ready = [None] * self.part_count
+        if type(values) is not tuple:
+            values = ready = list(values)
         for i in range(self.part_count):
-            ready[i] = self._part_of(i, values[i], many)
+            part = self._part_of(i, values[i], many)
+            if part is not values[i]:
+                if ready is None:
+                    values = ready = list(values)
+                ready[i] = part
             if many:
-                own = len(ready[i])
+                own = len(part)
                 if rows < 0:
                     rows = own
                 elif own != rows:
                     raise_error(CODE_INVALID_ARGUMENT,
                         f"component {i} of {self.kind} {self.name!r} has {own} rows where component 0 has {rows}")
         n[0] = rows
-        return ready
+        return values
 
-    cdef int _fill(self, uint32_t slot, list ready, int64_t row) except -1:
-        # row < 0: the components are those of one element.
+    cdef int _fill(self, uint32_t slot, PyObject** ready, int64_t row) except -1:
+        # Copies components that are ready into a slot. row < 0: they are those of one element.
         cdef int i, j
         cdef SlotPart* part
         cdef Varying* v
@@ -524,7 +535,9 @@ cdef class Slots:
         for i in range(self.part_count):
             part = &self.parts[i]
             if part.kind >= PART_BYTES:
-                value = ready[i] if row < 0 else ready[i][row]
+                value = <object>ready[i]
+                if row >= 0:
+                    value = value[row]
                 if part.kind != PART_OBJECT:
                     _pack(<Varying*>(place + part.offset), value, part.kind == PART_STR)
                     continue
@@ -532,7 +545,7 @@ cdef class Slots:
                     references = []
                 references.append(value)
                 continue
-            value = ready[i]
+            value = <object>ready[i]
             if part.scalar != SCALAR_NONE and not cnp.PyArray_CheckExact(value):
                 _scalar_store(part, place + part.offset, value)
                 continue
