@@ -138,6 +138,8 @@ class Staging:
         feed = self._feed  # which another thread that closes this iterator takes away
         if feed is None:
             feed = self._feed = _Feed(self._elements, self._target)
+            if self._closed:  # meanwhile, by another thread, which may not have seen the feed
+                self._halt()
         try:
             sent = feed.next()
         except Exception as error:

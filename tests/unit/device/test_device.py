@@ -37,7 +37,7 @@ import queuecore as qc
 from queuecore._core.atoms.process import thread_count as native_thread_count
 from queuecore._core.device.driver import device as open_device
 from queuecore._core.device.lease import DeviceLease, lease_at
-from queuecore._device import arrays, target as targets
+from queuecore._device import arrays, staging, target as targets
 from queuecore._device.arrays import CuPyArrays
 from queuecore._device.dequeued import Dequeued
 from queuecore._device.staging import _Feed
@@ -1495,11 +1495,29 @@ def test_a_queues_elements_from_memory_that_is_not_page_locked(cuda):
 
 def test_a_queue_that_nobody_fills_can_be_left(cuda):
     it = cuda.dequeued(qc.FIFOQueue(5, [np.float32], [()]))
-    other = threading.Timer(0.2, it.close)
+
+    def close_when_asked():
+        assert soon(lambda: it._iterator._feed is not None)
+        it.close()
+
+    other = threading.Thread(target=close_when_asked)
     other.start()
     with pytest.raises(StopIteration):
         next(it)
     other.join()
+
+
+def test_a_queue_that_nobody_fills_can_be_left_as_its_first_element_is_asked_for(cuda, monkeypatch):
+    it = cuda.dequeued(qc.FIFOQueue(5, [np.float32], [()]))
+    make_feed = staging._Feed
+
+    def close_and_make(*arguments):
+        it.close()
+        return make_feed(*arguments)
+
+    monkeypatch.setattr(staging, "_Feed", close_and_make)
+    with pytest.raises(StopIteration):
+        next(it)
 
 
 def test_a_queue_whose_filler_failed(cuda):
