@@ -169,7 +169,7 @@ PATHS: dict[str, tuple[Callable[[int], None], int]] = {
     "batch of 64 rows of CSV": (_lines("csv"), 1000),
     "batch of 64 Examples": (_examples, 1000),
     "native chain, batch of 32": (_chain, 3000),
-    "native filter, batch of 32": (_filtered, 2000),
+    "native filter, batch of 32": (_filtered, 10000),  # it reads numbers ahead, thousands at a time
     "function in Python, an element": (_python_map, 2000),
     "slices of an array, batch of 32": (_slices, 3000),
     "typed queue, one in and out": (_typed_queue, 10000),

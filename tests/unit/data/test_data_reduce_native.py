@@ -461,8 +461,8 @@ def test_interrupted(native):
 
     endless = Dataset.range(1000).repeat()
     timer = threading.Timer(0.2, _thread.interrupt_main)
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
+        timer.start()
         endless.reduce(0, lambda s, x: s + x)
     timer.join()
     assert len(native) == 1

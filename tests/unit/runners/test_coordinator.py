@@ -337,8 +337,8 @@ def test_join_ends_when_all_threads_end_by_themselves(coord):
 def test_join_waits_past_a_short_grace_period_while_nothing_stops(coord):
     with Held() as held:
         timer = threading.Timer(0.2, held.let_go.set)
-        timer.start()
         begun = time.monotonic()
+        timer.start()
         coord.join([held.thread], stop_grace_period_secs=0)
         assert time.monotonic() - begun > 0.15
         timer.join()
