@@ -46,3 +46,15 @@ cdef void layout_gather(const RecordLayout* layout, const unsigned char* store, 
                         unsigned char* slot, int64_t row, int64_t n) noexcept nogil
 # Mends byte order and booleans of rows that were read in place.
 cdef void layout_mend(const RecordLayout* layout, unsigned char* slot, int64_t row, int64_t n) noexcept nogil
+
+cdef extern from *:
+    """
+    #define QC_PREFETCH(p) __builtin_prefetch(p)
+    """
+    void QC_PREFETCH(const void*) noexcept nogil
+
+
+cdef inline void prefetch(const unsigned char* p, int64_t nbytes) noexcept nogil:
+    cdef int64_t i
+    for i in range(0, nbytes, 64):
+        QC_PREFETCH(p + i)

@@ -11,10 +11,6 @@ from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
 
 cdef extern from *:
-    """
-    #define QC_PREFETCH(p) __builtin_prefetch(p)
-    """
-    void QC_PREFETCH(const void*) noexcept nogil
     uint16_t __builtin_bswap16(uint16_t) noexcept nogil
     uint32_t __builtin_bswap32(uint32_t) noexcept nogil
     uint64_t __builtin_bswap64(uint64_t) noexcept nogil
@@ -219,12 +215,6 @@ cdef void layout_split(const RecordLayout* layout, const unsigned char* records,
         first += m
 
 
-cdef inline void _prefetch(const unsigned char* p, int64_t nbytes) noexcept nogil:
-    cdef int64_t i
-    for i in range(0, nbytes, 64):
-        QC_PREFETCH(p + i)
-
-
 cdef void layout_gather(const RecordLayout* layout, const unsigned char* store, int64_t stride, const uint32_t* ids,
                         unsigned char* slot, int64_t row, int64_t n) noexcept nogil:
     cdef int64_t group = GROUP_BYTES // stride
@@ -247,7 +237,7 @@ cdef void layout_gather(const RecordLayout* layout, const unsigned char* store, 
                     if i == 0 and j == 0:  # while this group is copied, the next one comes into the cache
                         ahead = first + m + k
                         if ahead < n:
-                            _prefetch(store + ids[ahead] * stride, layout.record_bytes)
+                            prefetch(store + ids[ahead] * stride, layout.record_bytes)
                     _copy(dst + k * leaf.row_bytes + j * leaf.piece_bytes,
                           store + ids[first + k] * stride + leaf.offsets[j], leaf.piece_bytes, leaf.swap)
         first += m
@@ -339,6 +329,8 @@ cdef class RawStep(Step):
                 leaf += 1
         self.params = &self.raw
         self.run = _run_raw
+        if fixed_bytes == 0:
+            self.run_rows = _rows_of_raw
 
     def __dealloc__(self):
         free(self.raw.leaves)
@@ -367,38 +359,13 @@ cdef int _raw_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil
     return -1
 
 
-cdef int _run_raw(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const RawParams* raw = <const RawParams*>params
-    cdef const Cell* cell = &inputs[0]
+cdef int _raw_items(const RawParams* raw, bytes_in source, int64_t n, int64_t each, Cell* outputs, Arena* arena,
+                    Fault* fault) noexcept nogil:
+    # Makes numbers of n strings of `each` bytes, which lie one behind the other.
     cdef Cell* out
     cdef const Leaf* leaf
-    cdef bytes_in source = cell.data
-    cdef bytes_out padded
-    cdef int64_t n = 1, each = cell.nbytes, i, nbytes
-    cdef const int64_t* dims
+    cdef int64_t i, nbytes
     cdef int32_t k, j
-    for i in range(cell.ndim):
-        n *= cell.dims[i]
-    if cell.ndim > 0:
-        each = 0 if n == 0 else cell.offsets[1] - cell.offsets[0]
-    if raw.fixed_bytes > 0:
-        padded = <bytes_out>arena_take(arena, n * raw.fixed_bytes + 1)
-        if padded == NULL:
-            return _raw_fault(fault, WHAT_NO_MEMORY, n * raw.fixed_bytes, 0)
-        for i in range(n):
-            if cell.ndim > 0:
-                source = cell.data + cell.offsets[i]
-                each = cell.offsets[i + 1] - cell.offsets[i]
-            if each > raw.fixed_bytes:
-                each = raw.fixed_bytes
-            memcpy(padded + i * raw.fixed_bytes, source, each)
-            memset(padded + i * raw.fixed_bytes + each, 0, raw.fixed_bytes - each)
-        source = padded
-        each = raw.fixed_bytes
-    elif cell.ndim > 0:
-        for i in range(1, n):
-            if cell.offsets[i + 1] - cell.offsets[i] != each:
-                return _raw_fault(fault, WHAT_UNEQUAL, each, cell.offsets[i + 1] - cell.offsets[i])
     if n > 0 and (each != raw.item_bytes if raw.leaves != NULL else each % raw.item_bytes != 0):
         return _raw_fault(fault, WHAT_LENGTH, each, raw.item_bytes)
     for k in range(raw.count):
@@ -427,9 +394,52 @@ cdef int _run_raw(const void* params, const Cell* inputs, Cell* outputs, Arena* 
                 _copy(out.data, source, nbytes, raw.swap)
         out.nbytes = nbytes
         out.offsets = NULL
+    return 0
+
+
+cdef int _rows_of_raw(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                      Fault* fault) noexcept nogil:
+    return _raw_items(<const RawParams*>params, inputs[0].data, rows, inputs[0].nbytes // rows, outputs, arena, fault)
+
+
+cdef int _run_raw(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const RawParams* raw = <const RawParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out
+    cdef bytes_in source = cell.data
+    cdef bytes_out padded
+    cdef int64_t n = 1, each = cell.nbytes, i
+    cdef const int64_t* dims
+    cdef int32_t k
+    for i in range(cell.ndim):
+        n *= cell.dims[i]
+    if cell.ndim > 0:
+        each = 0 if n == 0 else cell.offsets[1] - cell.offsets[0]
+    if raw.fixed_bytes > 0:
+        padded = <bytes_out>arena_take(arena, n * raw.fixed_bytes + 1)
+        if padded == NULL:
+            return _raw_fault(fault, WHAT_NO_MEMORY, n * raw.fixed_bytes, 0)
+        for i in range(n):
+            if cell.ndim > 0:
+                source = cell.data + cell.offsets[i]
+                each = cell.offsets[i + 1] - cell.offsets[i]
+            if each > raw.fixed_bytes:
+                each = raw.fixed_bytes
+            memcpy(padded + i * raw.fixed_bytes, source, each)
+            memset(padded + i * raw.fixed_bytes + each, 0, raw.fixed_bytes - each)
+        source = padded
+        each = raw.fixed_bytes
+    elif cell.ndim > 0:
+        for i in range(1, n):
+            if cell.offsets[i + 1] - cell.offsets[i] != each:
+                return _raw_fault(fault, WHAT_UNEQUAL, each, cell.offsets[i + 1] - cell.offsets[i])
+    if _raw_items(raw, source, n, each, outputs, arena, fault) != 0:
+        return -1
+    for k in range(raw.count):
+        out = &outputs[k]
         out.ndim = cell.ndim
         memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
-        if leaf == NULL:
+        if raw.leaves == NULL:
             out.dims[out.ndim] = each // raw.item_bytes
             out.ndim += 1
         else:

@@ -385,10 +385,10 @@ cdef void _gather(const Reading* reading, bytes_out target, int64_t at, int64_t 
 
 cdef bint _lies_alike(const ExprParams* e) noexcept nogil:
     # True if all leaves have the items of the output side by side, in its order: then the leaves of several elements
-    # have, too.
+    # have, too. Axes of one item don't count.
     cdef const Operand* leaf
-    cdef int64_t n = 1
-    cdef int32_t i, d
+    cdef int64_t n = 1, items
+    cdef int32_t i, d, axis, last
     for d in range(e.ndim):
         if e.dims[d] <= 0 or __builtin_mul_overflow(n, e.dims[d], &n):
             return False
@@ -398,11 +398,22 @@ cdef bint _lies_alike(const ExprParams* e) noexcept nogil:
             if n % leaf.period != 0:
                 return False
             continue
-        if leaf.cell < 0 or leaf.base_ndim != e.ndim:
+        if leaf.cell < 0:
             return False
-        for d in range(e.ndim):
-            if leaf.axes[d] != d or leaf.steps[d] != 1 or leaf.starts[d] != 0 or leaf.sides[d] != e.dims[d]:
+        items = 1
+        for d in range(leaf.base_ndim):
+            if leaf.sides[d] <= 0 or leaf.starts[d] != 0 or __builtin_mul_overflow(items, leaf.sides[d], &items):
                 return False
+        if items != n:
+            return False
+        last = -1
+        for d in range(e.ndim):
+            axis = leaf.axes[d]
+            if e.dims[d] == 1:
+                continue
+            if axis <= last or leaf.steps[d] != 1 or leaf.sides[axis] != e.dims[d]:
+                return False
+            last = axis
     return True
 
 

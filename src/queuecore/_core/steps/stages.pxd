@@ -87,8 +87,9 @@ cdef inline void step_ended(const Arena* arena, const void* params, int64_t begu
 ctypedef int (*StageFn)(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
                         Fault* fault) noexcept nogil
 
-# The same for `rows` elements at once, whose components have fixed shapes: at each cell's `data` they lie one behind
-# the other, and `nbytes` are those of all; dimensions are not looked at. Which element failed, a fault doesn't say.
+# The same for `rows` elements at once, whose components have fixed shapes, and whose strings have one length: at each
+# cell's `data` they lie one behind the other, and `nbytes` are those of all; dimensions and offsets are not looked at.
+# Which element failed, a fault doesn't say.
 ctypedef int (*RowsFn)(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
                        Fault* fault) noexcept nogil
 

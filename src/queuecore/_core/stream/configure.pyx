@@ -9,8 +9,9 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, BlockPlan, files_kind
+from queuecore._core.io.csv cimport CSV_TEXT
 from queuecore._core.io.handed cimport handed_kind
-from queuecore._core.io.framing cimport framing_walk
+from queuecore._core.io.framing cimport FRAME_FIXED, framing_walk
 from queuecore._core.io.lanes cimport lanes_kind
 from queuecore._core.steps.decode cimport PLACE_STAGE, WIDE_GAP, layout_plan
 from queuecore._core.stream.describe cimport (
@@ -28,7 +29,7 @@ from queuecore._core.stream.pipe cimport Config, Plan, lay_out, slot_release, un
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.rows cimport Maker, Output, Pad
 from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_expect, table_new
-from queuecore._core.steps.stages cimport RowsFn, Step
+from queuecore._core.steps.stages cimport Step
 from queuecore._core.stream.views cimport Views
 
 check_layout(layout_hash())
@@ -70,6 +71,10 @@ cdef FileTable* configure(Description d, Views views, Keeper keeper) except NULL
         shape.stored = False
         shape.record_bytes = shape.hop_bytes = d.frames.guess
         _set_frame(d, plan, keeper, shape.shuffles)
+    else:
+        plan.maker.record_bytes = d.records.record_bytes
+    if d.elements.step is not None:
+        _set_together(plan, d.elements.step)
     _set_sizes(d, plan, &shape)
     if d.memory_budget > 0:
         _fit(plan, d.memory_budget, &shape, d.on_hold_raise)
@@ -307,7 +312,7 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
     frame.footer_bytes = f.records.footer_bytes
     frame.drop_tail = f.records.drop_tail
     if f.columns is not None and d.feeder is not None:
-        _set_columns(f.columns, m, keeper, d.elements.step)
+        _set_columns(f.columns, m, keeper)
     # More slots than files would stay empty.
     frame.cycle = min(f.cycle, max(d.files.names.count, 1))
     frame.lane_records = min(f.lane_records, <int64_t>1 << 60)
@@ -330,7 +335,7 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
     return 0
 
 
-cdef int _set_columns(list columns, Maker* m, Keeper keeper, Step step) except -1:
+cdef int _set_columns(list columns, Maker* m, Keeper keeper) except -1:
     # Sets the columns of rows that are handed in. The keeper owns their description, since workers use it.
     cdef int64_t* shapes
     cdef int32_t n = <int32_t>len(columns)
@@ -342,25 +347,36 @@ cdef int _set_columns(list columns, Maker* m, Keeper keeper, Step step) except -
     m.shapes = shapes
     m.given = n
     m.column_count = describe_columns(keeper.columns, shapes, columns)
-    if step is not None and step.run_rows != NULL:
-        _set_together(m, step.run_rows)
     return 0
 
 
-cdef void _set_together(Maker* m, RowsFn run_rows) noexcept nogil:
-    # Lets a step make as many rows at once as fit into the first-level cache.
+cdef void _set_together(Plan* plan, Step step) noexcept nogil:
+    # Lets a step make as many rows at once as fit into the first-level cache, if what it takes and what it makes have
+    # the same size for all rows.
+    cdef Maker* m = &plan.maker
     cdef int64_t nbytes = 1
     cdef int32_t i
-    for i in range(m.column_count):
-        if m.columns[i].item != 0:
-            return
-        nbytes += m.columns[i].row_bytes
+    if m.columns != NULL:
+        for i in range(m.column_count):
+            if m.columns[i].item != 0:
+                return
+            nbytes += m.columns[i].row_bytes
+    elif m.csv != NULL:
+        for i in range(m.csv.count):
+            if m.csv.columns[i].kind == CSV_TEXT:
+                return
+            nbytes += m.csv.columns[i].item_bytes
+    elif not plan.config.blocks or m.framing == FRAME_FIXED:
+        nbytes += m.record_bytes
+    else:
+        return
     for i in range(m.count):
         if m.outputs[i].item != 0:
             return
         nbytes += m.outputs[i].row_bytes
-    m.run_rows = run_rows
-    m.together = TOGETHER_BYTES // nbytes
+    if step.run_rows != NULL:
+        m.run_rows = step.run_rows
+        m.together = TOGETHER_BYTES // nbytes
 
 
 cdef int64_t _slot_bytes(Plan* plan) except -1:

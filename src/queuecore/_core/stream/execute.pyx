@@ -23,7 +23,8 @@ from queuecore._core.stream.pipe cimport (
     room_of)
 from queuecore._core.stream.claims cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, unit_claim, unit_give_back, unit_retire
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash
-from queuecore._core.stream.rows cimport BatchPart, part_free, part_new, row_of_record, rows_of_block
+from queuecore._core.stream.rows cimport (
+    BatchPart, part_free, part_new, row_of_record, rows_of_block, rows_of_records, rows_of_store)
 from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_more
 from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
@@ -144,10 +145,10 @@ cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
                         int64_t row, Fault* fault) noexcept nogil:
     # Makes rows of n records. Returns the number made. If it is less than n, *fault is that of the next record;
     # otherwise *fault stays as it was.
-    cdef int64_t i
+    cdef int64_t i = rows_of_records(&p.plan.maker, &u.scratch, records, p.plan.layout.hop_bytes, n, row)
     cdef Fault bad
     u.scratch.arena.epoch = pass_
-    for i in range(n):
+    for i in range(i, n):
         u.scratch.arena.element = ordinal + i
         if not row_of_record(&p.plan.maker, &u.scratch, records + i * p.plan.layout.hop_bytes,
                              p.plan.layout.record_bytes, row + i, &bad):
@@ -295,7 +296,8 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, i
         layout_split(layout, u.stage, step * layout.hop_bytes, u.scratch.slot, row, n)
         return n
     u.scratch.arena.epoch = run.pass_
-    for i in range(n):
+    i = <int32_t>rows_of_records(&p.plan.maker, &u.scratch, u.stage, step * layout.hop_bytes, n, row)
+    for i in range(i, n):
         u.scratch.arena.element = run[i].ordinal
         if not row_of_record(&p.plan.maker, &u.scratch, u.stage + i * step * layout.hop_bytes, layout.record_bytes,
                              row + i, &fault):
@@ -355,6 +357,24 @@ cdef int _make_run(Pipe* p, Unit* u, Segment* s, const Run* run, int64_t row, in
     return READ_FAULT if leave else READ_OK
 
 
+cdef bint _run_stored(Pipe* p, Unit* u, const Segment* s) noexcept nogil:
+    # Makes the rows of a segment at once, if their records lie in the store, and nothing stands against it.
+    cdef const Run* run
+    cdef int64_t i = 0, row
+    cdef int32_t r
+    if p.store == NULL or (p.plan.maker.run != NULL and p.plan.maker.together <= 1):
+        return False
+    for r in range(s.runs.count):
+        run = &s.runs.runs[r]
+        for row in range(run.n):
+            u.ids[i] = <uint32_t>(run.ordinal + row)
+            i += 1
+    if p.plan.maker.run != NULL:
+        return rows_of_store(&p.plan.maker, &u.scratch, p.store, p.store_stride, u.ids, i, s.row) == i
+    layout_gather(&p.plan.layout, p.store, p.store_stride, u.ids, u.scratch.slot, s.row, i)
+    return True
+
+
 cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
     # Makes the rows of a unit. False: that takes a wait which `wait` forbids; segments before segment_at are done.
     cdef Segment* s
@@ -362,21 +382,14 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
     cdef unsigned char* slot
     cdef Growing* vars
     cdef BatchPart* part
-    cdef int64_t row, i
+    cdef int64_t row
     cdef int32_t r, near
     cdef int status = READ_OK
     while u.segment_at < u.segment_count:
         s = &u.segments[u.segment_at]
         slot = slab_slot(p.slab, s.batch.slot)
-        if p.store != NULL and p.plan.maker.run == NULL:
-            i = 0
-            for r in range(s.runs.count):
-                run = &s.runs.runs[r]
-                for row in range(run.n):
-                    u.ids[i] = <uint32_t>(run.ordinal + row)
-                    i += 1
-            layout_gather(&p.plan.layout, p.store, p.store_stride, u.ids, slot, s.row, s.runs.rows)
-        else:
+        u.scratch.slot = slot
+        if not _run_stored(p, u, s):
             vars = NULL
             part = NULL
             if p.plan.maker.vars > 0 and s.row == 0:
@@ -390,7 +403,6 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
                     return True
                 part.rows = s.runs.rows
                 vars = part.vars
-            u.scratch.slot = slot
             u.scratch.vars = vars
             row = s.row
             near = 0

@@ -8,7 +8,7 @@
 # grows, and stays with the slot. The unit that makes a batch's first rows writes into that buffer at once. Each other
 # unit makes a Part, and rows_join appends the parts. When all rows are there, rows_pad copies the rows that are padded,
 # to one shape.
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.io.blocks cimport RecordBlock
 from queuecore._core.io.csv cimport CsvPlan
@@ -65,7 +65,7 @@ cdef struct Maker:
     int32_t given                    # number of components in these columns
     const int64_t* shapes            # CELL_DIMS for each column: dimensions of a row that are the same for all rows
     StageFn run          # NULL: the record itself is the only component
-    RowsFn run_rows      # of handed rows, if neither columns nor outputs vary in length: makes up to
+    RowsFn run_rows      # if no output varies in length, and the step can: makes up to
     int64_t together     # so many rows at once; otherwise NULL and 0
     const void* params   # of run and run_rows
     int32_t made         # number of components that it makes
@@ -93,6 +93,13 @@ cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int
 # Makes one record into a row. False: *fault is set, without its place.
 cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, int64_t row,
                         Fault* fault) noexcept nogil
+# Makes records of one size, which lie `stride` apart, into rows from `row` on, several at once. Returns the number
+# made; the others are for row_of_record: the step makes only one at a time, or one of them has a fault.
+cdef int64_t rows_of_records(const Maker* m, Scratch* s, const unsigned char* records, int64_t stride, int64_t n,
+                             int64_t row) noexcept nogil
+# The same for rows of a store, which lie at store + ids[i] * stride.
+cdef int64_t rows_of_store(const Maker* m, Scratch* s, const unsigned char* store, int64_t stride, const uint32_t* ids,
+                           int64_t n, int64_t row) noexcept nogil
 # Makes row `at` of columns that lie as `outputs` and `shapes` describe (see Maker) into the cells of an element. False:
 # no memory.
 cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at,

@@ -14,6 +14,7 @@ from queuecore._core.io.handed cimport Column, HandedBlock
 from queuecore._core.atoms.growing cimport grow
 from queuecore._core.io.lines cimport lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
+from queuecore._core.steps.decode cimport prefetch
 from queuecore._core.steps.stages cimport Arena, Cell, arena_free, arena_reset, arena_take, step_begun, step_ended
 from queuecore._core.io.walk cimport WalkKind
 
@@ -22,6 +23,7 @@ check_layout(layout_hash())
 cdef enum:
     CSV_ROWS = 256           # rows parsed together if a step takes each alone
     COLUMN_BYTES = 16        # bytes for an item of any column
+    STORE_AHEAD = 16         # rows of a store that are brought into the cache ahead
 
 ctypedef const unsigned char* bytes_in
 ctypedef unsigned char* bytes_out
@@ -150,6 +152,78 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, in
     return True
 
 
+cdef bint _run_together(const Maker* m, Scratch* s, int32_t given, int64_t n, int64_t row) noexcept nogil:
+    # Runs the step on n rows at once, which the first `given` cells have, into rows from `row` on. False: one of them
+    # has a fault.
+    cdef const Output* o
+    cdef Cell* outputs = s.cells + given
+    cdef bytes_out place
+    cdef int64_t begun
+    cdef int32_t j
+    cdef int rc
+    cdef Fault fault
+    memset(outputs, 0, m.made * sizeof(Cell))
+    for j in range(m.count):
+        o = &m.outputs[j]
+        outputs[o.cell].data = s.slot + o.slot_offset + row * o.row_bytes
+        outputs[o.cell].nbytes = n * o.row_bytes
+    begun = step_begun(&s.arena)
+    rc = m.run_rows(m.params, s.cells, outputs, n, &s.arena, &fault)
+    step_ended(&s.arena, m.params, begun)
+    if rc != 0:
+        return False
+    for j in range(m.count):
+        o = &m.outputs[j]
+        place = s.slot + o.slot_offset + row * o.row_bytes
+        if outputs[o.cell].data != place:
+            memcpy(place, outputs[o.cell].data, n * o.row_bytes)
+    return True
+
+
+cdef int64_t rows_of_records(const Maker* m, Scratch* s, const unsigned char* records, int64_t stride, int64_t n,
+                             int64_t row) noexcept nogil:
+    cdef int64_t done = 0, part, i
+    while m.together > 1 and done < n:
+        part = min(n - done, m.together)
+        arena_reset(&s.arena)
+        s.cells[0].data = <bytes_out>records + done * stride
+        s.cells[0].nbytes = part * m.record_bytes
+        s.cells[0].offsets = NULL
+        if stride != m.record_bytes:
+            s.cells[0].data = <bytes_out>arena_take(&s.arena, part * m.record_bytes)
+            if s.cells[0].data == NULL:
+                break
+            for i in range(part):
+                memcpy(s.cells[0].data + i * m.record_bytes, records + (done + i) * stride, m.record_bytes)
+        if not _run_together(m, s, 1, part, row + done):
+            break
+        done += part
+    return done
+
+
+cdef int64_t rows_of_store(const Maker* m, Scratch* s, const unsigned char* store, int64_t stride, const uint32_t* ids,
+                           int64_t n, int64_t row) noexcept nogil:
+    cdef int64_t done = 0, part, i, ahead
+    cdef bytes_out records
+    while m.together > 1 and done < n:
+        part = min(n - done, m.together)
+        arena_reset(&s.arena)
+        records = <bytes_out>arena_take(&s.arena, part * m.record_bytes)
+        if records == NULL:
+            break
+        for i in range(part):
+            ahead = min(done + i + STORE_AHEAD, n - 1)
+            prefetch(store + ids[ahead] * stride, m.record_bytes)
+            memcpy(records + i * m.record_bytes, store + ids[done + i] * stride, m.record_bytes)
+        s.cells[0].data = records
+        s.cells[0].nbytes = part * m.record_bytes
+        s.cells[0].offsets = NULL
+        if not _run_together(m, s, 1, part, row + done):
+            break
+        done += part
+    return done
+
+
 cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, int64_t nbytes, int64_t row,
                         Fault* fault) noexcept nogil:
     if m.run == NULL:
@@ -209,8 +283,8 @@ cdef int64_t _walked(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
 
 cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
                     int64_t row, Fault* fault) noexcept nogil:
-    cdef int64_t i
-    for i in range(first, first + n):
+    cdef int64_t i = rows_of_records(m, s, b.text + first * m.hop_bytes, m.hop_bytes, n, row)
+    for i in range(first + i, first + n):
         s.arena.element = element + i - first
         if not row_of_record(m, s, b.text + i * m.hop_bytes, m.record_bytes, row + i - first, fault):
             fault.offset = b.place.offset + i * m.hop_bytes
@@ -240,14 +314,14 @@ cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t eleme
     return well
 
 
-cdef void _csv_cells(const Maker* m, Scratch* s, int64_t i) noexcept nogil:
+cdef void _csv_cells(const Maker* m, Scratch* s, const CsvPlace* places, int64_t i) noexcept nogil:
     # Makes row i of the scratch columns into the cells of an element.
     cdef int32_t j
     cdef Cell* cell
     cdef bytes_out item
     for j in range(m.csv.count):
         cell = &s.cells[j]
-        item = s.columns + (j * CSV_ROWS + i) * COLUMN_BYTES
+        item = places[j].base + i * places[j].stride
         if m.csv.columns[j].kind == CSV_TEXT:
             cell.data = <bytes_out>(<CsvText*>item).data
             cell.nbytes = (<CsvText*>item).nbytes
@@ -269,6 +343,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     cdef int32_t j
     cdef int rc = 0
     cdef bint direct = m.run == NULL, some = False
+    cdef int64_t most = CSV_ROWS if m.together <= 1 else min(m.together, CSV_ROWS)
     block.last = b.last
     if first % CSV_STRIDE > 0:
         block.text = b.text + (at.offset - b.place.offset)
@@ -281,7 +356,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     while done < n and rc == 0:
         for j in range(m.csv.count):
             places[j].base = s.columns + j * CSV_ROWS * COLUMN_BYTES
-            places[j].stride = COLUMN_BYTES
+            places[j].stride = m.csv.columns[j].item_bytes if m.together > 1 else COLUMN_BYTES
             if direct and m.csv.columns[j].kind != CSV_TEXT:
                 out = &m.outputs[j]
                 places[j].base = s.slot + out.slot_offset + (row + done) * out.row_bytes
@@ -289,8 +364,8 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
         block.text = b.text + (at.offset - b.place.offset)
         block.nbytes = end - block.text
         block.most = n - done
-        if block.most > CSV_ROWS and (some or not direct):
-            block.most = CSV_ROWS
+        if block.most > most and (some or not direct):
+            block.most = most
         arena_reset(&s.arena)
         rc = csv_parse(m.csv, places, &block, &at, &s.arena, &unparsed)
         if rc == 0 and block.rows == 0:  # a defect: indexing found a row that parsing doesn't find
@@ -298,9 +373,16 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
             unparsed.offset = at.offset
             unparsed.record = at.row
             rc = -1
-        for i in range(block.rows):
+        i = 0
+        if m.together > 1 and block.rows > 0:
+            for j in range(m.csv.count):
+                s.cells[j].data = places[j].base
+                s.cells[j].nbytes = block.rows * places[j].stride
+            if _run_together(m, s, m.csv.count, block.rows, row + done):
+                i = block.rows
+        for i in range(i, block.rows):
             if not direct:
-                _csv_cells(m, s, i)
+                _csv_cells(m, s, places, i)
                 s.arena.element = element + done + i
                 if not _run(m, s, s.cells, s.cells + m.csv.count, row + done + i, fault):
                     # not by the block's place: rows of the header have negative numbers
@@ -393,17 +475,14 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
 
 
 cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const int64_t* which, int64_t at, int64_t n,
-                       int64_t row, Fault* fault) noexcept nogil:
+                       int64_t row) noexcept nogil:
     # Makes rows from `at` on, or rows of the numbers `which`, in one pass. Returns the number made: 0 if one of them
     # has a fault.
     cdef const Output* o
     cdef Cell* cell
-    cdef Cell* outputs = s.cells + m.given
-    cdef bytes_out place
     cdef bytes_in source
-    cdef int64_t i, begun
+    cdef int64_t i
     cdef int32_t j
-    cdef int rc
     n = n if n < m.together else m.together
     arena_reset(&s.arena)
     for j in range(m.column_count):
@@ -418,22 +497,7 @@ cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const 
                 return 0
             for i in range(n):
                 memcpy(cell.data + i * o.row_bytes, source + which[i] * o.row_bytes, o.row_bytes)
-    memset(outputs, 0, m.made * sizeof(Cell))
-    for j in range(m.count):
-        o = &m.outputs[j]
-        outputs[o.cell].data = s.slot + o.slot_offset + row * o.row_bytes
-        outputs[o.cell].nbytes = n * o.row_bytes
-    begun = step_begun(&s.arena)
-    rc = m.run_rows(m.params, s.cells, outputs, n, &s.arena, fault)
-    step_ended(&s.arena, m.params, begun)
-    if rc != 0:
-        return 0
-    for j in range(m.count):
-        o = &m.outputs[j]
-        place = s.slot + o.slot_offset + row * o.row_bytes
-        if outputs[o.cell].data != place:
-            memcpy(place, outputs[o.cell].data, n * o.row_bytes)
-    return n
+    return n if _run_together(m, s, m.given, n, row) else 0
 
 
 cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fault) noexcept nogil:
@@ -467,7 +531,7 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t
         which = chunk.rows
         if which != NULL:
             which += first + done
-        i = _together(m, s, columns, which, b.skip + first + done, n - done, row + done, fault)
+        i = _together(m, s, columns, which, b.skip + first + done, n - done, row + done)
         if i == 0:  # made one by one, the row with the fault sets it
             break
         done += i

@@ -1,0 +1,93 @@
+"""Native steps that make several rows at once give what they give row by row, in whatever order the records come."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from queuecore.data import CsvDataset, Dataset, FixedLengthRecordDataset, Options
+
+COUNT = 5000
+WIDTHS = [1, 3, 8, 700]  # of 700 floats a run has few rows
+CHAINS = {
+    "plain": lambda ds: ds,
+    "repeated": lambda ds: ds.repeat(2),
+    "cut": lambda ds: ds.skip(3).take(1001),
+    "shuffled by a store": lambda ds: ds.shuffle(100, 5, False),
+    "shuffled whole": lambda ds: ds.permute(5, False),
+    "a shard": lambda ds: ds.shard(3, 1),
+    "a shuffled shard": lambda ds: ds.shard(3, 1).shuffle(50, 5, False).repeat(2),
+}
+
+
+def contents(width):
+    rows = np.zeros(COUNT if width < 100 else 500, [("x", "<f4", (width,)), ("pad", "V3"), ("n", ">i4")])
+    rows["x"] = np.random.default_rng(width).standard_normal(rows["x"].shape)
+    rows["n"] = np.arange(len(rows))
+    return rows
+
+
+def fixed(path, width, between, compressed):
+    """Records with bytes between them, whose fields lie anywhere and in another byte order."""
+    rows = contents(width)
+    size = rows.dtype.itemsize
+    data = b"head" + b"".join(row.tobytes() + bytes(between) for row in rows)
+    path.write_bytes(gzip.compress(data, 1) if compressed else data)
+    return FixedLengthRecordDataset(
+        path,
+        record=rows.dtype,
+        header_bytes=4,
+        hop_bytes=size + between,
+        compression_type="GZIP" if compressed else None,
+    )
+
+
+def taken(ds, threads=1):
+    """The rows of a dataset's batches, each component in one array."""
+    batches = [[np.array(part) for part in batch] for batch in ds.with_options(Options(num_threads=threads))]
+    return [np.concatenate(parts) for parts in zip(*batches, strict=True)]
+
+
+def goes_natively(ds):
+    return not any(line.startswith("Python") and "map" in line for line in str(ds.plan()).splitlines())
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "compressed"])
+@pytest.mark.parametrize("between", [0, 5])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_records_of_files(tmp_path, width, between, compressed, chain):
+    if chain == "shuffled whole" and compressed:
+        pytest.skip("only records of known places can be permuted")
+    ds = CHAINS[chain](fixed(tmp_path / "f", width, between, compressed))
+    rows = contents(width)
+    expected = [int(record["n"]) for record in ds]
+    for batch, threads in [(1, 1), (7, 2), (256, 1)]:
+        made = ds.map(lambda r: (r["n"] + 1, r["x"] * 2 - 1)).batch(batch)
+        assert goes_natively(made)
+        order, values = taken(made, threads)
+        assert (order - 1).tolist() == expected
+        np.testing.assert_array_equal(values, rows["x"][expected] * np.float32(2) - np.float32(1))
+
+
+@pytest.mark.parametrize("batch", [1, 7, 1000])
+@pytest.mark.parametrize("bad", [None, 1234])
+def test_columns_of_csv(tmp_path, batch, bad):
+    path = tmp_path / "f.csv"
+    path.write_text("".join(f"{i},{'x' if i == bad else i / 8},{i % 7},{i % 2}\n" for i in range(3000)))
+    ds = CsvDataset(path, [np.int64, np.float32, np.int32, np.bool_])
+    made = ds.map(lambda i, x, n, b: (i, x * 2 + 1, n, b)).ignore_errors().batch(batch)
+    assert goes_natively(made)
+    found = taken(made)
+    numbers = np.array([i for i in range(3000) if i != bad])
+    for column, values in enumerate([numbers, (numbers / 8).astype("f4") * 2 + 1, numbers % 7, numbers % 2 == 1]):
+        np.testing.assert_array_equal(found[column], values)
+
+
+def test_slices_of_arrays():
+    rows = np.arange(30000, dtype=np.int16).reshape(-1, 3)
+    ds = Dataset.from_tensor_slices(rows).shuffle(64, 2, False)
+    (plain,) = taken(ds.map(lambda x: (x,)).batch(100))
+    (made,) = taken(ds.map(lambda x: (x * 3 - 1,)).batch(100))
+    assert sorted(plain[:, 0]) == sorted(rows[:, 0])
+    np.testing.assert_array_equal(made, plain * 3 - 1)
