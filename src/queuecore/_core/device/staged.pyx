@@ -469,7 +469,8 @@ cdef class Staged:
         waited()
         while not transfer_ready(t, self.taken):
             over = t.shared.over.load(kAcquire)  # acquire: pairs with _over
-            if over != 0:
+            # A transfer's thread that is stopped before it has begun says nothing. Acquire: pairs with stop_.
+            if over != 0 or self.staging.shared.stopped.load(kAcquire) != 0:
                 if transfer_ready(t, self.taken):
                     break
                 if over == 2:
