@@ -36,6 +36,7 @@ BENCHMARKS = (
     "e2e/bench_tf1.py",
     "e2e/bench_advice.py",
     "e2e/bench_overheads.py",
+    "e2e/bench_steps.py",
     "e2e/bench_loader.py",
     "e2e/bench_start.py",
     "e2e/bench_epoch_gap.py",

@@ -162,3 +162,17 @@ def spin(int64_t duration_ns):
         end = now_ns() + duration_ns
         while now_ns() < end:
             pass
+
+
+def scale(const uint8_t[::1] source not None, float[::1] target not None, float factor):
+    """Convert bytes to floats, and multiply them."""
+    cdef Py_ssize_t i, n = source.shape[0]
+    cdef const uint8_t *from_
+    cdef float *to
+    if n == 0 or target.shape[0] != n:
+        raise ValueError(f"{n} bytes to {target.shape[0]} floats")
+    from_ = &source[0]
+    to = &target[0]
+    with nogil:
+        for i in range(n):
+            to[i] = from_[i] * factor

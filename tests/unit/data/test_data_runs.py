@@ -5,7 +5,10 @@ import gzip
 import numpy as np
 import pytest
 
-from queuecore.data import CsvDataset, Dataset, FixedLengthRecordDataset, Options
+from queuecore import ops
+from queuecore.data import CsvDataset, Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.errors import DataLossError, InvalidArgumentError
+from queuecore.writers import TFRecordWriter
 
 COUNT = 5000
 WIDTHS = [1, 3, 8, 700]  # of 700 floats a run has few rows
@@ -91,3 +94,86 @@ def test_slices_of_arrays():
     (made,) = taken(ds.map(lambda x: (x * 3 - 1,)).batch(100))
     assert sorted(plain[:, 0]) == sorted(rows[:, 0])
     np.testing.assert_array_equal(made, plain * 3 - 1)
+
+
+# ---- strings ---------------------------------------------------------------------------------------------------------
+
+
+def text(i):
+    return b"0123456789abcdef"[: i % 5 * 4] if i % 3 else b"even"
+
+
+def strings(kind, path, bad=None):
+    """The same strings of bytes as records of several kinds; the bad one has a length that fits no float."""
+    values = [b"five!" if i == bad else text(i) for i in range(3000)]
+    if kind == "array":
+        return values, Dataset.from_tensor_slices(values)
+    if kind == "lines":
+        path.write_bytes(b"".join(value + (b"\r\n" if i % 2 else b"\n") for i, value in enumerate(values)))
+        return values, TextLineDataset(path)
+    if kind == "csv":
+        path.write_bytes(b"".join(b'"' * (i % 2) + v + b'"' * (i % 2) + b",1\n" for i, v in enumerate(values)))
+        return values, CsvDataset(path, [b"", np.int64]).map(lambda text, _: text)
+    with TFRecordWriter(path, "GZIP" if kind == "compressed" else None) as writer:
+        for value in values:
+            writer.write(value)
+    return values, TFRecordDataset(path, "GZIP" if kind == "compressed" else None)
+
+
+STAGES = {
+    "as it is": (ops.decode_raw(out_type=np.float32), lambda v: np.frombuffer(v, "<f4")),
+    "turned": (ops.decode_raw(out_type=np.float32, little_endian=False), lambda v: np.frombuffer(v, ">f4")),
+    "filled": (
+        ops.decode_padded_raw(fixed_length=6, out_type=np.int16),
+        lambda v: np.frombuffer(v[:6].ljust(6, b"\0"), "<i2"),
+    ),
+}
+
+
+def np_rows(rows):
+    return [np.array(row) for row in rows]
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.parametrize("kind", ["array", "lines", "csv", "tfrecord", "compressed"])
+def test_strings(tmp_path, kind, stage, shuffled):
+    values, ds = strings(kind, tmp_path / "f")
+    decode, expected = STAGES[stage]
+    if shuffled:
+        ds = ds.shuffle(100, 3, False)
+        values = list(ds)
+    for batch in (1, 7, 512):
+        made = ds.map(decode)
+        assert goes_natively(made)
+        rows = [row for rows in made.ragged_batch(batch) for row in np_rows(rows)]
+        assert len(rows) == len(values)
+        for row, value in zip(rows, values, strict=True):
+            np.testing.assert_array_equal(row, expected(value))
+
+
+@pytest.mark.parametrize("bad", [0, 1, 1501, 2999])
+@pytest.mark.parametrize("kind", ["array", "lines", "csv", "tfrecord", "compressed"])
+def test_a_string_that_is_no_number_is_left_out_alone(tmp_path, kind, bad):
+    values, ds = strings(kind, tmp_path / "f", bad)
+    decoded = ds.map(STAGES["as it is"][0])
+    rows, it = [], iter(decoded.ragged_batch(1))
+    with pytest.raises(InvalidArgumentError, match="5 bytes"):
+        for batch in it:
+            rows += np_rows(batch)
+    assert [row.tobytes() for row in rows] == values[:bad]
+    left = [row for rows in decoded.ignore_errors().ragged_batch(100) for row in np_rows(rows)]
+    assert [row.tobytes() for row in left] == values[:bad] + values[bad + 1 :]
+
+
+def test_a_damaged_record_behind_good_ones(tmp_path):
+    values, ds = strings("tfrecord", tmp_path / "f")
+    data = bytearray((tmp_path / "f").read_bytes())
+    at = sum(len(value) + 16 for value in values[:1001]) + 12
+    data[at] ^= 1
+    (tmp_path / "f").write_bytes(data)
+    rows, it = [], iter(ds.map(STAGES["as it is"][0]).ragged_batch(1))
+    with pytest.raises(DataLossError, match="record 1001"):
+        for batch in it:
+            rows += np_rows(batch)
+    assert [row.tobytes() for row in rows] == values[:1001]

@@ -53,15 +53,11 @@ cdef enum:
     CSV_UINT8 = 5
     CSV_BOOL = 6
 
-# An item of a column of strings: bytes of the block, of the plan, or of the arena. It is valid as long as its bytes
+# An item of a column of strings is a Span of the block, of the plan, or of the arena. It is valid as long as its bytes
 # are.
-cdef struct CsvText:
-    const unsigned char* data
-    int64_t nbytes
-
 cdef struct CsvColumn:
     int32_t kind
-    int32_t item_bytes           # of a CsvText, for strings
+    int32_t item_bytes           # of a Span, for strings
     int64_t field                # index of its field in the row
     bint required
     unsigned char initial[16]    # the bytes of the default, as they are written to the column

@@ -9,7 +9,7 @@ from queuecore._core.atoms.errors cimport (
     WHAT_CSV_NUMBER, WHAT_CSV_OPEN, WHAT_CSV_QUOTE, WHAT_MEMORY, STAGE_READ, fault_begin, fault_text, new_error,
     no_value, text_shown)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Span, Step, arena_take
 
 
 cdef extern from "queuecore/kernels/csv.hpp" namespace "queuecore" nogil:
@@ -81,7 +81,7 @@ cdef class CsvFormat:
                  int level=-1, int64_t most=0):
         cdef CsvPlan* plan = &self.plan
         cdef CsvColumn* column
-        cdef CsvText text
+        cdef Span text
         cdef int32_t i
         cdef bytes initial
         if plan.columns != NULL:
@@ -96,7 +96,7 @@ cdef class CsvFormat:
         for i, (kind, field, default) in enumerate(columns):
             column = &plan.columns[i]
             column.kind = kind
-            column.item_bytes = (4, 8, 4, 8, sizeof(CsvText), 1, 1)[kind]
+            column.item_bytes = (4, 8, 4, 8, sizeof(Span), 1, 1)[kind]
             column.field = field
             column.required = default is None
             if default is None:
@@ -106,7 +106,7 @@ cdef class CsvFormat:
             if kind == CSV_TEXT:
                 text.data = <bytes_in>initial
                 text.nbytes = len(initial)
-                memcpy(column.initial, &text, sizeof(CsvText))
+                memcpy(column.initial, &text, sizeof(Span))
             else:
                 if len(initial) != column.item_bytes:
                     raise ValueError("a default of another size")
@@ -181,7 +181,7 @@ cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places
     # the text, because a fault tells the place of one.
     cdef const CsvColumn* column
     cdef CsvSpan span
-    cdef CsvText text
+    cdef Span text
     cdef unsigned char* out
     cdef bytes_in end
     cdef float f = 0
@@ -205,7 +205,7 @@ cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places
         if column.kind == CSV_TEXT:
             text.data = span.data
             text.nbytes = span.nbytes
-            memcpy(out, &text, sizeof(CsvText))
+            memcpy(out, &text, sizeof(Span))
             continue
         if column.kind == CSV_FLOAT32:
             valid = parse_number(span.data, end, &f)
@@ -418,7 +418,7 @@ cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* 
     cdef const CsvColumn* column
     cdef CsvFields fields
     cdef CsvMissing missing
-    cdef CsvText text
+    cdef Span text
     cdef unsigned char* out
     if n > window:
         n = window
@@ -461,13 +461,13 @@ cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* 
                     if column.kind > CSV_TEXT:
                         out[r * places[i].stride] = column.initial[0]
                         continue
-                    memcpy(&text, column.initial, sizeof(CsvText))
+                    memcpy(&text, column.initial, sizeof(Span))
                 elif column.kind > CSV_TEXT:
                     if _parse_byte(column.kind, text.data, text.data + text.nbytes, out + r * places[i].stride):
                         continue
                     k = r
                     break
-                memcpy(out + r * places[i].stride, &text, sizeof(CsvText))
+                memcpy(out + r * places[i].stride, &text, sizeof(Span))
             continue
         missing.required = column.required
         memcpy(&missing.bits, column.initial, 8)
@@ -698,7 +698,7 @@ cdef int _run_csv(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     cdef CsvPlace* places = <CsvPlace*>arena_take(arena, plan.count * sizeof(CsvPlace))
     cdef CsvSpan* spans = <CsvSpan*>arena_take(arena, plan.count * sizeof(CsvSpan))
     cdef CsvRow row
-    cdef CsvText* texts
+    cdef Span* texts
     cdef int64_t* offsets
     cdef bytes_in record = cell.data
     cdef int64_t n = 1, nbytes = cell.nbytes, i
@@ -746,7 +746,7 @@ cdef int _run_csv(const void* params, const Cell* inputs, Cell* outputs, Arena* 
         out.data = places[j].base
         if plan.columns[j].kind != CSV_TEXT:
             continue
-        texts = <CsvText*>places[j].base
+        texts = <Span*>places[j].base
         if cell.ndim == 0:
             out.data = <unsigned char*>texts[0].data
             out.nbytes = texts[0].nbytes

@@ -7,7 +7,7 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, Leaf, iovec, layout_hash, size_product
-from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Span, Step, arena_take, spans_of
 
 
 cdef extern from *:
@@ -329,8 +329,7 @@ cdef class RawStep(Step):
                 leaf += 1
         self.params = &self.raw
         self.run = _run_raw
-        if fixed_bytes == 0:
-            self.run_rows = _rows_of_raw
+        self.run_rows = _rows_of_raw
 
     def __dealloc__(self):
         free(self.raw.leaves)
@@ -366,6 +365,7 @@ cdef int _raw_items(const RawParams* raw, bytes_in source, int64_t n, int64_t ea
     cdef const Leaf* leaf
     cdef int64_t i, nbytes
     cdef int32_t k, j
+    cdef bint whole
     if n > 0 and (each != raw.item_bytes if raw.leaves != NULL else each % raw.item_bytes != 0):
         return _raw_fault(fault, WHAT_LENGTH, each, raw.item_bytes)
     for k in range(raw.count):
@@ -374,7 +374,8 @@ cdef int _raw_items(const RawParams* raw, bytes_in source, int64_t n, int64_t ea
         if raw.leaves != NULL:
             leaf = &raw.leaves[k]
         nbytes = n * (each if leaf == NULL else leaf.row_bytes)
-        if leaf == NULL and raw.swap == 0 and out.data == NULL and <uintptr_t>source % 16 == 0:
+        whole = raw.swap == 0 if leaf == NULL else leaf.swap == 0 and leaf.piece_bytes == raw.item_bytes
+        if whole and out.data == NULL and <uintptr_t>source % 16 == 0:
             out.data = <unsigned char*>source
         else:
             if out.data == NULL:
@@ -397,9 +398,71 @@ cdef int _raw_items(const RawParams* raw, bytes_in source, int64_t n, int64_t ea
     return 0
 
 
+cdef bytes_out _side_by_side(const RawParams* raw, const Cell* cell, int64_t rows, Arena* arena, int64_t* nbytes,
+                             Fault* fault) noexcept nogil:
+    # Copies strings one behind the other, cut or filled to `fixed_bytes` if there are any. *nbytes: of all of them.
+    cdef const Span* spans = spans_of(cell)
+    cdef Span span
+    cdef bytes_out place
+    cdef int64_t at = 0, i
+    span.nbytes = cell.nbytes // rows
+    nbytes[0] = rows * (raw.fixed_bytes if raw.fixed_bytes > 0 else span.nbytes)
+    if spans != NULL and raw.fixed_bytes == 0:
+        nbytes[0] = 0
+        for i in range(rows):
+            nbytes[0] += spans[i].nbytes
+    place = <bytes_out>arena_take(arena, nbytes[0] + 1)
+    if place == NULL:
+        _raw_fault(fault, WHAT_NO_MEMORY, nbytes[0], 0)
+        return NULL
+    for i in range(rows):
+        span.data = cell.data + i * span.nbytes
+        if spans != NULL:
+            span = spans[i]
+        if raw.fixed_bytes == 0:
+            memcpy(place + at, span.data, span.nbytes)
+            at += span.nbytes
+            continue
+        span.nbytes = min(span.nbytes, raw.fixed_bytes)
+        memcpy(place + at, span.data, span.nbytes)
+        memset(place + at + span.nbytes, 0, raw.fixed_bytes - span.nbytes)
+        at += raw.fixed_bytes
+    return place
+
+
 cdef int _rows_of_raw(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
                       Fault* fault) noexcept nogil:
-    return _raw_items(<const RawParams*>params, inputs[0].data, rows, inputs[0].nbytes // rows, outputs, arena, fault)
+    cdef const RawParams* raw = <const RawParams*>params
+    cdef const Span* spans = spans_of(&inputs[0])
+    cdef Span* made
+    cdef bytes_out source = inputs[0].data
+    cdef int64_t nbytes, i
+    if spans == NULL and raw.fixed_bytes == 0:
+        return _raw_items(raw, source, rows, inputs[0].nbytes // rows, outputs, arena, fault)
+    if raw.fixed_bytes == 0:
+        for i in range(rows):
+            if spans[i].nbytes != raw.item_bytes if raw.leaves != NULL else spans[i].nbytes % raw.item_bytes != 0:
+                return _raw_fault(fault, WHAT_LENGTH, spans[i].nbytes, raw.item_bytes)
+    if raw.fixed_bytes == 0 and raw.leaves == NULL and raw.swap == 0:  # as they lie
+        outputs[0].offsets = inputs[0].offsets
+        return 0
+    source = _side_by_side(raw, &inputs[0], rows, arena, &nbytes, fault)
+    if source == NULL:
+        return -1
+    if raw.fixed_bytes > 0 or raw.leaves != NULL:
+        return _raw_items(raw, source, rows, nbytes // rows, outputs, arena, fault)
+    made = <Span*>arena_take(arena, rows * sizeof(Span))
+    if made == NULL:
+        return _raw_fault(fault, WHAT_NO_MEMORY, rows * <int64_t>sizeof(Span), 0)
+    if _raw_items(raw, source, 1, nbytes, outputs, arena, fault) != 0:
+        return -1
+    nbytes = 0
+    for i in range(rows):
+        made[i].data = outputs[0].data + nbytes
+        made[i].nbytes = spans[i].nbytes
+        nbytes += made[i].nbytes
+    outputs[0].offsets = <const int64_t*>made
+    return 0
 
 
 cdef int _run_raw(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:

@@ -14,7 +14,7 @@
 # depth of 100.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.dims cimport MAX_DIMS
-from queuecore._core.steps.wire cimport Span
+from queuecore._core.steps.wire cimport Extent
 
 cdef enum:
     # Of values: the numbers of the fields of a Feature.
@@ -33,7 +33,7 @@ cdef enum:
 
 # The keys to look for, in an open hash table.
 cdef struct Keys:
-    Span* names
+    Extent* names
     int32_t count
     int32_t* table            # index of a name; -1: none
     uint64_t mask

@@ -8,7 +8,7 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_take, array_of
 from queuecore._core.steps.wire cimport (
-    WHAT_LENGTH, WHAT_NESTED, WHAT_TAG, WHAT_VARINT, WHAT_WIRE, WIRE_BYTES, WIRE_FIXED32, WIRE_VARINT, Field, Span,
+    WHAT_LENGTH, WHAT_NESTED, WHAT_TAG, WHAT_VARINT, WHAT_WIRE, WIRE_BYTES, WIRE_FIXED32, WIRE_VARINT, Field, Extent,
     Wire, bytes_in, bytes_out, read_field, refuse, varint)
 
 import numpy as np
@@ -41,13 +41,13 @@ cdef enum:
 
 # The unread rest of a Feature: of this one, and of the map's entry, whose values together make one Feature.
 cdef struct Lists:
-    Span feature
-    Span entry
+    Extent feature
+    Extent entry
 
 # The same of a FeatureList.
 cdef struct Steps:
-    Span list
-    Span entry
+    Extent list
+    Extent entry
 
 # Results of the first pass over the values of one column in one record, or in one step of it.
 cdef struct KeptValue:
@@ -57,12 +57,12 @@ cdef struct KeptValue:
     int64_t skip         # lists before these, of another kind, don't count any more
 
 cdef struct Strings:
-    Span* spans
+    Extent* spans
     int64_t n
 
 cdef struct Work:
     const ParsePlan* plan
-    const Span* records
+    const Extent* records
     int64_t n
     bint batch
     Cell* outputs
@@ -70,14 +70,14 @@ cdef struct Work:
     Arena* arena
     Fault* fault
     Wire wire
-    Span* seen[2]        # by key: the last entry of it in the record at hand
+    Extent* seen[2]        # by key: the last entry of it in the record at hand
     int32_t order[2][ORDER]  # of a batch: which key the last record had in this place
     KeptValue* kept           # by the column's rank, then record
 
 
 # ---- the wire --------------------------------------------------------------------------------------------------------
 
-cdef inline int _next_field(Span* rest, uint32_t number, Field* field, Wire* wire) noexcept nogil:
+cdef inline int _next_field(Extent* rest, uint32_t number, Field* field, Wire* wire) noexcept nogil:
     # 1: `field` is the next message `number` in the rest of a message; 0: there is none; -1: refused.
     while rest.p < rest.e:
         rest.p = read_field(rest.p, rest.e, field, wire)
@@ -154,7 +154,7 @@ cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int6
     # Appends the values of a list to the `at` values of `place`, as far as there is room, and returns the new number of
     # values, or -1: refused. Without any room it only counts; a second pass then finds endless varints. Strings: Spans.
     cdef Field field
-    cdef Span span
+    cdef Extent span
     cdef uint64_t value = 0
     cdef int64_t n
     while p < e:
@@ -170,7 +170,7 @@ cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int6
             if at < room:
                 span.p = field.p
                 span.e = field.e
-                (<Span*>place)[at] = span
+                (<Extent*>place)[at] = span
             at += 1
         elif kind == KIND_INT:
             if field.wire == WIRE_BYTES:
@@ -218,7 +218,7 @@ cdef inline uint64_t _hash(bytes_in p, int64_t n) noexcept nogil:
     return got
 
 
-cdef inline bint _is(const Span* name, bytes_in p, int64_t n) noexcept nogil:
+cdef inline bint _is(const Extent* name, bytes_in p, int64_t n) noexcept nogil:
     return name.e - name.p == n and memcmp(name.p, p, n) == 0
 
 
@@ -239,7 +239,7 @@ cdef int _scan(Work* work, int32_t section, bytes_in p, bytes_in e, int32_t* ent
     # Notes the entries of the keys to look for. The last entry of a key wins, as in every map.
     cdef const Keys* keys = &work.plan.keys[section]
     cdef Field entry, part
-    cdef Span rest, key
+    cdef Extent rest, key
     cdef int32_t status, index, guess
     rest.p = p
     rest.e = e
@@ -345,7 +345,7 @@ cdef int64_t _emit(Work* work, int32_t column, int64_t record, const KeptValue* 
     return at
 
 
-cdef int _fixed(Work* work, int32_t index, int64_t record, const Span* entry) noexcept nogil:
+cdef int _fixed(Work* work, int32_t index, int64_t record, const Extent* entry) noexcept nogil:
     # Writes the values of a FORM_FIXED column directly into their place.
     cdef const ExampleColumn* column = &work.plan.columns[index]
     cdef Cell* out = &work.outputs[column.output]
@@ -357,7 +357,7 @@ cdef int _fixed(Work* work, int32_t index, int64_t record, const Span* entry) no
     cdef bytes_out place
     if column.kind == KIND_BYTES:
         place = <bytes_out>(work.strings[column.output].spans + record * column.count)
-        item = sizeof(Span)
+        item = sizeof(Extent)
     else:
         place = out.data + record * column.count * item
     if entry.p != NULL:
@@ -387,7 +387,7 @@ cdef int _fixed(Work* work, int32_t index, int64_t record, const Span* entry) no
     return 0
 
 
-cdef int _look(Work* work, int32_t index, int64_t record, const Span* entry, KeptValue* kept) noexcept nogil:
+cdef int _look(Work* work, int32_t index, int64_t record, const Extent* entry, KeptValue* kept) noexcept nogil:
     # Fills in `kept` for a column of another form in a record.
     cdef const ExampleColumn* column = &work.plan.columns[index]
     cdef Steps rest
@@ -430,7 +430,7 @@ cdef int _look(Work* work, int32_t index, int64_t record, const Span* entry, Kep
 cdef int _record(Work* work, int64_t record) noexcept nogil:
     cdef const ParsePlan* plan = work.plan
     cdef const ExampleColumn* column
-    cdef const Span* entry
+    cdef const Extent* entry
     cdef Field field
     cdef bytes_in p = work.records[record].p
     cdef bytes_in e = work.records[record].e
@@ -438,7 +438,7 @@ cdef int _record(Work* work, int64_t record) noexcept nogil:
     cdef int32_t i
     for i in range(2):
         entries[i] = 0
-        memset(work.seen[i], 0, plan.keys[i].count * sizeof(Span))
+        memset(work.seen[i], 0, plan.keys[i].count * sizeof(Extent))
     while p < e:
         p = read_field(p, e, &field, &work.wire)
         if p == NULL:
@@ -469,7 +469,7 @@ cdef bytes_out _place(Work* work, int32_t output, const ExampleColumn* column, i
     cdef Cell* out = &work.outputs[output]
     if column.kind == KIND_BYTES:
         work.strings[output].n = n
-        work.strings[output].spans = <Span*>_take(work, n, sizeof(Span), 1)
+        work.strings[output].spans = <Extent*>_take(work, n, sizeof(Extent), 1)
         return <bytes_out>work.strings[output].spans
     # A place that is given has the size of the column's shape, which is certain but for the number of records.
     if out.data == NULL or (work.batch and out.nbytes != n * column.item):
@@ -511,7 +511,7 @@ cdef int _begin(Work* work) noexcept nogil:
     cdef int32_t i, j
     cdef int64_t n = 0
     for i in range(2):
-        work.seen[i] = <Span*>_take(work, work.plan.keys[i].count, sizeof(Span), 1)
+        work.seen[i] = <Extent*>_take(work, work.plan.keys[i].count, sizeof(Extent), 1)
         if work.seen[i] == NULL:
             return -1
         if work.batch:
@@ -614,7 +614,7 @@ cdef int _padded(Work* work, int32_t index) noexcept nogil:
         return -1
     _shape(work, column, longest // column.count)
     if column.kind == KIND_BYTES:
-        item = sizeof(Span)
+        item = sizeof(Extent)
     if column.section == 1 and work.batch:
         lengths = _splits(work, column.output + 1, work.n)
         if lengths == NULL:
@@ -694,8 +694,8 @@ cdef int _strings_out(Work* work, int32_t output) noexcept nogil:
 
 cdef int _run_example(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
     cdef Work work
-    cdef Span record
-    cdef Span* records = &record
+    cdef Extent record
+    cdef Extent* records = &record
     cdef const Cell* cell = &inputs[0]
     cdef int64_t i
     cdef int32_t j
@@ -713,7 +713,7 @@ cdef int _run_example(const void* params, const Cell* inputs, Cell* outputs, Are
     if cell.ndim > 0:
         work.batch = True
         work.n = cell.dims[0]
-        records = <Span*>_take(&work, work.n, sizeof(Span), 1)
+        records = <Extent*>_take(&work, work.n, sizeof(Extent), 1)
         if records == NULL:
             return -1
         for i in range(work.n):
@@ -760,7 +760,7 @@ cdef class ExampleStep(Step):
 
     def __init__(self, str label, tuple inputs, tuple outputs, list columns):
         cdef ExampleColumn* column
-        cdef Span* spans
+        cdef Extent* spans
         cdef int64_t side
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
@@ -799,8 +799,8 @@ cdef class ExampleStep(Step):
                 column.count *= side
             if default is not None:
                 if kind == KIND_BYTES:
-                    place = bytearray(max(1, len(default)) * sizeof(Span))
-                    spans = <Span*><char*>place
+                    place = bytearray(max(1, len(default)) * sizeof(Extent))
+                    spans = <Extent*><char*>place
                     for i, text in enumerate(default):
                         spans[i].p = <bytes_in><const char*>(<bytes>text)
                         spans[i].e = spans[i].p + len(text)
@@ -866,8 +866,8 @@ cdef class ExampleStep(Step):
         cdef Work work
         cdef Arena arena
         cdef Fault fault
-        cdef Span lone
-        cdef Span* spans = &lone
+        cdef Extent lone
+        cdef Extent* spans = &lone
         cdef int64_t i = 0
         cdef int32_t j
         cdef int rc
@@ -896,7 +896,7 @@ cdef class ExampleStep(Step):
             else:
                 work.batch = True
                 work.n = len(records)
-                spans = <Span*>arena_take(&arena, work.n * sizeof(Span) + 1)
+                spans = <Extent*>arena_take(&arena, work.n * sizeof(Extent) + 1)
                 if spans == NULL:
                     raise MemoryError
                 if isinstance(records, _ragged.Ragged):
@@ -951,7 +951,7 @@ cdef int _fill_keys(Keys* keys, list names) except -1:
     keys.mask = 3
     while keys.mask < <uint64_t>(2 * len(names)):
         keys.mask = 2 * keys.mask + 1
-    keys.names = <Span*>calloc(len(names) + 1, sizeof(Span))
+    keys.names = <Extent*>calloc(len(names) + 1, sizeof(Extent))
     keys.table = <int32_t*>calloc(keys.mask + 1, sizeof(int32_t))
     if keys.names == NULL or keys.table == NULL:
         raise MemoryError

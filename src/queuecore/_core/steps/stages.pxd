@@ -19,6 +19,11 @@ cdef struct Cell:
     int32_t ndim
     int64_t dims[MAX_DIMS]
 
+# Bytes that lie anywhere.
+cdef struct Span:
+    const unsigned char* data
+    int64_t nbytes
+
 # Where the time of a sample of units goes, by steps. Any number of threads may add to it at once.
 cdef enum:
     TIMED = 64                # most steps
@@ -87,11 +92,16 @@ cdef inline void step_ended(const Arena* arena, const void* params, int64_t begu
 ctypedef int (*StageFn)(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
                         Fault* fault) noexcept nogil
 
-# The same for `rows` elements at once, whose components have fixed shapes, and whose strings have one length: at each
-# cell's `data` they lie one behind the other, and `nbytes` are those of all; dimensions and offsets are not looked at.
-# Which element failed, a fault doesn't say.
+# The same for `rows` elements at once. Components of fixed shapes, and strings of one length, lie one behind the other
+# at the cell's `data`, and `nbytes` are those of all; dimensions are not looked at. Strings, and outputs whose length
+# varies, may also be spans, one for each element: `offsets` points to these, or is NULL. Which element failed, a fault
+# doesn't say.
 ctypedef int (*RowsFn)(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
                        Fault* fault) noexcept nogil
+
+
+cdef inline const Span* spans_of(const Cell* cell) noexcept nogil:
+    return <const Span*>cell.offsets
 
 
 # The lowest bits of a fault's `what` say which part of a step it is of; at each level of nesting as many more.

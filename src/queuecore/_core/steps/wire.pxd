@@ -26,7 +26,7 @@ cdef enum:
     WHAT_WIRE = 4
     WHAT_NESTED = 5
 
-cdef struct Span:
+cdef struct Extent:
     const unsigned char* p    # NULL: there is none
     const unsigned char* e
 

@@ -9,9 +9,8 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, BlockPlan, files_kind
-from queuecore._core.io.csv cimport CSV_TEXT
 from queuecore._core.io.handed cimport handed_kind
-from queuecore._core.io.framing cimport FRAME_FIXED, framing_walk
+from queuecore._core.io.framing cimport FRAME_FIXED, FRAME_WHOLE, framing_walk
 from queuecore._core.io.lanes cimport lanes_kind
 from queuecore._core.steps.decode cimport PLACE_STAGE, WIDE_GAP, layout_plan
 from queuecore._core.stream.describe cimport (
@@ -20,14 +19,16 @@ from queuecore._core.stream.describe cimport (
 from queuecore._core.device.driver cimport Device
 from queuecore._core.stream.limits cimport (
     AHEAD_PART, ASKING, ASKING_LOADS, CHUNK_BYTES, CHUNK_ROWS, DISCOVER_AHEAD, HELPERS, IDLE_FILES, LANES, LANE_BYTES,
-    LONE_ROWS, SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, TOGETHER_BYTES, UNIT_BATCHES, UNIT_BYTES, WIDTH_MOST)
+    LONE_ROWS, SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, TOGETHER_BYTES, TOGETHER_MOST, TOGETHER_ROWS,
+    UNIT_BATCHES, UNIT_BYTES, VARYING_BYTES,
+    WIDTH_MOST)
 from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.order.runs cimport Run
 from queuecore._core.order.shard cimport UNEVEN_PAD
 from queuecore._core.stream.pipe cimport Config, Plan, lay_out, slot_release, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
-from queuecore._core.stream.rows cimport Maker, Output, Pad
+from queuecore._core.stream.rows cimport TAKE_ITEMS, Maker, Output, Pad
 from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_expect, table_new
 from queuecore._core.steps.stages cimport Step
 from queuecore._core.stream.views cimport Views
@@ -37,7 +38,7 @@ check_layout(layout_hash())
 # Numbers that follow from a description and decide how large the parts of its plan are.
 cdef struct Shape:
     int64_t record_bytes, hop_bytes  # of a record; of records in blocks, an estimate
-    int64_t row_bytes      # of an element's row in a slot; rows of varying length count 64 bytes
+    int64_t row_bytes      # of an element's row in a slot; rows of varying length count VARYING_BYTES
     int64_t store_bytes    # that the store of a shuffle may take
     bint stored            # a shuffle's records may be kept in a store
     bint sharded
@@ -266,7 +267,7 @@ cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
         m.params = e.step.params
     shape.row_bytes = 0
     for i in range(m.count):
-        shape.row_bytes += m.outputs[i].row_bytes if m.outputs[i].item == 0 else 64
+        shape.row_bytes += m.outputs[i].row_bytes if m.outputs[i].item == 0 else VARYING_BYTES
     return 0
 
 
@@ -350,33 +351,38 @@ cdef int _set_columns(list columns, Maker* m, Keeper keeper) except -1:
     return 0
 
 
+cdef bint _counts(const Output* columns, int32_t count, int64_t* nbytes) noexcept nogil:
+    # Adds the bytes of a row, of varying length an estimate. False: many rows of these can't be handed over at once,
+    # since each has a shape.
+    cdef int32_t i
+    for i in range(count):
+        if columns[i].item != 0 and (columns[i].ndim > 0 or columns[i].take != TAKE_ITEMS):
+            return False
+        nbytes[0] += columns[i].row_bytes if columns[i].item == 0 else VARYING_BYTES
+    return True
+
+
 cdef void _set_together(Plan* plan, Step step) noexcept nogil:
-    # Lets a step make as many rows at once as fit into the first-level cache, if what it takes and what it makes have
-    # the same size for all rows.
+    # Lets a step make as many rows at once as fit into the first-level cache, or some long ones.
     cdef Maker* m = &plan.maker
     cdef int64_t nbytes = 1
     cdef int32_t i
+    if step.run_rows == NULL or not _counts(m.outputs, m.count, &nbytes):
+        return
     if m.columns != NULL:
-        for i in range(m.column_count):
-            if m.columns[i].item != 0:
-                return
-            nbytes += m.columns[i].row_bytes
+        if not _counts(m.columns, m.column_count, &nbytes):
+            return
     elif m.csv != NULL:
         for i in range(m.csv.count):
-            if m.csv.columns[i].kind == CSV_TEXT:
-                return
             nbytes += m.csv.columns[i].item_bytes
     elif not plan.config.blocks or m.framing == FRAME_FIXED:
         nbytes += m.record_bytes
-    else:
+    elif m.framing == FRAME_WHOLE:
         return
-    for i in range(m.count):
-        if m.outputs[i].item != 0:
-            return
-        nbytes += m.outputs[i].row_bytes
-    if step.run_rows != NULL:
-        m.run_rows = step.run_rows
-        m.together = TOGETHER_BYTES // nbytes
+    else:
+        nbytes += VARYING_BYTES
+    m.run_rows = step.run_rows
+    m.together = max(TOGETHER_BYTES // nbytes, min(TOGETHER_ROWS, TOGETHER_MOST // nbytes))
 
 
 cdef int64_t _slot_bytes(Plan* plan) except -1:

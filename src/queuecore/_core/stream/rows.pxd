@@ -65,7 +65,7 @@ cdef struct Maker:
     int32_t given                    # number of components in these columns
     const int64_t* shapes            # CELL_DIMS for each column: dimensions of a row that are the same for all rows
     StageFn run          # NULL: the record itself is the only component
-    RowsFn run_rows      # if no output varies in length, and the step can: makes up to
+    RowsFn run_rows      # if neither rows nor outputs vary in shape, and the step can: makes up to
     int64_t together     # so many rows at once; otherwise NULL and 0
     const void* params   # of run and run_rows
     int32_t made         # number of components that it makes

@@ -5,7 +5,7 @@ from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_MOVED, CSV_STRIDE, Moved, MovedBlock, RecordBlock
-from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, CsvText, csv_cut, csv_parse
+from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, csv_cut, csv_parse
 from queuecore._core.atoms.errors cimport (
     CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED,
     fault_begin)
@@ -15,7 +15,8 @@ from queuecore._core.atoms.growing cimport grow
 from queuecore._core.io.lines cimport lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
 from queuecore._core.steps.decode cimport prefetch
-from queuecore._core.steps.stages cimport Arena, Cell, arena_free, arena_reset, arena_take, step_begun, step_ended
+from queuecore._core.steps.stages cimport (
+    Arena, Cell, Span, arena_free, arena_reset, arena_take, spans_of, step_begun, step_ended)
 from queuecore._core.io.walk cimport WalkKind
 
 check_layout(layout_hash())
@@ -152,12 +153,68 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, in
     return True
 
 
+cdef bint _has_room(const Maker* m, Scratch* s, const Cell* outputs, int64_t n) noexcept nogil:
+    # Returns whether what the step made of n rows can be copied to where it belongs, for which there is room then.
+    cdef const Output* o
+    cdef const Cell* cell
+    cdef const Span* spans
+    cdef int64_t nbytes, i
+    cdef int32_t j
+    cdef Fault fault
+    for j in range(m.count):
+        o = &m.outputs[j]
+        cell = &outputs[o.cell]
+        spans = spans_of(cell)
+        nbytes = cell.nbytes
+        if spans != NULL:
+            nbytes = 0
+            for i in range(n):
+                nbytes += spans[i].nbytes
+                if o.item == 0 and spans[i].nbytes != o.row_bytes:
+                    return False
+        if o.pad != NULL and o.item != 0:
+            for i in range(n):
+                if not _fits(o, NULL, cell.nbytes // n if spans == NULL else spans[i].nbytes, &fault):
+                    return False
+        if o.item != 0 and not grow(&s.vars[o.var], nbytes):
+            return False
+    return True
+
+
+cdef void _place_together(Scratch* s, const Output* o, const Cell* cell, int64_t n, int64_t row) noexcept nogil:
+    # Copies n rows of an output to where they belong.
+    cdef const Span* spans = spans_of(cell)
+    cdef Span span
+    cdef bytes_out place = s.slot + o.slot_offset + row * o.row_bytes
+    cdef int64_t* ends
+    cdef Growing* g
+    cdef int64_t i
+    if o.item == 0 and spans == NULL:
+        if cell.data != place:
+            memcpy(place, cell.data, n * o.row_bytes)
+        return
+    if o.item == 0:
+        for i in range(n):
+            memcpy(place + i * o.row_bytes, spans[i].data, o.row_bytes)
+        return
+    g = &s.vars[o.var]
+    ends = <int64_t*>(s.slot + o.slot_offset) + row + 1
+    span.nbytes = cell.nbytes // n
+    for i in range(n):
+        span.data = cell.data + i * span.nbytes
+        if spans != NULL:
+            span = spans[i]
+        if span.nbytes > 0:
+            memcpy(g.data + g.nbytes, span.data, span.nbytes)
+            g.nbytes += span.nbytes
+        ends[i] = g.nbytes
+
+
 cdef bint _run_together(const Maker* m, Scratch* s, int32_t given, int64_t n, int64_t row) noexcept nogil:
     # Runs the step on n rows at once, which the first `given` cells have, into rows from `row` on. False: one of them
-    # has a fault.
+    # has a fault, or there is no memory; nothing is made then.
     cdef const Output* o
     cdef Cell* outputs = s.cells + given
-    cdef bytes_out place
     cdef int64_t begun
     cdef int32_t j
     cdef int rc
@@ -165,19 +222,24 @@ cdef bint _run_together(const Maker* m, Scratch* s, int32_t given, int64_t n, in
     memset(outputs, 0, m.made * sizeof(Cell))
     for j in range(m.count):
         o = &m.outputs[j]
-        outputs[o.cell].data = s.slot + o.slot_offset + row * o.row_bytes
-        outputs[o.cell].nbytes = n * o.row_bytes
+        if o.item == 0:
+            outputs[o.cell].data = s.slot + o.slot_offset + row * o.row_bytes
+            outputs[o.cell].nbytes = n * o.row_bytes
     begun = step_begun(&s.arena)
     rc = m.run_rows(m.params, s.cells, outputs, n, &s.arena, &fault)
     step_ended(&s.arena, m.params, begun)
-    if rc != 0:
+    if rc != 0 or not _has_room(m, s, outputs, n):
         return False
     for j in range(m.count):
-        o = &m.outputs[j]
-        place = s.slot + o.slot_offset + row * o.row_bytes
-        if outputs[o.cell].data != place:
-            memcpy(place, outputs[o.cell].data, n * o.row_bytes)
+        _place_together(s, &m.outputs[j], &outputs[m.outputs[j].cell], n, row)
     return True
+
+
+cdef bint _strings_together(const Maker* m, Scratch* s, Span* spans, int64_t n, int64_t row) noexcept nogil:
+    # Makes rows of n records, whatever their lengths.
+    s.cells[0].data = NULL
+    s.cells[0].offsets = <const int64_t*>spans
+    return _run_together(m, s, 1, n, row)
 
 
 cdef int64_t rows_of_records(const Maker* m, Scratch* s, const unsigned char* records, int64_t stride, int64_t n,
@@ -230,15 +292,22 @@ cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, i
         return _add(s, &m.outputs[0], data, nbytes, row, fault)
     s.cells[0].data = <bytes_out>data
     s.cells[0].nbytes = nbytes
+    s.cells[0].offsets = NULL
     arena_reset(&s.arena)
     return _run(m, s, s.cells, s.cells + 1, row, fault)
+
+
+cdef inline int64_t _line_end(const unsigned char* text, int64_t start, int64_t end) noexcept nogil:
+    # Returns where a line ends that begins at `start`, and behind whose line feed is `end`.
+    return end - 2 if end - 1 > start and text[end - 2] == 13 else end - 1
 
 
 cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
                     int64_t row, Fault* fault) noexcept nogil:
     cdef const uint32_t* ends = <const uint32_t*>b.index + b.skip + first
-    cdef int64_t i, start = 0 if b.skip + first == 0 else ends[-1], end
+    cdef int64_t i = 0, start = 0 if b.skip + first == 0 else ends[-1], end, part, k
     cdef Growing* g
+    cdef Span* spans
     if m.run == NULL:
         g = &s.vars[0]
         if not grow(g, lines_most(start, ends, n)):
@@ -247,10 +316,23 @@ cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
         g.nbytes += lines_kernels(-1).gather(b.text, start, ends, n, g.data + g.nbytes, g.nbytes,
                                              <int64_t*>(s.slot + m.outputs[0].slot_offset) + row + 1)
         return n
-    for i in range(n):
-        end = ends[i] - 1
-        if end > start and b.text[end - 1] == 13:
-            end -= 1
+    while m.together > 1 and i < n:
+        part = min(n - i, m.together)
+        arena_reset(&s.arena)
+        spans = <Span*>arena_take(&s.arena, part * sizeof(Span))
+        if spans == NULL:
+            break
+        for k in range(part):
+            end = _line_end(b.text, start, ends[i + k])
+            spans[k].data = b.text + start
+            spans[k].nbytes = end - start
+            start = ends[i + k]
+        if not _strings_together(m, s, spans, part, row + i):
+            start = spans[0].data - b.text
+            break
+        i += part
+    for i in range(i, n):
+        end = _line_end(b.text, start, ends[i])
         s.arena.element = element + i
         if not row_of_record(m, s, b.text + start, end - start, row + i, fault):
             fault.offset = b.place.offset + start
@@ -264,9 +346,25 @@ cdef int64_t _walked(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
                      int64_t row, Fault* fault) noexcept nogil:
     cdef const WalkKind* kind = m.walk
     cdef const int64_t* starts = <const int64_t*>b.index
-    cdef int64_t i, nbytes
+    cdef int64_t i = first, nbytes, part, k
     cdef bytes_in data
-    for i in range(first, first + n):
+    cdef Span* spans
+    while m.together > 1 and i < first + n:
+        part = min(first + n - i, m.together)
+        arena_reset(&s.arena)
+        spans = <Span*>arena_take(&s.arena, part * sizeof(Span))
+        if spans == NULL:
+            break
+        for k in range(part):
+            spans[k].data = b.text + starts[i + k] + kind.header_bytes
+            spans[k].nbytes = starts[i + k + 1] - starts[i + k] - kind.frame_bytes
+            if kind.check != NULL and not kind.check(spans[k].data, spans[k].nbytes):
+                part = k
+                break
+        if part == 0 or not _strings_together(m, s, spans, part, row + i - first):
+            break
+        i += part
+    for i in range(i, first + n):
         data = b.text + starts[i] + kind.header_bytes
         nbytes = starts[i + 1] - starts[i] - kind.frame_bytes
         if kind.check != NULL and not kind.check(data, nbytes):
@@ -322,9 +420,10 @@ cdef void _csv_cells(const Maker* m, Scratch* s, const CsvPlace* places, int64_t
     for j in range(m.csv.count):
         cell = &s.cells[j]
         item = places[j].base + i * places[j].stride
+        cell.offsets = NULL
         if m.csv.columns[j].kind == CSV_TEXT:
-            cell.data = <bytes_out>(<CsvText*>item).data
-            cell.nbytes = (<CsvText*>item).nbytes
+            cell.data = <bytes_out>(<Span*>item).data
+            cell.nbytes = (<Span*>item).nbytes
         else:
             cell.data = item
             cell.nbytes = m.csv.columns[j].item_bytes
@@ -336,7 +435,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
     cdef bytes_in end = b.text + b.nbytes  # the byte after a lone CR decides whether the CR ends a row
     cdef CsvBlock block
-    cdef CsvText* text
+    cdef Span* text
     cdef const Output* out
     cdef Fault unparsed  # of the row behind those that are made now, which write to *fault
     cdef int64_t done = 0, i
@@ -378,6 +477,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
             for j in range(m.csv.count):
                 s.cells[j].data = places[j].base
                 s.cells[j].nbytes = block.rows * places[j].stride
+                s.cells[j].offsets = <const int64_t*>places[j].base if m.csv.columns[j].kind == CSV_TEXT else NULL
             if _run_together(m, s, m.csv.count, block.rows, row + done):
                 i = block.rows
         for i in range(i, block.rows):
@@ -392,7 +492,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
             elif some:
                 for j in range(m.csv.count):
                     if m.csv.columns[j].kind == CSV_TEXT:
-                        text = <CsvText*>(s.columns + (j * CSV_ROWS + i) * COLUMN_BYTES)
+                        text = <Span*>(s.columns + (j * CSV_ROWS + i) * COLUMN_BYTES)
                         if not _add(s, &m.outputs[j], text.data, text.nbytes, row + done + i, fault):
                             return done + i
         done += block.rows
@@ -481,15 +581,28 @@ cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const 
     cdef const Output* o
     cdef Cell* cell
     cdef bytes_in source
-    cdef int64_t i
+    cdef Span* spans
+    cdef int64_t i, k
     cdef int32_t j
     n = n if n < m.together else m.together
     arena_reset(&s.arena)
     for j in range(m.column_count):
         o = &m.columns[j]
         cell = &s.cells[o.cell]
-        cell.nbytes = n * o.row_bytes
+        cell.offsets = NULL
         source = columns[j].data
+        if o.item != 0:
+            spans = <Span*>arena_take(&s.arena, n * sizeof(Span))
+            if spans == NULL:
+                return 0
+            for i in range(n):
+                k = which[i] if which != NULL else at + i
+                spans[i].data = source + columns[j].ends[k]
+                spans[i].nbytes = columns[j].ends[k + 1] - columns[j].ends[k]
+            cell.data = NULL
+            cell.offsets = <const int64_t*>spans
+            continue
+        cell.nbytes = n * o.row_bytes
         cell.data = <bytes_out>source + at * o.row_bytes
         if which != NULL:
             cell.data = <bytes_out>arena_take(&s.arena, cell.nbytes)

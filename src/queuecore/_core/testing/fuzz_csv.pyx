@@ -4,10 +4,10 @@ from libc.string cimport memchr, memcmp, memcpy, memset
 from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.csv cimport (
-    CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvScan, CsvText, csv_cut, csv_parse)
+    CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvScan, csv_cut, csv_parse)
 from queuecore._core.atoms.errors cimport CODE_CSV, CODE_TOO_LARGE
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport Arena, Step, arena_free, arena_reset
+from queuecore._core.steps.stages cimport Arena, Span, Step, arena_free, arena_reset
 from queuecore._core.testing.fuzz_inputs cimport Given, Growing, Verdict, append, choice, copy_of, least, same
 from queuecore._core.testing.fuzz_steps cimport MOST_OUTPUTS, Steps, both_ways
 
@@ -49,7 +49,7 @@ cdef struct Table:
 
 
 cdef void _take_rows(const CsvPlan* plan, const CsvPlace* places, int64_t rows, Growing* items) noexcept nogil:
-    cdef const CsvText* text
+    cdef const Span* text
     cdef int64_t r, n
     cdef int32_t i
     cdef const unsigned char* p
@@ -58,7 +58,7 @@ cdef void _take_rows(const CsvPlan* plan, const CsvPlace* places, int64_t rows, 
             p = places[i].base + r * places[i].stride
             n = places[i].stride
             if plan.columns[i].kind == CSV_TEXT:
-                text = <const CsvText*>p
+                text = <const Span*>p
                 p = text.data
                 n = text.nbytes
             append(items, &n, sizeof(n))

@@ -9,7 +9,7 @@ from posix.mman cimport PROT_NONE, mprotect
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.csv cimport (
-    CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvScan, CsvText, csv_cut, csv_parse)
+    CSV_TEXT, CsvBlock, CsvCursor, CsvFormat, CsvPlace, CsvPlan, CsvScan, csv_cut, csv_parse)
 from queuecore._core.atoms.errors cimport CODE_CSV, CODE_TRUNCATED, fault_error
 from queuecore._core.io.lines cimport LinesKernels, lines_count, lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport (
@@ -22,7 +22,7 @@ from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync,
     tfrecord_walk)
 from queuecore._core.io.walk cimport WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk
-from queuecore._core.steps.stages cimport Arena, arena_free, arena_reset
+from queuecore._core.steps.stages cimport Arena, Span, arena_free, arena_reset
 
 import os
 
@@ -386,7 +386,7 @@ cdef CsvPlace* _places_new(const CsvPlan* plan, int64_t rows) except NULL:
 
 
 cdef int _append_rows(list columns, const CsvPlan* plan, const CsvPlace* places, int64_t rows) except -1:
-    cdef const CsvText* text
+    cdef const Span* text
     cdef const char* value
     cdef int64_t r
     cdef int32_t i
@@ -394,7 +394,7 @@ cdef int _append_rows(list columns, const CsvPlan* plan, const CsvPlace* places,
         for r in range(rows):
             value = <const char*>places[i].base + r * places[i].stride
             if plan.columns[i].kind == CSV_TEXT:
-                text = <const CsvText*>value
+                text = <const Span*>value
                 columns[i].append((<const char*>text.data)[:text.nbytes])
             else:
                 columns[i].append(value[:places[i].stride])
