@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +16,12 @@ from queuecore._ops.chain import NUMBERS, code_of
 from queuecore._trace.graph import LONGEST_PERIOD, TraceGraph, TraceNode, UnknownValue, Value, reachable
 
 __all__ = ["lowered"]
+
+# The dtypes that a chain may begin with, by number: integers that are exact in float32 or rounded once, and float32.
+_FLOAT = NUMBERS["f4"]
+_CHAINED = {NUMBERS[code] for code in ("i1", "u1", "i2", "u2", "i4")}
+# The kinds of links (kernels/chains.hpp), with the constant in the first place and in the second.
+_LINKS = {np.add: (0, 0), np.subtract: (2, 1), np.multiply: (3, 3), np.true_divide: (5, 4)}
 
 
 def lowered(
@@ -151,8 +159,9 @@ class _Expression:
                 if ufunc is np.where:
                     self._program.append(["choose", loop[-1].itemsize, [*registers, out]])
                 else:
-                    self._program.append(["call", _loop(ufunc, loop), [*registers, out]])
+                    self._program.append(["call", _loop(ufunc, loop), [*registers, out], ufunc, loop])
             register_of[id(result)] = out
+        self._chain()
         places = self._placed()
         first = len(self._leaves)
         items = self._leaf_items + self._temporaries
@@ -232,6 +241,38 @@ class _Expression:
         self._leaf_items.append(dtype.itemsize)
         return len(self._leaves) - 1
 
+    def _chain(self) -> None:
+        """Make one instruction of float32 operations with constants that follow each other, and of a cast in front."""
+        readers = collections.Counter(register for instruction in self._program for register in _given(instruction))
+        program: dict[int, list[Any]] = {}  # by the register of the result
+        for instruction in self._program:
+            chain = self._as_chain(instruction)
+            if chain is not None and chain[2] and readers[chain[3]] == 1 and chain[3] in program:
+                before = self._as_chain(program[chain[3]])
+                if before is not None:
+                    del program[chain[3]]
+                    instruction = ["chain", before[1], before[2] + chain[2], before[3], chain[4]]
+            program[_result(instruction)] = instruction
+        self._program = [(each[0] == "cast" and self._as_chain(each)) or each for each in program.values()]
+
+    def _as_chain(self, instruction: list[Any]) -> list[Any] | None:
+        """Return an instruction as a chain: the number of the dtype that it begins with, links, registers."""
+        if instruction[0] == "chain":
+            return instruction
+        if instruction[0] == "cast":
+            _, source, dtype, register, out, _ = instruction
+            return ["chain", source, [], register, out] if source in _CHAINED and dtype == _FLOAT else None
+        if instruction[0] != "call" or instruction[3] not in _LINKS or set(map(code_of, instruction[4])) != {"f4"}:
+            return None
+        *registers, out = instruction[2]
+        for place, register in enumerate(registers):
+            leaf = self._leaves[register] if register >= 0 else None
+            if leaf is not None and leaf[0] == -1 and leaf[2] == 1:  # a lone constant
+                (constant,) = np.frombuffer(leaf[3], np.float32).tolist()
+                link = (_LINKS[instruction[3]][place], constant)
+                return ["chain", _FLOAT, [link], registers[1 - place], out] if math.isfinite(constant) else None
+        return None
+
     def _placed(self) -> list[int]:
         """Return the room of each temporary; a temporary that is no longer read leaves its room to others."""
         last: dict[int, int] = {}
@@ -242,7 +283,7 @@ class _Expression:
         free: list[int] = []
         count = 0
         for index, instruction in enumerate(self._program):
-            out = instruction[4] if instruction[0] == "cast" else instruction[2][-1]
+            out = _result(instruction)
             if out < -1:
                 if not free:
                     free.append(count)
@@ -258,11 +299,18 @@ class _Expression:
 
         if instruction[0] == "cast":
             return (*instruction[:3], number(instruction[3]), number(instruction[4]), instruction[5])
+        if instruction[0] == "chain":
+            return (*instruction[:3], number(instruction[3]), number(instruction[4]))
         return (*instruction[:2], [number(register) for register in instruction[2]])
 
 
 def _given(instruction: list[Any]) -> list[int]:
-    return [instruction[3]] if instruction[0] == "cast" else instruction[2][:-1]
+    return [instruction[3]] if instruction[0] in ("cast", "chain") else instruction[2][:-1]
+
+
+def _result(instruction: list[Any]) -> int:
+    register: int = instruction[4] if instruction[0] in ("cast", "chain") else instruction[2][-1]
+    return register
 
 
 def _loop(ufunc: Any, loop: Sequence[np.dtype[Any]]) -> Any:

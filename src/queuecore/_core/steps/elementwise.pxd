@@ -6,6 +6,13 @@ from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.platform cimport Fault
 from queuecore._core.steps.stages cimport Arena, Cell
 
+cdef extern from "queuecore/kernels/chains.hpp" namespace "queuecore" nogil:
+    struct ChainLink:
+        int32_t kind
+        float constant
+    ctypedef void (*ChainFn "queuecore::ChainFn")(const void*, void*, int64_t, const ChainLink*, int32_t) noexcept nogil
+    ChainFn chain_fn(int dtype, bint widest)
+
 cdef extern from "queuecore/kernels/elementwise.hpp" namespace "queuecore" nogil:
     # Dtypes by number: bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, float32, float64,
     # bfloat16.

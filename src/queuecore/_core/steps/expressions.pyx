@@ -1,8 +1,8 @@
 """Native steps made from traced functions: whole expressions run by NumPy's own loops, and graphs of steps.
 
 An expression goes over its output in tiles that stay in the first-level cache. Every call of a tile is the loop that
-NumPy itself would run for these dtypes, so the values are NumPy's. What a loop says of its floats by the processor's
-flags is dropped.
+NumPy itself would run for these dtypes, or a cast or chain that gives the same bits, so the values are NumPy's. What a
+loop says of its floats by the processor's flags is dropped.
 """
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer
@@ -13,7 +13,8 @@ from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
-    CastFn, bytes_in, bytes_out, cast_fn, fill_items, gather, made_bytes_of, step_explain, step_fault)
+    CastFn, ChainFn, ChainLink, bytes_in, bytes_out, cast_fn, chain_fn, fill_items, gather, made_bytes_of,
+    step_explain, step_fault)
 from queuecore._core.steps.elementwise cimport step_place
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport (
@@ -144,7 +145,10 @@ cdef struct Operand:
 
 cdef struct Instruction:
     CastFn cast              # or
+    ChainFn chain            # over the links, or
     qc_loop loop             # or numpy.where
+    ChainLink* links
+    int32_t link_count
     void* context
     void* auxdata
     int32_t arguments        # number of arguments, without the output
@@ -197,7 +201,9 @@ cdef class ExprStep(Step):
         Which room each register has; of leaves -1.
     program : list of tuple
         ``("cast", number of one dtype, of the other, register, register, as NumPy does it)`` or ``("call", capsule,
-        registers)``, or, of numpy.where, ``("choose", bytes of an item, registers)``; the last one is the output.
+        registers)``, or, of numpy.where, ``("choose", bytes of an item, registers)``, or ``("chain", number of a dtype,
+        links, register, register)``, a link being its kind (`LinkKind` of kernels/chains.hpp) and its constant; the
+        last one is the output.
         Register -1 is the step's own output. None at all: the first leaf is the result.
     dims : list of tuple
         Sides of the output: ``(side, -1, -1)``, or ``(-1, leaf, axis of its input)``.
@@ -245,6 +251,9 @@ cdef class ExprStep(Step):
                 instruction.arguments = 1
                 instruction.registers[0], instruction.registers[1] = rest[2], rest[3]
                 continue
+            if kind == "chain":
+                self._chain(instruction, rest)
+                continue
             instruction.arguments = <int32_t>len(rest[1]) - 1
             if instruction.arguments >= MOST_ARGUMENTS:
                 raise ValueError(f"{instruction.arguments} arguments")
@@ -263,6 +272,21 @@ cdef class ExprStep(Step):
         self.run = _run_expression
         if _lies_alike(e):
             self.run_rows = _rows_of_expression
+
+    cdef int _chain(self, Instruction* instruction, list rest) except -1:
+        instruction.chain = chain_fn(rest[0], True)
+        instruction.links = <ChainLink*>calloc(len(rest[1]) + 1, sizeof(ChainLink))
+        if instruction.links == NULL:
+            raise MemoryError
+        if instruction.chain == NULL:
+            raise ValueError(f"no chain begins with the dtype of number {rest[0]}")
+        for kind, constant in rest[1]:
+            instruction.links[instruction.link_count].kind = kind
+            instruction.links[instruction.link_count].constant = constant
+            instruction.link_count += 1
+        instruction.arguments = 1
+        instruction.registers[0], instruction.registers[1] = rest[2], rest[3]
+        return 0
 
     cdef int _leaf(self, Operand* leaf, tuple description) except -1:
         cdef int32_t i = 0
@@ -299,6 +323,8 @@ cdef class ExprStep(Step):
         cdef int32_t i
         for i in range(self.expression.leaf_count):
             free(self.expression.leaves[i].data)
+        for i in range(self.expression.instruction_count):
+            free(self.expression.instructions[i].links)
         free(self.expression.leaves)
         free(self.expression.instructions)
 
@@ -570,7 +596,12 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
                 else:
                     arguments[k] = data[r]
                     steps[k] = strides[r]
-            if instruction.cast == NULL and instruction.loop == NULL:
+            if instruction.chain != NULL and steps[0] == 0:
+                instruction.chain(arguments[0], arguments[1], 1, instruction.links, instruction.link_count)
+                strides[instruction.registers[1]] = 0
+            elif instruction.chain != NULL:
+                instruction.chain(arguments[0], arguments[1], m, instruction.links, instruction.link_count)
+            elif instruction.cast == NULL and instruction.loop == NULL:
                 qc_choose(arguments, steps, m, <int>steps[3])
             elif instruction.cast == NULL:
                 instruction.loop(instruction.context, arguments, &m, steps, instruction.auxdata)

@@ -1,10 +1,11 @@
-"""Steps: functions that a user's compiler could have made, pictures decoded over and over, and libjpeg alone."""
+"""Steps: functions that a user's compiler could have made, chains, pictures decoded over and over, libjpeg alone."""
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memset
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Atomic, Fault, kAcquire, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.steps.elementwise cimport ChainFn, ChainLink, chain_fn
 from queuecore._core.steps.images cimport images_codecs
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_reset, arena_take
 
@@ -201,3 +202,19 @@ def decode_pictures(list files, Step step=None):
         arena_free(&arena)
         free(data)
         free(sizes)
+
+
+# Chains
+
+def run_chain(int dtype, bint widest, links, const unsigned char[::1] items not None, float[::1] made not None):
+    """Run the loop of a chain: `links` are kinds and constants, `items` the bytes of as many items as are made."""
+    cdef ChainLink all_links[16]
+    cdef ChainFn run = chain_fn(dtype, widest)
+    cdef int32_t count = 0
+    for kind, constant in links[:16]:
+        all_links[count].kind = kind
+        all_links[count].constant = constant
+        count += 1
+    if made.shape[0] == 0 or run == NULL:
+        raise ValueError("nothing to make, or no such chain")
+    run(&items[0], &made[0], made.shape[0], all_links, count)
