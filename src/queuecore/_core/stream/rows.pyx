@@ -215,6 +215,7 @@ cdef bint _run_together(const Maker* m, Scratch* s, int32_t given, int64_t n, in
     # has a fault, or there is no memory; nothing is made then.
     cdef const Output* o
     cdef Cell* outputs = s.cells + given
+    cdef bytes_out place
     cdef int64_t begun
     cdef int32_t j
     cdef int rc
@@ -228,7 +229,20 @@ cdef bint _run_together(const Maker* m, Scratch* s, int32_t given, int64_t n, in
     begun = step_begun(&s.arena)
     rc = m.run_rows(m.params, s.cells, outputs, n, &s.arena, &fault)
     step_ended(&s.arena, m.params, begun)
-    if rc != 0 or not _has_room(m, s, outputs, n):
+    if rc != 0:
+        return False
+    for j in range(m.count):
+        o = &m.outputs[j]
+        if o.item != 0 or outputs[o.cell].offsets != NULL:
+            break
+    else:  # the usual case, without calls: a run may have one row
+        for j in range(m.count):
+            o = &m.outputs[j]
+            place = s.slot + o.slot_offset + row * o.row_bytes
+            if outputs[o.cell].data != place:
+                memcpy(place, outputs[o.cell].data, n * o.row_bytes)
+        return True
+    if not _has_room(m, s, outputs, n):
         return False
     for j in range(m.count):
         _place_together(s, &m.outputs[j], &outputs[m.outputs[j].cell], n, row)
