@@ -229,7 +229,7 @@ cdef class Staged:
         return self.transfer.core
 
     cdef void stop_(self) noexcept nogil:
-        self.staging.shared.stopped.store(1, kRelease)  # release: pairs with put()
+        self.staging.shared.stopped.store(1, kRelease)  # release: pairs with _stopped
         transfer_stop(self.transfer)
         event_notify_all(&self.staging.shared.arrived)
         event_notify_all(&self.staging.shared.freed)
@@ -464,16 +464,14 @@ cdef class Staged:
     def wait(self):
         """Wait until the next batch is on its way to the device. Return False if there is none."""
         cdef Transfer* t = self.transfer
-        cdef uint32_t over
         self._refuse()
         waited()
         while not transfer_ready(t, self.taken):
-            over = t.shared.over.load(kAcquire)  # acquire: pairs with _over
-            # A transfer's thread that is stopped before it has begun says nothing. Acquire: pairs with stop_.
-            if over != 0 or self.staging.shared.stopped.load(kAcquire) != 0:
+            # Of a thread that is stopped before it has begun, `over` says nothing.
+            if self._stopped():
                 if transfer_ready(t, self.taken):
                     break
-                if over == 2:
+                if t.shared.over.load(kAcquire) == 2:  # acquire: pairs with _over
                     self.device.fail(&t.failure)
                 wait_out_exit()
                 return False

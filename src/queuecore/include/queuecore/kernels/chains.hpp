@@ -1,9 +1,9 @@
 // Chains of operations of float32 with constants: x * a + b, (x - a) / b and so on, of items that may be converted first.
 //
 // One pass over memory instead of one for each operation. With AVX2, 64 items at a time are converted and go through all
-// links of the chain in registers: less than a loop that the compiler makes of one operation alone. Elsewhere blocks that
-// stay in the first-level cache go through them. Each operation is rounded as if it were alone, so the values are those
-// of separate loops, NaNs included if no constant is one. The loops are pure. ExprStep (steps/expressions) runs them.
+// links of the chain in registers. Elsewhere blocks that stay in the first-level cache go through them. Each operation is
+// rounded as if it were alone, so the values are those of separate loops, NaNs included if no constant is one. The loops
+// are pure. ExprStep (steps/expressions) runs them.
 #pragma once
 
 #include <cstddef>
