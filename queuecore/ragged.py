@@ -98,9 +98,7 @@ class Ragged:
 
     @classmethod
     def _of(cls, values: Any, row_splits: np.ndarray[Any, Any]) -> Ragged:
-        # Of splits that are known to fit, and that nobody else has: they are read-only from now on. By position, for a
-        # keyword costs a dictionary, once a batch.
-        row_splits.setflags(False)  # type: ignore[call-arg]
+        # Of splits that are known to fit, and that nobody can write to.
         made = object.__new__(cls)
         made._values = values
         made._row_splits = row_splits
@@ -109,11 +107,11 @@ class Ragged:
     def _owned(self, fixed: bool) -> Ragged:
         # See `queuecore._core.atoms.own`. Splits that aren't in the memory of a batch are nobody else's.
         splits = self._row_splits
-        return Ragged._of(own(self._values, fixed=fixed), splits if splits.flags.owndata else own(splits, fixed=fixed))
+        return ragged_of(own(self._values, fixed=fixed), splits if splits.flags.owndata else own(splits, fixed=fixed))
 
     def _copy(self) -> Ragged:
         values = self._values._copy() if isinstance(self._values, Ragged) else self._values.copy()
-        return Ragged._of(values, self._row_splits.copy())
+        return ragged_of(values, self._row_splits.copy())
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the arguments that make the object again, with a check."""
@@ -307,7 +305,8 @@ class Ragged:
 
 
 def ragged_of(values: Any, row_splits: np.ndarray[Any, Any]) -> Ragged:
-    """Return rows of splits that are known to fit, and that nobody else has."""
+    """Return rows of splits that are known to fit, and that nobody else has: they are read-only from now on."""
+    row_splits.setflags(write=False)
     return Ragged._of(values, row_splits)
 
 

@@ -4,6 +4,7 @@ import gzip
 
 import numpy as np
 import pytest
+from helpers.data.blocks import small
 
 from queuecore import ops
 from queuecore.data import CsvDataset, Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
@@ -55,13 +56,13 @@ def goes_natively(ds):
     return not any(line.startswith("Python") and "map" in line for line in str(ds.plan()).splitlines())
 
 
-@pytest.mark.parametrize("chain", CHAINS)
-@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "compressed"])
+# Only records of known places can be permuted.
+@pytest.mark.parametrize(
+    ("compressed", "chain"), [(False, chain) for chain in CHAINS] + [(True, c) for c in CHAINS if c != "shuffled whole"]
+)
 @pytest.mark.parametrize("between", [0, 5])
 @pytest.mark.parametrize("width", WIDTHS)
 def test_records_of_files(tmp_path, width, between, compressed, chain):
-    if chain == "shuffled whole" and compressed:
-        pytest.skip("only records of known places can be permuted")
     ds = CHAINS[chain](fixed(tmp_path / "f", width, between, compressed))
     rows = contents(width)
     expected = [int(record["n"]) for record in ds]
@@ -103,21 +104,24 @@ def text(i):
     return b"0123456789abcdef"[: i % 5 * 4] if i % 3 else b"even"
 
 
-def strings(kind, path, bad=None):
-    """The same strings of bytes as records of several kinds; the bad one has a length that fits no float."""
+def strings(kind, path, bad=None, piece=1 << 18):
+    """The same strings of bytes as records of several kinds; the bad one has a length that fits no float.
+
+    Blocks of files have `piece` bytes.
+    """
     values = [b"five!" if i == bad else text(i) for i in range(3000)]
     if kind == "array":
         return values, Dataset.from_tensor_slices(values)
     if kind == "lines":
         path.write_bytes(b"".join(value + (b"\r\n" if i % 2 else b"\n") for i, value in enumerate(values)))
-        return values, TextLineDataset(path)
+        return values, small(TextLineDataset(path), piece)
     if kind == "csv":
         path.write_bytes(b"".join(b'"' * (i % 2) + v + b'"' * (i % 2) + b",1\n" for i, v in enumerate(values)))
-        return values, CsvDataset(path, [b"", np.int64]).map(lambda text, _: text)
+        return values, small(CsvDataset(path, [b"", np.int64]), piece).map(lambda text, _: text)
     with TFRecordWriter(path, "GZIP" if kind == "compressed" else None) as writer:
         for value in values:
             writer.write(value)
-    return values, TFRecordDataset(path, "GZIP" if kind == "compressed" else None)
+    return values, small(TFRecordDataset(path, "GZIP" if kind == "compressed" else None), piece)
 
 
 STAGES = {
@@ -164,6 +168,22 @@ def test_a_string_that_is_no_number_is_left_out_alone(tmp_path, kind, bad):
     assert [row.tobytes() for row in rows] == values[:bad]
     left = [row for rows in decoded.ignore_errors().ragged_batch(100) for row in np_rows(rows)]
     assert [row.tobytes() for row in left] == values[:bad] + values[bad + 1 :]
+
+
+@pytest.mark.parametrize("bad", [None, 0, 1501])
+@pytest.mark.parametrize("kind", ["array", "lines", "csv", "tfrecord", "compressed"])
+def test_strings_that_a_shuffle_takes_from_many_blocks(tmp_path, kind, bad):
+    # Of some blocks few strings stay in the shuffle for long: those are moved.
+    values, ds = strings(kind, tmp_path / "f", bad, piece=300)
+    ds = ds.shuffle(1000, 3, False)
+    expected = [bytes(value) for value in ds]
+    assert expected != values
+    assert sorted(expected) == sorted(values)
+    made = ds.map(STAGES["as it is"][0]).ignore_errors()
+    for batch, threads in [(1, 1), (7, 2), (512, 1)]:
+        made_rows = made.ragged_batch(batch).with_options(Options(num_threads=threads))
+        rows = [row.tobytes() for rows in made_rows for row in np_rows(rows)]
+        assert rows == [value for value in expected if len(value) != 5]
 
 
 def test_a_damaged_record_behind_good_ones(tmp_path):

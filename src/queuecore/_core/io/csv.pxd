@@ -102,6 +102,7 @@ cdef struct CsvBlock:
     int64_t nbytes
     bint last                    # the file ends with it
     int64_t most                 # rows that are asked for
+    int64_t likely               # csv_parse: bytes that their text has, about; 0: not known
     int64_t rows                 # result: whole rows that were found
     int64_t consumed             # result: their bytes
 

@@ -520,10 +520,19 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
         skip = _mark(block)
         if skip < 0:
             return 0
+    # Text that is indexed behind the last row taken is indexed again for the next rows. Where that would be most of the
+    # text, because few rows are asked for or the number of fields changes often, less text is indexed at once.
+    most = WINDOW if least < WINDOW else least
+    least = LEAST_WINDOW if least < LEAST_WINDOW else least
+    window = block.likely
+    if window == 0:
+        window = most if block.most >= most // ROW_BYTES else block.most * ROW_BYTES
+    window = max(least, min(window, most))
     # The room has two chunks more than the text needs, because the kernel stops where another chunk might not fit.
     room = (ROOM if room < ROOM else room) + 128
-    if room > block.nbytes + 192:
-        room = block.nbytes + 192
+    room = min(room, block.nbytes + 192)
+    if block.likely > 0:
+        room = min(room, window + 192)
     cuts = <uint32_t*>arena_take(arena, 2 * room * sizeof(uint32_t))
     spans = <CsvSpan*>arena_take(arena, plan.count * sizeof(CsvSpan) + 1)
     if cuts == NULL or spans == NULL:
@@ -531,12 +540,6 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     p += skip
     at.offset += skip
     block.consumed = skip
-    # Text that is indexed behind the last row taken is indexed again for the next rows. Where that would be most of the
-    # text, because few rows are asked for or the number of fields changes often, less text is indexed at once.
-    most = WINDOW if least < WINDOW else least
-    least = LEAST_WINDOW if least < LEAST_WINDOW else least
-    window = most if block.most >= most // ROW_BYTES else block.most * ROW_BYTES
-    window = least if window < least else window
     while p < end and block.rows < block.most:
         rows = _fast(plan, places, block, p, cuts, room, window, &nbytes)
         if rows > 0 and 4 * nbytes < window:

@@ -13,7 +13,7 @@ cdef enum:
     HANDED_STALE = 2         # the order is past this pass
     HANDED_NO_MEMORY = 3
 
-# A column of rows that were handed in. Its Output (stream/rows.pxd) says how a row lies in it.
+# A column of rows that were handed in. Its Output (stream/maker.pxd) says how a row lies in it.
 cdef struct Column:
     const unsigned char* data
     const int64_t* ends      # of rows of varying length: one more than there are rows, in bytes; otherwise NULL

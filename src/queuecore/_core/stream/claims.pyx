@@ -24,7 +24,7 @@ from queuecore._core.stream.pipe cimport (
     BATCH_BREAK, BATCH_OWED, NOT_ASKED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Config,
     Pipe, Segment, Unit, is_fed, pipe_complete, pipe_memory, pipe_no_memory, pipe_over_budget)
 from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash, size_product, size_sum
-from queuecore._core.stream.rows cimport Output
+from queuecore._core.stream.maker cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_pop
 from queuecore._core.io.sources cimport table_claim

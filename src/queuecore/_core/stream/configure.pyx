@@ -28,7 +28,7 @@ from queuecore._core.order.runs cimport Run
 from queuecore._core.order.shard cimport UNEVEN_PAD
 from queuecore._core.stream.pipe cimport Config, Plan, lay_out, slot_release, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
-from queuecore._core.stream.rows cimport TAKE_ITEMS, Maker, Output, Pad
+from queuecore._core.stream.maker cimport CSV_ROWS, TAKE_ITEMS, Maker, Output, Pad
 from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_expect, table_new
 from queuecore._core.steps.stages cimport Step
 from queuecore._core.stream.views cimport Views
@@ -246,6 +246,7 @@ cdef int _set_maker(Elements e, Maker* m, Views views, Shape* shape) except -1:
     m.pads = <Pad*>calloc(len(e.components) + 1, sizeof(Pad))
     if m.outputs == NULL or m.pads == NULL:
         raise MemoryError
+    m.given = 1
     m.made = len(e.components)
     views.components = []
     for i, (kind, dtype, dims) in enumerate(e.components):
@@ -304,6 +305,9 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
     frame.max_record_bytes = f.max_record_bytes
     if f.csv is not None:
         frame.csv = m.csv = &f.csv.plan
+        m.given = m.csv.count
+    elif f.framing == FRAME_WHOLE:
+        m.given = 2
     frame.piece_bytes = f.piece_bytes if f.piece_bytes > 0 else BLOCK_BYTES
     frame.headroom = f.headroom if f.headroom > 0 else HEADROOM
     frame.skip_files = d.skips is not None
@@ -383,6 +387,8 @@ cdef void _set_together(Plan* plan, Step step) noexcept nogil:
         nbytes += VARYING_BYTES
     m.run_rows = step.run_rows
     m.together = max(TOGETHER_BYTES // nbytes, min(TOGETHER_ROWS, TOGETHER_MOST // nbytes))
+    if m.csv != NULL:
+        m.together = min(m.together, CSV_ROWS)
 
 
 cdef int64_t _slot_bytes(Plan* plan) except -1:

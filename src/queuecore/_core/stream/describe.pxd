@@ -5,7 +5,7 @@ from queuecore._core.stream.marks cimport ShuffleCounter
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.atoms.platform cimport Atomic
 from queuecore._core.stream.pipe cimport Plan
-from queuecore._core.stream.rows cimport Output
+from queuecore._core.stream.maker cimport Output
 from queuecore._core.stream.scope cimport Scope
 from queuecore._core.io.sources cimport FileList, KnownFiles
 from queuecore._core.steps.stages cimport Step

@@ -13,7 +13,7 @@ from queuecore._core.stream.marks cimport ShuffleCounter
 from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE, OP_SKIP, OP_TAKE
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.atoms.platform cimport Atomic, alloc_lines, kAcquire, kMostBytes, layout_hash, size_product
-from queuecore._core.stream.rows cimport TAKE_LENGTHS, TAKE_STRINGS, Output
+from queuecore._core.stream.maker cimport TAKE_LENGTHS, TAKE_STRINGS, Output
 from queuecore._core.io.sources cimport FileList
 from queuecore._core.steps.stages cimport Step
 

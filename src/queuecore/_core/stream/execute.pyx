@@ -24,7 +24,7 @@ from queuecore._core.stream.pipe cimport (
 from queuecore._core.stream.claims cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, unit_claim, unit_give_back, unit_retire
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash
 from queuecore._core.stream.rows cimport (
-    BatchPart, part_free, part_new, row_of_record, rows_of_block, rows_of_records, rows_of_store)
+    BatchPart, part_free, part_new, row_of_record, rows_of_block, rows_of_lone, rows_of_records, rows_of_store)
 from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_more
 from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
@@ -268,7 +268,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, i
     cdef int fd
     cdef bint well
     cdef Fault fault
-    if p.blocks != NULL or p.store != NULL or first + 1 >= list_.count or u.asked == ASKED:
+    if p.store != NULL or first + 1 >= list_.count or u.asked == ASKED:
         return 0
     step = run[1].ordinal - run.ordinal
     if (run.n != 1 or step < 1 or step >= layout.stage_records
@@ -407,8 +407,10 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
             row = s.row
             near = 0
             for r in range(s.runs.count):
-                if near == 0:
+                if near == 0 and p.blocks == NULL:
                     near = _read_near(p, u, &s.runs, r, row, wait)
+                elif near == 0 and p.plan.maker.together > 1:
+                    near = <int32_t>rows_of_lone(&p.plan.maker, &u.scratch, &s.runs, r, row)
                 if near > 0:
                     near -= 1
                     row += 1

@@ -14,7 +14,8 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.handed cimport Column
 from queuecore._core.stream.describe cimport describe_columns
 from queuecore._core.atoms.platform cimport Fault, layout_hash, monotonic_ns
-from queuecore._core.stream.rows cimport Output, row_cells
+from queuecore._core.stream.inputs cimport row_cells
+from queuecore._core.stream.maker cimport Output
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_reset
 
 import numpy as np

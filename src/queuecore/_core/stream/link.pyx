@@ -9,7 +9,7 @@ from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport CUT_LOST
 from queuecore._core.stream.pipe cimport Pipe, SlotOwner, pipe_drop, pipe_hold, slot_release
 from queuecore._core.atoms.platform cimport Batch, kRelaxed, layout_hash, size_product, size_sum
-from queuecore._core.stream.rows cimport Output
+from queuecore._core.stream.maker cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested, wait_out_exit
 from queuecore._core.atoms.slab cimport slab_slot, slots_push
 from queuecore._core.stream.stream cimport Stream

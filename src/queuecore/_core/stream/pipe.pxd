@@ -24,7 +24,7 @@ from queuecore._core.order.runs cimport Missing, RunList
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.atoms.timeline cimport Lines
 from queuecore._core.stream.meter cimport Meter
-from queuecore._core.stream.rows cimport Maker, Output, Scratch
+from queuecore._core.stream.maker cimport Maker, Output, Scratch
 from queuecore._core.io.sources cimport FileTable
 
 cdef enum:

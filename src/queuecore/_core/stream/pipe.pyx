@@ -20,8 +20,8 @@ from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport (
     Batch, Fault, Runner, Slab, StepFn, Turn, Window, alloc_lines, iovec, kAcqRel, kRelaxed, kRelease,
     layout_hash, size_product, size_sum)
-from queuecore._core.stream.rows cimport (
-    BatchPart, Output, part_free, rows_join, rows_pad, scratch_clear, scratch_init)
+from queuecore._core.stream.maker cimport Output
+from queuecore._core.stream.rows cimport BatchPart, part_free, rows_join, rows_pad, scratch_clear, scratch_init
 from queuecore._core.atoms.runtime cimport runner_stop
 from queuecore._core.steps.stages cimport StepTimes
 from queuecore._core.atoms.timeline cimport lines_drop

@@ -4,8 +4,8 @@ from libc.string cimport memcpy, memset, strlen
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.blocks cimport BLOCK_MOVED, CSV_STRIDE, Moved, MovedBlock, RecordBlock
-from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, csv_cut, csv_parse
+from queuecore._core.io.blocks cimport BLOCK_MOVED, CSV_STRIDE, RecordBlock
+from queuecore._core.io.csv cimport CSV_TEXT, CsvBlock, CsvCursor, CsvPlace, csv_parse
 from queuecore._core.atoms.errors cimport (
     CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INTERNAL, CODE_STEP, STAGE_MAP, STAGE_READ, WHAT_MEMORY, WHAT_PADDED,
     fault_begin)
@@ -14,16 +14,19 @@ from queuecore._core.io.handed cimport Column, HandedBlock
 from queuecore._core.atoms.growing cimport grow
 from queuecore._core.io.lines cimport lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
+from queuecore._core.order.runs cimport Run, RunList
 from queuecore._core.steps.decode cimport prefetch
-from queuecore._core.steps.stages cimport (
-    Arena, Cell, Span, arena_free, arena_reset, arena_take, spans_of, step_begun, step_ended)
+from queuecore._core.steps.stages cimport Cell, Span, arena_free, arena_reset, spans_of, step_begun, step_ended
 from queuecore._core.io.walk cimport WalkKind
+from queuecore._core.stream.inputs cimport (
+    MovedRow, copy_row, csv_bytes, csv_find, inputs_of_block, inputs_of_lone, inputs_of_records, line_end, moved_find,
+    row_cells, row_inputs)
+from queuecore._core.stream.maker cimport (
+    COLUMN_BYTES, CSV_ROWS, TAKE_ITEMS, TAKE_LENGTHS, TAKE_STRINGS, Maker, Output, Pad, Scratch)
 
 check_layout(layout_hash())
 
 cdef enum:
-    CSV_ROWS = 256           # rows parsed together if a step takes each alone
-    COLUMN_BYTES = 16        # bytes for an item of any column
     STORE_AHEAD = 16         # rows of a store that are brought into the cache ahead
 
 ctypedef const unsigned char* bytes_in
@@ -31,10 +34,9 @@ ctypedef unsigned char* bytes_out
 
 
 cdef bint scratch_init(Scratch* s, const Maker* m) noexcept nogil:
-    cdef int64_t given = m.csv.count if m.csv != NULL else m.given if m.columns != NULL else 2
-    s.cells = <Cell*>calloc(given + m.made + 1, sizeof(Cell))
+    s.cells = <Cell*>calloc(<int64_t>m.given + m.made + 1, sizeof(Cell))
     if m.csv != NULL:
-        s.columns = <bytes_out>malloc(size_product(given, sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))
+        s.columns = <bytes_out>malloc(size_product(m.given, sizeof(CsvPlace) + CSV_ROWS * COLUMN_BYTES))
         if s.columns == NULL:
             return False
     return s.cells != NULL
@@ -114,9 +116,9 @@ cdef bint _add_cell(Scratch* s, const Output* out, const Cell* cell, int64_t row
     return True
 
 
-cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, int64_t row,
-               Fault* fault) noexcept nogil:
-    # Runs the step on an element, and writes its outputs to their row.
+cdef bint _run(const Maker* m, Scratch* s, int64_t row, Fault* fault) noexcept nogil:
+    # Runs the step on an element, which its inputs have, and writes its outputs to their row.
+    cdef Cell* outputs = s.cells + m.given
     cdef int64_t begun
     cdef int rc
     cdef const Output* out
@@ -134,7 +136,7 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, in
     fault.what = 0  # this and the next are the step's; the rest is set where it fails
     fault.a = fault.b = fault.text_bytes = 0
     begun = step_begun(&s.arena)
-    rc = m.run(m.params, inputs, outputs, &s.arena, fault)
+    rc = m.run(m.params, s.cells, outputs, &s.arena, fault)
     step_ended(&s.arena, m.params, begun)
     if rc != 0:
         fault.code = CODE_STEP
@@ -153,47 +155,35 @@ cdef bint _run(const Maker* m, Scratch* s, const Cell* inputs, Cell* outputs, in
     return True
 
 
-cdef bint _has_room(const Maker* m, Scratch* s, const Cell* outputs, int64_t n) noexcept nogil:
-    # Returns whether what the step made of n rows can be copied to where it belongs, for which there is room then.
-    cdef const Output* o
-    cdef const Cell* cell
-    cdef const Span* spans
-    cdef int64_t nbytes, i
-    cdef int32_t j
+cdef bint _has_room(Scratch* s, const Output* o, const Cell* cell, int64_t n) noexcept nogil:
+    # Returns whether what the step made of n rows for an output can be copied to where it belongs, for which there is
+    # room then.
+    cdef const Span* spans = spans_of(cell)
+    cdef int64_t nbytes = cell.nbytes, i
     cdef Fault fault
-    for j in range(m.count):
-        o = &m.outputs[j]
-        cell = &outputs[o.cell]
-        spans = spans_of(cell)
-        nbytes = cell.nbytes
-        if spans != NULL:
-            nbytes = 0
-            for i in range(n):
-                nbytes += spans[i].nbytes
-                if o.item == 0 and spans[i].nbytes != o.row_bytes:
-                    return False
-        if o.pad != NULL and o.item != 0:
-            for i in range(n):
-                if not _fits(o, NULL, cell.nbytes // n if spans == NULL else spans[i].nbytes, &fault):
-                    return False
-        if o.item != 0 and not grow(&s.vars[o.var], nbytes):
-            return False
-    return True
+    if spans != NULL:
+        nbytes = 0
+        for i in range(n):
+            nbytes += spans[i].nbytes
+            if o.item == 0 and spans[i].nbytes != o.row_bytes:
+                return False
+    if o.pad != NULL and o.item != 0:
+        for i in range(n):
+            if not _fits(o, NULL, cell.nbytes // n if spans == NULL else spans[i].nbytes, &fault):
+                return False
+    return o.item == 0 or grow(&s.vars[o.var], nbytes)
 
 
-cdef void _place_together(Scratch* s, const Output* o, const Cell* cell, int64_t n, int64_t row) noexcept nogil:
-    # Copies n rows of an output to where they belong.
+cdef void _place_spans(Scratch* s, const Output* o, const Cell* cell, int64_t n, int64_t row) noexcept nogil:
+    # Copies n rows of an output that are spans, or vary in length, to where they belong.
     cdef const Span* spans = spans_of(cell)
     cdef Span span
-    cdef bytes_out place = s.slot + o.slot_offset + row * o.row_bytes
+    cdef bytes_out place
     cdef int64_t* ends
     cdef Growing* g
     cdef int64_t i
-    if o.item == 0 and spans == NULL:
-        if cell.data != place:
-            memcpy(place, cell.data, n * o.row_bytes)
-        return
     if o.item == 0:
+        place = s.slot + o.slot_offset + row * o.row_bytes
         for i in range(n):
             memcpy(place + i * o.row_bytes, spans[i].data, o.row_bytes)
         return
@@ -210,11 +200,12 @@ cdef void _place_together(Scratch* s, const Output* o, const Cell* cell, int64_t
         ends[i] = g.nbytes
 
 
-cdef bint _run_together(const Maker* m, Scratch* s, int32_t given, int64_t n, int64_t row) noexcept nogil:
-    # Runs the step on n rows at once, which the first `given` cells have, into rows from `row` on. False: one of them
-    # has a fault, or there is no memory; nothing is made then.
+cdef bint _run_together(const Maker* m, Scratch* s, int64_t n, int64_t row) noexcept nogil:
+    # Runs the step on n rows at once, which its inputs have, into rows from `row` on. False: one of them has a fault,
+    # or there is no memory; nothing is made then.
     cdef const Output* o
-    cdef Cell* outputs = s.cells + given
+    cdef Cell* outputs = s.cells + m.given
+    cdef Cell* cell
     cdef bytes_out place
     cdef int64_t begun
     cdef int32_t j
@@ -233,45 +224,55 @@ cdef bint _run_together(const Maker* m, Scratch* s, int32_t given, int64_t n, in
         return False
     for j in range(m.count):
         o = &m.outputs[j]
-        if o.item != 0 or outputs[o.cell].offsets != NULL:
-            break
-    else:  # the usual case, without calls: a run may have one row
-        for j in range(m.count):
-            o = &m.outputs[j]
-            place = s.slot + o.slot_offset + row * o.row_bytes
-            if outputs[o.cell].data != place:
-                memcpy(place, outputs[o.cell].data, n * o.row_bytes)
-        return True
-    if not _has_room(m, s, outputs, n):
-        return False
+        cell = &outputs[o.cell]
+        if (o.item != 0 or cell.offsets != NULL) and not _has_room(s, o, cell, n):
+            return False
     for j in range(m.count):
-        _place_together(s, &m.outputs[j], &outputs[m.outputs[j].cell], n, row)
+        o = &m.outputs[j]
+        cell = &outputs[o.cell]
+        place = s.slot + o.slot_offset + row * o.row_bytes
+        if o.item != 0 or cell.offsets != NULL:
+            _place_spans(s, o, cell, n, row)
+        elif cell.data != place:
+            memcpy(place, cell.data, n * o.row_bytes)
     return True
 
 
-cdef bint _strings_together(const Maker* m, Scratch* s, Span* spans, int64_t n, int64_t row) noexcept nogil:
-    # Makes rows of n records, whatever their lengths.
-    s.cells[0].data = NULL
-    s.cells[0].offsets = <const int64_t*>spans
-    return _run_together(m, s, 1, n, row)
+cdef int64_t _block_together(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n,
+                             int64_t row) noexcept nogil:
+    # Makes rows of n records of a block, several at once. Returns the number made; the others are to be made one by
+    # one, by which the one with the fault is found.
+    cdef int64_t done = 0, part
+    while done < n:
+        part = min(n - done, m.together)
+        if m.csv != NULL and CSV_STRIDE < part < n - done:  # the next ones begin at a known place
+            part -= (first + done + part) % CSV_STRIDE
+        arena_reset(&s.arena)
+        if not inputs_of_block(m, s, b, first + done, part, 0, part) or not _run_together(m, s, part, row + done):
+            break
+        done += part
+    return done
+
+
+cdef int64_t rows_of_lone(const Maker* m, Scratch* s, const RunList* list_, int32_t first, int64_t row) noexcept nogil:
+    cdef const Run* runs = list_.runs + first
+    cdef int64_t n = 0, most = min(m.together, <int64_t>(list_.count - first))
+    while n < most and runs[n].n == 1 and runs[n].block != NULL:
+        n += 1
+    if n <= 1:
+        return 0
+    arena_reset(&s.arena)
+    return n if inputs_of_lone(m, s, runs, n) and _run_together(m, s, n, row) else -1
 
 
 cdef int64_t rows_of_records(const Maker* m, Scratch* s, const unsigned char* records, int64_t stride, int64_t n,
                              int64_t row) noexcept nogil:
-    cdef int64_t done = 0, part, i
+    cdef int64_t done = 0, part
     while m.together > 1 and done < n:
         part = min(n - done, m.together)
         arena_reset(&s.arena)
-        s.cells[0].data = <bytes_out>records + done * stride
-        s.cells[0].nbytes = part * m.record_bytes
-        s.cells[0].offsets = NULL
-        if stride != m.record_bytes:
-            s.cells[0].data = <bytes_out>arena_take(&s.arena, part * m.record_bytes)
-            if s.cells[0].data == NULL:
-                break
-            for i in range(part):
-                memcpy(s.cells[0].data + i * m.record_bytes, records + (done + i) * stride, m.record_bytes)
-        if not _run_together(m, s, 1, part, row + done):
+        if (not inputs_of_records(m, s, records + done * stride, stride, part, 0, part)
+                or not _run_together(m, s, part, row + done)):
             break
         done += part
     return done
@@ -284,17 +285,14 @@ cdef int64_t rows_of_store(const Maker* m, Scratch* s, const unsigned char* stor
     while m.together > 1 and done < n:
         part = min(n - done, m.together)
         arena_reset(&s.arena)
-        records = <bytes_out>arena_take(&s.arena, part * m.record_bytes)
+        records = row_inputs(s, s.cells, 0, part, m.record_bytes)
         if records == NULL:
             break
         for i in range(part):
             ahead = min(done + i + STORE_AHEAD, n - 1)
             prefetch(store + ids[ahead] * stride, m.record_bytes)
             memcpy(records + i * m.record_bytes, store + ids[done + i] * stride, m.record_bytes)
-        s.cells[0].data = records
-        s.cells[0].nbytes = part * m.record_bytes
-        s.cells[0].offsets = NULL
-        if not _run_together(m, s, 1, part, row + done):
+        if not _run_together(m, s, part, row + done):
             break
         done += part
     return done
@@ -308,20 +306,14 @@ cdef bint row_of_record(const Maker* m, Scratch* s, const unsigned char* data, i
     s.cells[0].nbytes = nbytes
     s.cells[0].offsets = NULL
     arena_reset(&s.arena)
-    return _run(m, s, s.cells, s.cells + 1, row, fault)
-
-
-cdef inline int64_t _line_end(const unsigned char* text, int64_t start, int64_t end) noexcept nogil:
-    # Returns where a line ends that begins at `start`, and behind whose line feed is `end`.
-    return end - 2 if end - 1 > start and text[end - 2] == 13 else end - 1
+    return _run(m, s, row, fault)
 
 
 cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
                     int64_t row, Fault* fault) noexcept nogil:
     cdef const uint32_t* ends = <const uint32_t*>b.index + b.skip + first
-    cdef int64_t i = 0, start = 0 if b.skip + first == 0 else ends[-1], end, part, k
+    cdef int64_t i, start = 0 if b.skip + first == 0 else ends[-1], end
     cdef Growing* g
-    cdef Span* spans
     if m.run == NULL:
         g = &s.vars[0]
         if not grow(g, lines_most(start, ends, n)):
@@ -330,23 +322,8 @@ cdef int64_t _lines(const Maker* m, Scratch* s, const RecordBlock* b, int64_t fi
         g.nbytes += lines_kernels(-1).gather(b.text, start, ends, n, g.data + g.nbytes, g.nbytes,
                                              <int64_t*>(s.slot + m.outputs[0].slot_offset) + row + 1)
         return n
-    while m.together > 1 and i < n:
-        part = min(n - i, m.together)
-        arena_reset(&s.arena)
-        spans = <Span*>arena_take(&s.arena, part * sizeof(Span))
-        if spans == NULL:
-            break
-        for k in range(part):
-            end = _line_end(b.text, start, ends[i + k])
-            spans[k].data = b.text + start
-            spans[k].nbytes = end - start
-            start = ends[i + k]
-        if not _strings_together(m, s, spans, part, row + i):
-            start = spans[0].data - b.text
-            break
-        i += part
-    for i in range(i, n):
-        end = _line_end(b.text, start, ends[i])
+    for i in range(n):
+        end = line_end(b.text, start, ends[i])
         s.arena.element = element + i
         if not row_of_record(m, s, b.text + start, end - start, row + i, fault):
             fault.offset = b.place.offset + start
@@ -360,25 +337,9 @@ cdef int64_t _walked(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
                      int64_t row, Fault* fault) noexcept nogil:
     cdef const WalkKind* kind = m.walk
     cdef const int64_t* starts = <const int64_t*>b.index
-    cdef int64_t i = first, nbytes, part, k
+    cdef int64_t i, nbytes
     cdef bytes_in data
-    cdef Span* spans
-    while m.together > 1 and i < first + n:
-        part = min(first + n - i, m.together)
-        arena_reset(&s.arena)
-        spans = <Span*>arena_take(&s.arena, part * sizeof(Span))
-        if spans == NULL:
-            break
-        for k in range(part):
-            spans[k].data = b.text + starts[i + k] + kind.header_bytes
-            spans[k].nbytes = starts[i + k + 1] - starts[i + k] - kind.frame_bytes
-            if kind.check != NULL and not kind.check(spans[k].data, spans[k].nbytes):
-                part = k
-                break
-        if part == 0 or not _strings_together(m, s, spans, part, row + i - first):
-            break
-        i += part
-    for i in range(i, first + n):
+    for i in range(first, first + n):
         data = b.text + starts[i] + kind.header_bytes
         nbytes = starts[i + 1] - starts[i] - kind.frame_bytes
         if kind.check != NULL and not kind.check(data, nbytes):
@@ -395,8 +356,8 @@ cdef int64_t _walked(const Maker* m, Scratch* s, const RecordBlock* b, int64_t f
 
 cdef int64_t _fixed(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
                     int64_t row, Fault* fault) noexcept nogil:
-    cdef int64_t i = rows_of_records(m, s, b.text + first * m.hop_bytes, m.hop_bytes, n, row)
-    for i in range(first + i, first + n):
+    cdef int64_t i
+    for i in range(first, first + n):
         s.arena.element = element + i - first
         if not row_of_record(m, s, b.text + i * m.hop_bytes, m.record_bytes, row + i - first, fault):
             fault.offset = b.place.offset + i * m.hop_bytes
@@ -419,7 +380,7 @@ cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t eleme
         return (_add(s, &m.outputs[0], cells[0].data, cells[0].nbytes, row, fault)
                 and _add(s, &m.outputs[1], cells[1].data, cells[1].nbytes, row, fault))
     arena_reset(&s.arena)
-    well = _run(m, s, cells, cells + 2, row, fault)
+    well = _run(m, s, row, fault)
     if not well:
         fault.offset = -1
         fault.record = 0
@@ -445,9 +406,8 @@ cdef void _csv_cells(const Maker* m, Scratch* s, const CsvPlace* places, int64_t
 
 cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
                   int64_t row, Fault* fault) noexcept nogil:
-    cdef CsvCursor at = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
     cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
-    cdef bytes_in end = b.text + b.nbytes  # the byte after a lone CR decides whether the CR ends a row
+    cdef CsvCursor at
     cdef CsvBlock block
     cdef Span* text
     cdef const Output* out
@@ -456,29 +416,24 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     cdef int32_t j
     cdef int rc = 0
     cdef bint direct = m.run == NULL, some = False
-    cdef int64_t most = CSV_ROWS if m.together <= 1 else min(m.together, CSV_ROWS)
-    block.last = b.last
-    if first % CSV_STRIDE > 0:
-        block.text = b.text + (at.offset - b.place.offset)
-        block.nbytes = end - block.text
-        block.most = first % CSV_STRIDE
-        csv_cut(m.csv, &block, &at, NULL, fault)
+    csv_find(m, b, first, &block, &at)
     for j in range(m.csv.count):
         if m.csv.columns[j].kind == CSV_TEXT:
             some = True
     while done < n and rc == 0:
         for j in range(m.csv.count):
             places[j].base = s.columns + j * CSV_ROWS * COLUMN_BYTES
-            places[j].stride = m.csv.columns[j].item_bytes if m.together > 1 else COLUMN_BYTES
+            places[j].stride = COLUMN_BYTES
             if direct and m.csv.columns[j].kind != CSV_TEXT:
                 out = &m.outputs[j]
                 places[j].base = s.slot + out.slot_offset + (row + done) * out.row_bytes
                 places[j].stride = out.row_bytes
         block.text = b.text + (at.offset - b.place.offset)
-        block.nbytes = end - block.text
+        block.nbytes = b.text + b.nbytes - block.text
         block.most = n - done
-        if block.most > most and (some or not direct):
-            block.most = most
+        if block.most > CSV_ROWS and (some or not direct):
+            block.most = CSV_ROWS
+        block.likely = csv_bytes(b, &at, first + done, block.most)
         arena_reset(&s.arena)
         rc = csv_parse(m.csv, places, &block, &at, &s.arena, &unparsed)
         if rc == 0 and block.rows == 0:  # a defect: indexing found a row that parsing doesn't find
@@ -486,19 +441,11 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
             unparsed.offset = at.offset
             unparsed.record = at.row
             rc = -1
-        i = 0
-        if m.together > 1 and block.rows > 0:
-            for j in range(m.csv.count):
-                s.cells[j].data = places[j].base
-                s.cells[j].nbytes = block.rows * places[j].stride
-                s.cells[j].offsets = <const int64_t*>places[j].base if m.csv.columns[j].kind == CSV_TEXT else NULL
-            if _run_together(m, s, m.csv.count, block.rows, row + done):
-                i = block.rows
-        for i in range(i, block.rows):
+        for i in range(block.rows):
             if not direct:
                 _csv_cells(m, s, places, i)
                 s.arena.element = element + done + i
-                if not _run(m, s, s.cells, s.cells + m.csv.count, row + done + i, fault):
+                if not _run(m, s, row + done + i, fault):
                     # not by the block's place: rows of the header have negative numbers
                     fault.record = at.row - block.rows + i
                     fault.offset = -1
@@ -541,90 +488,34 @@ cdef bint _column_copy(Scratch* s, const Output* from_, const Output* out, const
     return True
 
 
-cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at,
-                    Cell* cells, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const Output* o
-    cdef const Column* c
-    cdef Cell* cell
-    cdef int64_t n, i, end
-    cdef int64_t* offsets
-    cdef int32_t j, k
-    for j in range(count):
-        o = &outputs[j]
-        c = &columns[j]
-        cell = &cells[o.cell]
-        if o.take == TAKE_LENGTHS:
-            n = (c.ends[at + 1] - c.ends[at]) // sizeof(int64_t)
-            offsets = <int64_t*>arena_take(arena, (n + 1) * sizeof(int64_t))
-            if offsets == NULL:
-                return _no_memory(fault, (n + 1) * sizeof(int64_t))
-            offsets[0] = end = 0
-            for i in range(n):
-                end += (<const int64_t*>(c.data + c.ends[at]))[i]
-                offsets[i + 1] = end
-            cell.offsets = offsets
-            cell.ndim = 1
-            cell.dims[0] = n
-            continue
-        cell.offsets = NULL
-        cell.ndim = 0
-        if o.item == 0:
-            cell.data = <bytes_out>c.data + at * o.row_bytes
-            cell.nbytes = o.row_bytes
-            cell.ndim = o.ndim
-            for k in range(o.ndim):
-                cell.dims[k] = shapes[j * MAX_DIMS + k]
-            continue
-        cell.data = <bytes_out>c.data + c.ends[at]
-        cell.nbytes = c.ends[at + 1] - c.ends[at]
-        cell.ndim = o.ndim
-        if o.ndim > 0 and c.dims == NULL:  # only the first dimension varies, and it follows from the length
-            cell.dims[0] = cell.nbytes // o.item
-            for k in range(1, o.ndim):
-                cell.dims[k] = shapes[j * MAX_DIMS + k]
-            continue
-        for k in range(o.ndim):
-            cell.dims[k] = c.dims[at * o.ndim + k]
+cdef bint _column_pick(Scratch* s, const Output* from_, const Output* out, const Column* c, const int64_t* which,
+                       int64_t n, int64_t row, Fault* fault) noexcept nogil:
+    # Copies the rows of a column that `which` numbers.
+    cdef Growing* g
+    cdef int64_t* ends
+    cdef bytes_out to
+    cdef int64_t nbytes = 0, i
+    if from_.item == 0:
+        to = s.slot + out.slot_offset + row * out.row_bytes
+        for i in range(n):
+            copy_row(to + i * out.row_bytes, c.data + which[i] * out.row_bytes, out.row_bytes)
+        return True
+    g = &s.vars[out.var]
+    ends = <int64_t*>(s.slot + out.slot_offset) + row + 1
+    for i in range(n):
+        nbytes += c.ends[which[i] + 1] - c.ends[which[i]]
+    if not grow(g, nbytes):
+        return _no_memory(fault, nbytes)
+    for i in range(n):
+        nbytes = c.ends[which[i] + 1] - c.ends[which[i]]
+        if nbytes > 0:
+            memcpy(g.data + g.nbytes, c.data + c.ends[which[i]], nbytes)
+            g.nbytes += nbytes
+        ends[i] = g.nbytes
+        if out.ndim > 0:
+            memcpy(s.slot + out.dims_offset + (row + i) * out.ndim * sizeof(int64_t), c.dims + which[i] * out.ndim,
+                   out.ndim * sizeof(int64_t))
     return True
-
-
-cdef int64_t _together(const Maker* m, Scratch* s, const Column* columns, const int64_t* which, int64_t at, int64_t n,
-                       int64_t row) noexcept nogil:
-    # Makes rows from `at` on, or rows of the numbers `which`, in one pass. Returns the number made: 0 if one of them
-    # has a fault.
-    cdef const Output* o
-    cdef Cell* cell
-    cdef bytes_in source
-    cdef Span* spans
-    cdef int64_t i, k
-    cdef int32_t j
-    n = n if n < m.together else m.together
-    arena_reset(&s.arena)
-    for j in range(m.column_count):
-        o = &m.columns[j]
-        cell = &s.cells[o.cell]
-        cell.offsets = NULL
-        source = columns[j].data
-        if o.item != 0:
-            spans = <Span*>arena_take(&s.arena, n * sizeof(Span))
-            if spans == NULL:
-                return 0
-            for i in range(n):
-                k = which[i] if which != NULL else at + i
-                spans[i].data = source + columns[j].ends[k]
-                spans[i].nbytes = columns[j].ends[k + 1] - columns[j].ends[k]
-            cell.data = NULL
-            cell.offsets = <const int64_t*>spans
-            continue
-        cell.nbytes = n * o.row_bytes
-        cell.data = <bytes_out>source + at * o.row_bytes
-        if which != NULL:
-            cell.data = <bytes_out>arena_take(&s.arena, cell.nbytes)
-            if cell.data == NULL:
-                return 0
-            for i in range(n):
-                memcpy(cell.data + i * o.row_bytes, source + which[i] * o.row_bytes, o.row_bytes)
-    return n if _run_together(m, s, m.given, n, row) else 0
 
 
 cdef bint _column_fits(const Output* out, const Column* c, int64_t at, Fault* fault) noexcept nogil:
@@ -635,99 +526,52 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t
                    int64_t row, Fault* fault) noexcept nogil:
     cdef const RecordBlock* b = &chunk.block
     cdef const Column* columns = <const Column*>b.index
-    cdef const int64_t* which
-    cdef int64_t i, at, done
+    cdef const int64_t* which = chunk.rows + first if chunk.rows != NULL else NULL
+    cdef int64_t i, at
     cdef int32_t j
+    cdef bint well
     if m.run == NULL and m.pad_count > 0:  # only rows before the first one that can't be padded are copied
         for j in range(m.column_count):
             if m.outputs[j].pad == NULL or m.outputs[j].item == 0:
                 continue
             for i in range(n):
-                at = chunk.rows[first + i] if chunk.rows != NULL else b.skip + first + i
+                at = which[i] if which != NULL else b.skip + first + i
                 if not _column_fits(&m.outputs[j], &columns[j], at, fault):
                     fault.record = b.place.base + first + i
                     n = i
                     break
-    if m.run == NULL and chunk.rows == NULL:
+    if m.run == NULL:
         for j in range(m.column_count):
-            if not _column_copy(s, &m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, row, fault):
+            if which != NULL:
+                well = _column_pick(s, &m.columns[j], &m.outputs[j], &columns[j], which, n, row, fault)
+            else:
+                well = _column_copy(s, &m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, row, fault)
+            if not well:
                 return 0
         return n
-    done = 0
-    while m.together > 1 and done < n:
-        which = chunk.rows
-        if which != NULL:
-            which += first + done
-        i = _together(m, s, columns, which, b.skip + first + done, n - done, row + done)
-        if i == 0:  # made one by one, the row with the fault sets it
-            break
-        done += i
-    for i in range(done, n):
-        at = chunk.rows[first + i] if chunk.rows != NULL else b.skip + first + i
-        if m.run == NULL:
-            for j in range(m.column_count):
-                if not _column_copy(s, &m.columns[j], &m.outputs[j], &columns[j], at, 1, row + i, fault):
-                    return i
-            continue
+    for i in range(n):
+        at = which[i] if which != NULL else b.skip + first + i
         s.arena.element = element + i
         arena_reset(&s.arena)
         if (not row_cells(m.columns, m.column_count, m.shapes, columns, at, s.cells, &s.arena, fault)
-                or not _run(m, s, s.cells, s.cells + m.given, row + i, fault)):
+                or not _run(m, s, row + i, fault)):
             fault.offset = -1
             fault.record = b.place.base + first + i
             return i
     return n
 
 
-cdef bint _moved_row(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t element, int64_t row,
-                     Fault* fault) noexcept nogil:
-    # Makes the row of a record that was moved, which is treated as a block of its own.
-    cdef int64_t low = 0, high = b.count, middle
-    cdef int64_t starts[2]
-    cdef uint32_t end
-    cdef CsvCursor at
-    cdef RecordBlock block
-    cdef const Moved* records = (<const MovedBlock*>b).records
-    cdef const Moved* record
-    while high - low > 1:
-        middle = (low + high) // 2
-        if records[middle].first <= first:
-            low = middle
-        else:
-            high = middle
-    record = &records[low]
-    memset(&block, 0, sizeof(RecordBlock))
-    block.text = b.text + record.at
-    block.nbytes = record[1].at - record.at
-    block.place = b.place
-    block.place.offset += record.was
-    block.place.number += b.skip + first
-    block.pass_ = b.pass_
-    block.last = True
-    if m.framing == FRAME_LINES:
-        end = <uint32_t>block.nbytes + (block.text[block.nbytes - 1] != 10)
-        block.index = &end
-    elif m.walk != NULL:
-        starts[0] = 0
-        starts[1] = block.nbytes
-        block.index = starts
-    elif m.framing == FRAME_CSV:
-        at.offset = block.place.offset
-        at.row = first + (b.place.number if b.place.number > 0 else 0)  # rows of the header have negative numbers
-        at.line = record.line
-        block.index = &at
-    return rows_of_block(m, s, &block, 0, 1, element, row, fault) == 1
-
-
-cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
-                           int64_t row, Fault* fault) noexcept nogil:
+cdef int64_t _one_by_one(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                         int64_t row, Fault* fault) noexcept nogil:
+    # Makes n records of a block into rows as rows_of_block does.
+    cdef MovedRow moved
     cdef int64_t i
     if b.kind == BLOCK_MOVED:
         for i in range(n):
-            if not _moved_row(m, s, b, first + i, element + i, row + i, fault):
+            moved_find(m, b, first + i, &moved)
+            if _one_by_one(m, s, &moved.block, 0, 1, element + i, row + i, fault) == 0:
                 return i
         return n
-    s.arena.epoch = b.pass_
     if m.columns != NULL:
         return _rows(m, s, <const HandedBlock*>b, first, n, element, row, fault)
     if m.framing == FRAME_LINES:
@@ -739,6 +583,15 @@ cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int
     if m.framing == FRAME_WHOLE:
         return _whole(m, s, b, element, row, fault)
     return _fixed(m, s, b, first, n, element, row, fault)
+
+
+cdef int64_t rows_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
+                           int64_t row, Fault* fault) noexcept nogil:
+    cdef int64_t done = _block_together(m, s, b, first, n, row) if m.together > 1 else 0
+    if done < n:
+        s.arena.epoch = b.pass_
+        done += _one_by_one(m, s, b, first + done, n - done, element + done, row + done, fault)
+    return done
 
 
 # Parts

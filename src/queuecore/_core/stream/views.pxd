@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t
 from queuecore._core.stream.describe cimport RowComponent
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.pipe cimport BatchLease, Pipe
-from queuecore._core.stream.rows cimport Output
+from queuecore._core.stream.maker cimport Output
 
 
 # Under the GIL. Arrays keep their lease alive, and need no copy.

@@ -9,7 +9,7 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.describe cimport KIND_DENSE, KIND_FIXED, KIND_OBJECT, KIND_STRINGS, RowComponent
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.atoms.platform cimport layout_hash, size_product
-from queuecore._core.stream.rows cimport Output, Pad
+from queuecore._core.stream.maker cimport Output, Pad
 from queuecore._core.atoms.slab cimport slab_slot
 
 import numpy as np
@@ -36,12 +36,23 @@ cdef extern from *:
       if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), base) != 0) Py_CLEAR(array);
       return array;
     }
+    // From now on nobody can write to the array.
+    static void qc_freeze(PyObject* array) {
+      PyArray_CLEARFLAGS(reinterpret_cast<PyArrayObject*>(array), NPY_ARRAY_WRITEABLE);
+    }
     """
     object qc_view(object descr, int nd, cnp.npy_intp* dims, void* data, object base)
+    void qc_freeze(object array)
 
 
 cdef inline unsigned char* _slot(BatchLease lease) noexcept:
     return slab_slot(lease.pipe.slab, lease.slot)
+
+
+cdef object _ragged_of(object values, object splits):
+    # Returns rows of splits that are known to fit, and that nobody else has.
+    qc_freeze(splits)
+    return _ragged.Ragged._of(values, splits)
 
 
 cdef list copies(list parts):
@@ -247,11 +258,11 @@ cdef class Views:
             lengths, splits = _varying(out + 1, slot, _INT64, lease)
             inner = np.zeros(lengths.size + 1, np.int64)
             np.cumsum(lengths, out=inner[1:])
-            values = _ragged.Ragged._of(values, inner)
-        ragged = _ragged.Ragged._of(values, splits)
+            values = _ragged_of(values, inner)
+        ragged = _ragged_of(values, splits)
         for i in range(lead - 1, 0, -1):  # batches of batches
             n = len(ragged) // dims[i] if dims[i] else 0
-            ragged = _ragged.Ragged._of(ragged, np.arange(n + 1, dtype=np.int64) * dims[i])
+            ragged = _ragged_of(ragged, np.arange(n + 1, dtype=np.int64) * dims[i])
         return ragged
 
     cdef object _dense(self, RowComponent component, unsigned char* slot, int64_t* dims, int lead, BatchLease lease,
@@ -301,8 +312,7 @@ cdef class Views:
         inner = np.zeros(array.size + 1, np.int64)  # padding is empty strings
         np.cumsum(array.ravel(), out=inner[1:])
         values, _ = _varying(&lease.pipe.plan.maker.outputs[component.output], slot, _CHAR, lease)
-        return _ragged.Ragged._of(_ragged.Ragged._of(values, inner),
-                                  np.arange(lease.rows + 1, dtype=np.int64) * sides[0])
+        return _ragged_of(_ragged_of(values, inner), np.arange(lease.rows + 1, dtype=np.int64) * sides[0])
 
     cdef object _built(self, object template, unsigned char* slot, int64_t* dims, int lead, BatchLease lease):
         cdef dict element

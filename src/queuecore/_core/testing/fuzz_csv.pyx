@@ -94,6 +94,7 @@ cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t si
         block.nbytes = held
         block.last = begin + held == size
         block.most = most
+        block.likely = held // 2 if most % 2 == 0 else 0
         arena_reset(&arena)
         rc = 0
         if cut:

@@ -542,6 +542,7 @@ def csv_time(CsvFormat format not None, bytes data not None, int64_t rows):
     arena.last = NULL
     arena.times = NULL
     block.text = data
+    block.likely = 0
     with nogil:
         start = monotonic_ns()
         while left > 0:
