@@ -170,8 +170,9 @@ cdef struct ExprParams:
     int32_t from_leaf[MAX_DIMS]
     int32_t from_axis[MAX_DIMS]
     int64_t made_bytes
+    bint alike               # all leaves have the items of the output side by side, in its order
 
-# A leaf of one element, and how to read it in the order of the output.
+# A leaf of an element, or of several, and how to read it in the order of the output.
 cdef struct Reading:
     bytes_in data
     bytes_out room           # room for a tile of the leaf, if it has to be gathered
@@ -270,7 +271,7 @@ cdef class ExprStep(Step):
             instruction.auxdata = info.auxdata
         self.params = e
         self.run = _run_expression
-        if _lies_alike(e):
+        if _is_fixed(e):
             self.run_rows = _rows_of_expression
 
     cdef int _chain(self, Instruction* instruction, list rest) except -1:
@@ -338,13 +339,13 @@ cdef class ExprStep(Step):
         return step_explain("arithmetic", fault)
 
 
-cdef int _read(const ExprParams* e, const Operand* leaf, const int64_t* sides, const int64_t* dims, bytes_in data,
-               Reading* reading, Fault* fault) noexcept nogil:
-    # Fills in how to read a leaf with these sides. Axes that can be read as one are made one.
+cdef int _read(const ExprParams* e, const Operand* leaf, const int64_t* sides, const int64_t* dims, int64_t rows,
+               Arena* arena, Reading* reading, Fault* fault) noexcept nogil:
+    # Fills in how to read the leaf of some rows with these sides, each behind the other; a constant is there once. Axes
+    # that can be read as one are made one.
     cdef int64_t strides[MAX_DIMS]
     cdef int64_t stride = 1, there
     cdef int32_t d, axis, last
-    reading.data = data
     for d in range(leaf.base_ndim - 1, -1, -1):
         if leaf.sides[d] >= 0 and leaf.sides[d] != sides[d]:
             return step_fault(fault, WHAT_SIDE, sides[d], leaf.sides[d])
@@ -352,6 +353,10 @@ cdef int _read(const ExprParams* e, const Operand* leaf, const int64_t* sides, c
         reading.data += leaf.starts[d] * stride * leaf.item
         stride *= sides[d]
     reading.ndim = 0
+    if rows > 1:
+        reading.dims[0] = rows
+        reading.strides[0] = stride if leaf.cell >= 0 else 0
+        reading.ndim = 1
     for d in range(e.ndim):
         axis = leaf.axes[d]
         if axis >= 0 and leaf.sides[axis] < 0 and sides[axis] != dims[d]:
@@ -367,6 +372,12 @@ cdef int _read(const ExprParams* e, const Operand* leaf, const int64_t* sides, c
             reading.dims[last + 1] = dims[d]
             reading.strides[last + 1] = there
             reading.ndim += 1
+    if reading.ndim == 1 and reading.strides[0] == 0:
+        reading.stride = 0
+    elif reading.ndim > 1 or (reading.ndim == 1 and reading.strides[0] != 1):
+        reading.room = <bytes_out>arena_take(arena, e.tile * leaf.item)
+        if reading.room == NULL:
+            return step_fault(fault, 100, e.tile * leaf.item, 0)
     return 0
 
 
@@ -409,36 +420,38 @@ cdef void _gather(const Reading* reading, bytes_out target, int64_t at, int64_t 
             rows = 1
 
 
-cdef bint _lies_alike(const ExprParams* e) noexcept nogil:
-    # True if all leaves have the items of the output side by side, in its order: then the leaves of several elements
-    # have, too. Axes of one item don't count.
+cdef bint _is_fixed(ExprParams* e) noexcept nogil:
+    # True if all leaves and the output have sides that are known beforehand, none of them 0. Notes then whether all
+    # have their items side by side, in the output's order: of several elements they have, too. Axes of one item don't
+    # count.
     cdef const Operand* leaf
     cdef int64_t n = 1, items
     cdef int32_t i, d, axis, last
+    if e.ndim >= MAX_DIMS:  # there is one more of several elements
+        return False
     for d in range(e.ndim):
         if e.dims[d] <= 0 or __builtin_mul_overflow(n, e.dims[d], &n):
             return False
+    e.alike = True
     for i in range(e.leaf_count):
         leaf = &e.leaves[i]
         if leaf.period > 0:
             if n % leaf.period != 0:
                 return False
             continue
-        if leaf.cell < 0:
-            return False
+        e.alike = e.alike and leaf.cell >= 0
         items = 1
         for d in range(leaf.base_ndim):
-            if leaf.sides[d] <= 0 or leaf.starts[d] != 0 or __builtin_mul_overflow(items, leaf.sides[d], &items):
+            if leaf.sides[d] <= 0 or __builtin_mul_overflow(items, leaf.sides[d], &items):
                 return False
-        if items != n:
-            return False
+            e.alike = e.alike and leaf.starts[d] == 0
+        e.alike = e.alike and items == n
         last = -1
         for d in range(e.ndim):
             axis = leaf.axes[d]
             if e.dims[d] == 1:
                 continue
-            if axis <= last or leaf.steps[d] != 1 or leaf.sides[axis] != e.dims[d]:
-                return False
+            e.alike = e.alike and axis > last and leaf.steps[d] == 1 and leaf.sides[axis] == e.dims[d]
             last = axis
     return True
 
@@ -454,18 +467,34 @@ cdef int _rows_of_expression(const void* params, const Cell* inputs, Cell* outpu
         return step_fault(fault, 100, e.leaf_count * <int64_t>sizeof(Reading), 0)
     for i in range(e.leaf_count):
         leaf = &e.leaves[i]
-        readings[i].room = NULL
-        readings[i].data = leaf.data
-        readings[i].stride = 0 if leaf.period == 1 else 1
-        if leaf.period == 0 and _aligned(&inputs[leaf.cell], leaf, arena, &readings[i], fault) != 0:
+        _begin(leaf, &readings[i])
+        if leaf.cell >= 0 and _aligned(&inputs[leaf.cell], leaf, arena, &readings[i], fault) != 0:
             return -1
-    if e.instruction_count == 0 and e.leaves[0].cell >= 0:
-        outputs[0].data = <bytes_out>readings[0].data
-        outputs[0].nbytes = nbytes
+        if (not e.alike and leaf.period == 0
+                and _read(e, leaf, leaf.sides, e.dims, rows, arena, &readings[i], fault) != 0):
+            return -1
+    return _made(e, readings, &outputs[0], nbytes, nbytes, arena, fault)
+
+
+cdef inline void _begin(const Operand* leaf, Reading* reading) noexcept nogil:
+    reading.room = NULL
+    reading.data = leaf.data
+    # NumPy, too, gives a lone constant no stride, whatever there is of the rest.
+    reading.stride = 0 if leaf.period == 1 else 1
+
+
+cdef int _made(const ExprParams* e, const Reading* readings, Cell* out, int64_t nbytes, int64_t place_bytes,
+               Arena* arena, Fault* fault) noexcept nogil:
+    # Makes the output: `nbytes`, for which there is a place if they are as many as `place_bytes`.
+    if e.instruction_count == 0 and readings[0].room == NULL and readings[0].stride == 1 and e.leaves[0].cell >= 0:
+        # A part that lies in one piece.
+        out.data = <bytes_out>readings[0].data
+        out.nbytes = nbytes
+        out.offsets = NULL
         return 0
-    if step_place(&outputs[0], nbytes, nbytes, arena, fault) != 0:
+    if step_place(out, nbytes, place_bytes, arena, fault) != 0:
         return -1
-    return _tiles(e, readings, outputs[0].data, nbytes // e.item, arena, fault)
+    return _tiles(e, readings, out.data, nbytes // e.item, arena, fault)
 
 
 cdef int _aligned(const Cell* cell, const Operand* leaf, Arena* arena, Reading* reading, Fault* fault) noexcept nogil:
@@ -485,10 +514,9 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
                          Fault* fault) noexcept nogil:
     cdef const ExprParams* e = <const ExprParams*>params
     cdef const Operand* leaf
-    cdef const Cell* cell
+    cdef const int64_t* sides
     cdef Cell* out = &outputs[0]
     cdef Reading* readings
-    cdef Reading* reading
     cdef int64_t n = 1, nbytes
     cdef int32_t i
     for i in range(e.leaf_count):
@@ -509,37 +537,17 @@ cdef int _run_expression(const void* params, const Cell* inputs, Cell* outputs, 
         return step_fault(fault, 100, e.leaf_count * <int64_t>sizeof(Reading), 0)
     for i in range(e.leaf_count):
         leaf = &e.leaves[i]
-        reading = &readings[i]
-        reading.room = NULL
-        reading.ndim = 0
-        reading.data = leaf.data
-        # NumPy, too, gives a lone constant no stride, whatever there is of the rest
-        reading.stride = 0 if leaf.period == 1 else 1
+        _begin(leaf, &readings[i])
         if leaf.period > 0:
             continue
+        sides = <const int64_t*>leaf.sides
         if leaf.cell >= 0:
-            cell = &inputs[leaf.cell]
-            if _aligned(cell, leaf, arena, reading, fault) != 0:
+            sides = <const int64_t*>inputs[leaf.cell].dims
+            if _aligned(&inputs[leaf.cell], leaf, arena, &readings[i], fault) != 0:
                 return -1
-            if _read(e, leaf, cell.dims, out.dims, reading.data, reading, fault) != 0:
-                return -1
-        elif _read(e, leaf, leaf.sides, out.dims, reading.data, reading, fault) != 0:
+        if _read(e, leaf, sides, out.dims, 1, arena, &readings[i], fault) != 0:
             return -1
-        if reading.ndim == 1 and reading.strides[0] == 0:
-            reading.stride = 0
-        elif n > 0 and not (reading.ndim == 0 or reading.ndim == 1 and reading.strides[0] == 1):
-            reading.room = <bytes_out>arena_take(arena, e.tile * leaf.item)
-            if reading.room == NULL:
-                return step_fault(fault, 100, e.tile * leaf.item, 0)
-    if e.instruction_count == 0 and readings[0].room == NULL and readings[0].stride == 1 and e.leaves[0].cell >= 0:
-        # A part that lies in one piece.
-        out.data = <bytes_out>readings[0].data
-        out.nbytes = nbytes
-        out.offsets = NULL
-        return 0
-    if step_place(out, nbytes, e.made_bytes, arena, fault) != 0:
-        return -1
-    return _tiles(e, readings, out.data, n, arena, fault)
+    return _made(e, readings, out, nbytes, e.made_bytes, arena, fault)
 
 
 cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, int64_t n, Arena* arena,

@@ -367,6 +367,7 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
 
 cdef struct PartParams:
     StageFn run
+    RowsFn run_rows
     const void* params
     int32_t before            # components
     int32_t made
@@ -396,22 +397,36 @@ cdef class PartStep(Step):
         self.inputs = inputs
         self.outputs = outputs
         self.part.run = step.run
+        self.part.run_rows = step.run_rows
         self.part.params = step.params
         self.part.before = index
         self.part.made = <int32_t>len(step.outputs)
         self.part.after = <int32_t>len(inputs) - index - 1
         self.params = &self.part
         self.run = _run_part
+        if step.run_rows != NULL:
+            self.run_rows = _rows_of_part
 
     cdef object explain(self, const Fault* fault):
         return self.step.explain(fault)
 
 
-cdef int _run_part(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const PartParams* part = <const PartParams*>params
+cdef inline void _pass_others(const PartParams* part, const Cell* inputs, Cell* outputs) noexcept nogil:
     memcpy(outputs, inputs, part.before * sizeof(Cell))
     memcpy(outputs + part.before + part.made, inputs + part.before + 1, part.after * sizeof(Cell))
+
+
+cdef int _run_part(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const PartParams* part = <const PartParams*>params
+    _pass_others(part, inputs, outputs)
     return part.run(part.params, inputs + part.before, outputs + part.before, arena, fault)
+
+
+cdef int _rows_of_part(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                       Fault* fault) noexcept nogil:
+    cdef const PartParams* part = <const PartParams*>params
+    _pass_others(part, inputs, outputs)
+    return part.run_rows(part.params, inputs + part.before, outputs + part.before, rows, arena, fault)
 
 
 cdef struct KeepParams:
