@@ -2446,7 +2446,8 @@ class Dataset(Sources, Grouping, Keeping):
         str
             A line for each step, the last one first; what a step takes its elements from stands behind it, further
             in. In front of each line: whether it runs natively, in threads that don't take the GIL, or in Python; at
-            its end what part of it that is, and what forced Python. On a terminal long lines are broken.
+            its end what part of it that is, and what forced Python. A native map makes many rows at a time, or one
+            after the other where it can't. On a terminal long lines are broken.
 
         Notes
         -----
@@ -2457,7 +2458,7 @@ class Dataset(Sources, Grouping, Keeping):
         >>> import queuecore as qc
         >>> print(qc.data.Dataset.range(10).map(lambda x: x * 2).batch(4).plan())
         native  batch(4, False): order
-        native  map(traced(multiply(x0, int64(2))))
+        native  map(traced(multiply(x0, int64(2)))): many rows at a time
         Python  range(0, 10): hands on rows, a chunk at a time
         """
         return written(lines_of(self._chain))

@@ -20,7 +20,7 @@ import numpy as np
 
 from queuecore._checks.lazy import lazy, once, without_kept
 from queuecore._core.io.sources import FileList
-from queuecore._core.stream.describe import OBJECT, Description, Frames
+from queuecore._core.stream.describe import FIXED, OBJECT, STRING, Description, Frames
 from queuecore._core.stream.feed import Feed
 from queuecore._core.stream.marks import ShuffleCounter
 from queuecore._core.stream.scope import Scope
@@ -150,6 +150,11 @@ class Node(Source):
         """Return what decides the elements, as plain values."""
         inputs = [chain.describe() for chain in self.inputs]
         return {"source": self.name, **self.words(), **({"inputs": inputs} if inputs else {})}
+
+    @property
+    def gives_many(self) -> bool:
+        """True if native steps can get many elements at once: the shape of each is known, or they are strings."""
+        return all(one.kind in (FIXED, STRING) for one in self.made([]).components)
 
     def made(self, stages: list[Stage]) -> Made:
         """Return the result of stages on an element."""

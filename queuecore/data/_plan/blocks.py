@@ -103,6 +103,11 @@ class BlockSource(Source):
             return len(self.files)
         raise Unknown
 
+    @property
+    def gives_many(self) -> bool:
+        """True if native steps can get many records at once: they aren't whole files."""
+        return self.framing != "whole"
+
     def check_sizes(self) -> None:
         """Raise an error if the size alone of a file says that it ends inside a record."""
         if self.framing == "fixed" and not self.encoding:

@@ -141,6 +141,11 @@ class Source(abc.ABC):
         return "native: read, cut"
 
     @property
+    def gives_many(self) -> bool:
+        """True if native steps can get many records of the source at once: the shape of each is known."""
+        return True
+
+    @property
     def has_objects(self) -> bool:
         """True if the elements are Python objects."""
         return False

@@ -8,6 +8,8 @@ import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from queuecore._core.steps.stages import SequenceStep
+from queuecore._core.stream.describe import FIXED, RAGGED, STRING
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.steps import Map, Prefetch
 
@@ -26,6 +28,19 @@ def step_labels(chain: Chain) -> list[str]:
         words = step.describe() or ["prefetch", *vars(step).values()]
         labels.append(f"{words[0]}({', '.join(map(repr, words[1:]))})")
     return labels
+
+
+def _at_a_time(chain: Chain) -> list[str]:
+    """Return for each map whether it makes many rows at a time; see `stream/rows.pyx` for the conditions."""
+    made = chain.made
+    many = made.step is not None and made.step.many and chain.source.gives_many
+    many = many and all(one.kind in (FIXED, STRING, RAGGED) for one in made.components)
+    words = []
+    for count in range(1, len(chain.stages) + 1):
+        step = chain.source.made(chain.stages[:count]).step
+        last = step.steps[-1] if isinstance(step, SequenceStep) else step
+        words.append("many rows at a time" if many and last is not None and last.many else "row by row")
+    return words
 
 
 def shown(chain: Chain) -> str:
@@ -49,8 +64,11 @@ def lines_of(chain: Chain, front: str = "", kept: Mapping[int, str] | None = Non
         says nothing, that is a step behind them.
     """
     lines = []
+    words = _at_a_time(chain) if chain.stages else []
     for at, (step, label) in reversed(list(enumerate(zip(chain.steps, step_labels(chain), strict=True)))):
-        what = ": how far ahead" if isinstance(step, Prefetch) else "" if isinstance(step, Map) else ": order"
+        what = ": how far ahead" if isinstance(step, Prefetch) else ": order"
+        if isinstance(step, Map):
+            what = f": {words.pop()}"
         if kept is not None and isinstance(step, Map) and step.on_device:
             what += f"; not on the device: {kept.get(at, 'a step behind it is done on the host')}"
         lines.append((front + label, "native" + what))

@@ -8,7 +8,7 @@ from helpers.data.blocks import small
 
 from queuecore import ops
 from queuecore.data import CsvDataset, Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
-from queuecore.errors import DataLossError, InvalidArgumentError
+from queuecore.errors import CsvError, DataLossError, InvalidArgumentError
 from queuecore.writers import TFRecordWriter
 
 COUNT = 5000
@@ -197,3 +197,100 @@ def test_a_damaged_record_behind_good_ones(tmp_path):
         for batch in it:
             rows += np_rows(batch)
     assert [row.tobytes() for row in rows] == values[:1001]
+
+
+# ---- with steps that make one row at a time --------------------------------------------------------------------------
+
+LABELS = ops.table([b"even", b"0123"], [7, 9], default=-1)
+
+
+def words(i):
+    return b"/".join([b"dir", text(i), b"%d" % i])
+
+
+def array(i):
+    return np.arange(i, i + 6, dtype=np.int16).reshape(2, 3)
+
+
+# By name: the element of a number, the steps, and what they give.
+MIXED = {
+    "numbers in text": (
+        lambda i: b"%d" % i,
+        [ops.decode_csv(record_defaults=[np.int64]), lambda x: x * 2],
+        lambda v: int(v) * 2,
+    ),
+    "a table": (
+        words,
+        [ops.split(sep=b"/", index=1), lambda x: LABELS[x] + 1],
+        lambda v: {b"even": 7, b"0123": 9}.get(v.split(b"/")[1], -1) + 1,
+    ),
+    "pieces and a constant": (
+        words,
+        [lambda x: (ops.join([ops.split(x, b"/")[-1], b"!"]), 3), lambda x, n: (x, n * 2)],
+        lambda v: (v.split(b"/")[-1] + b"!", 6),
+    ),
+    "a comparison": (
+        words,
+        [ops.split(sep=b"/", index=1), lambda x: np.where(x == b"even", np.int64(1), np.int64(2)) * 5],
+        lambda v: 5 if v.split(b"/")[1] == b"even" else 10,
+    ),
+    "constants": (array, [lambda x: (x * 2, 3, b"abc")], lambda v: (v * 2, 3, b"abc")),
+    "arithmetic first": (
+        array,
+        [lambda x: (x * 2).T, ops.pad(paddings=[[1, 0], [0, 2]]), lambda x: x + 1],
+        lambda v: np.pad((v * 2).T, [[1, 0], [0, 2]]) + 1,
+    ),
+    "pixels": (
+        array,
+        [ops.scale(a=0.5, b=1), lambda x: x[1:] - x[:1], ops.cast(dtype=np.float64)],
+        lambda v: (w := (v * np.float32(0.5) + np.float32(1)))[1:].astype("f8") - w[:1],
+    ),
+}
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("name", MIXED)
+def test_with_steps_for_one_row(name, shuffled):
+    element, steps, expected = MIXED[name]
+    values = [element(i) for i in range(1000)]
+    ds = Dataset.from_tensor_slices(values if type(values[0]) is bytes else np.stack(values))
+    if shuffled:
+        ds = ds.shuffle(300, 1, False)
+        values = [value if type(value) is bytes else np.array(value) for value in ds]
+    for step in steps:
+        ds = ds.map(step)
+    assert goes_natively(ds)
+    assert "many rows at a time" in ds.plan()
+    wanted = [expected(value) for value in values]
+    for batch, threads in [(1, 1), (7, 2), (400, 1)]:
+        got = []
+        for parts in ds.batch(batch).with_options(Options(num_threads=threads)):
+            parts = parts if type(parts) is tuple else (parts,)
+            got += zip(*(part.to_list() if hasattr(part, "to_list") else part.copy() for part in parts), strict=True)
+        assert len(got) == len(wanted)
+        for row, want in zip(got, wanted, strict=True):
+            for part, want_part in zip(row, want if type(want) is tuple else (want,), strict=True):
+                np.testing.assert_array_equal(part, want_part)
+
+
+@pytest.mark.parametrize("bad", [0, 500, 999])
+def test_a_row_that_such_a_step_refuses_is_left_out_alone(bad):
+    values = [b"x" if i == bad else b"%d" % i for i in range(1000)]
+    ds = Dataset.from_tensor_slices(values).map(MIXED["numbers in text"][1][0]).map(lambda x: x * 2)
+    it, got = iter(ds.batch(7)), []
+    with pytest.raises(CsvError, match="'x'"):
+        for batch in it:
+            got += batch.tolist()
+    assert got == [2 * i for i in range(bad)]
+    left = [x for batch in ds.ignore_errors().batch(100) for x in batch.tolist()]
+    assert left == [2 * i for i in range(1000) if i != bad]
+
+
+def test_random_steps_draw_by_the_number_of_their_element():
+    ds = Dataset.from_tensor_slices(np.arange(6000, dtype=np.int32).reshape(-1, 6))
+    crops = ds.map(ops.random_crop(size=[3], seed=4)).map(lambda x: x * 2)
+    assert "many rows" not in crops.plan()
+    first = [row.tolist() for row in crops]
+    assert len({(row[0] // 2) % 6 for row in first}) > 1
+    for batch, threads in [(7, 2), (400, 1)]:
+        assert taken(crops.map(lambda x: (x,)).batch(batch), threads)[0].tolist() == first

@@ -89,6 +89,7 @@ cdef class CallStep(Step):
                 self.call.outputs[i].nbytes *= outputs[i].shape[j]
         self.params = &self.call
         self.run = _run_call
+        self.alone = True
 
     def __dealloc__(self):
         free(self.call.items)

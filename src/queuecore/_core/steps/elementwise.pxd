@@ -43,6 +43,4 @@ cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena,
 # Copies the part of an array that begins at `begin` and has this size.
 cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size,
                     int32_t ndim, int32_t item) noexcept nogil
-# Returns the bytes of an output; -1: not known beforehand.
-cdef int64_t made_bytes_of(component) except -2
 cdef object step_explain(str label, const Fault* fault)

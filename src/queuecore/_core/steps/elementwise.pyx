@@ -11,7 +11,7 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
-from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take, made_bytes_of
 
 
 cdef extern from *:
@@ -70,15 +70,6 @@ cdef int step_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil
     fault.a = a
     fault.b = b
     return -1
-
-
-cdef int64_t made_bytes_of(component) except -2:
-    cdef int64_t total = component.dtype.itemsize
-    if component.shape is None or None in component.shape:
-        return -1
-    for side in component.shape:
-        total *= side
-    return total
 
 
 cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena, Fault* fault) noexcept nogil:

@@ -13,12 +13,12 @@ from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
-    CastFn, ChainFn, ChainLink, bytes_in, bytes_out, cast_fn, chain_fn, fill_items, gather, made_bytes_of,
-    step_explain, step_fault)
+    CastFn, ChainFn, ChainLink, bytes_in, bytes_out, cast_fn, chain_fn, fill_items, gather, step_explain, step_fault)
 from queuecore._core.steps.elementwise cimport step_place
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.steps.stages cimport (
-    WHOSE, WHOSE_BITS, Arena, Cell, RowsFn, Step, StageFn, arena_take, explain_part, step_begun, step_ended)
+    WHOSE, WHOSE_BITS, Arena, Cell, RowsWay, Span, Step, StageFn, arena_take, explain_part, made_bytes_of, row_bytes_of,
+    rows_way, step_begun, step_ended)
 
 
 cdef extern from *:
@@ -626,7 +626,7 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
 
 cdef struct ExpressionNode:
     StageFn run
-    RowsFn run_rows
+    RowsWay way              # to make many rows at once
     const void* params
     int32_t given
     int32_t made
@@ -643,6 +643,7 @@ cdef struct GraphParams:
     int32_t registers
     int32_t most             # inputs of one node
     Cell* constants
+    unsigned char* strings   # for each constant: it is a string
     int32_t constant_count
     int32_t* outputs
 
@@ -673,7 +674,8 @@ cdef class GraphStep(Step):
         cdef Cell* cell
         cdef Step step
         cdef bytes data
-        cdef int32_t i
+        cdef int32_t i, first
+        cdef bint all_ways = True, some_rows = not nodes
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         if len(nodes) > MOST_STEPS:
@@ -684,8 +686,9 @@ cdef class GraphStep(Step):
         self.kept = []
         g.nodes = <ExpressionNode*>calloc(len(nodes) + 1, sizeof(ExpressionNode))
         g.constants = <Cell*>calloc(len(constants) + 1, sizeof(Cell))
+        g.strings = <unsigned char*>calloc(len(constants) + 1, 1)
         g.outputs = <int32_t*>calloc(len(results) + 1, sizeof(int32_t))
-        if g.nodes == NULL or g.constants == NULL or g.outputs == NULL:
+        if g.nodes == NULL or g.constants == NULL or g.strings == NULL or g.outputs == NULL:
             raise MemoryError
         g.given = <int32_t>len(inputs)
         g.made = <int32_t>len(results)
@@ -693,6 +696,7 @@ cdef class GraphStep(Step):
             g.outputs[i] = results[i]
         for data, shape in constants:
             cell = &g.constants[g.constant_count]
+            g.strings[g.constant_count] = shape is None
             g.constant_count += 1
             # A copy at an address for any item: bytes are not aligned.
             cell.data = <unsigned char*>malloc(len(data) + 1)
@@ -703,7 +707,7 @@ cdef class GraphStep(Step):
             for side in shape or ():
                 cell.dims[cell.ndim] = side
                 cell.ndim += 1
-        g.registers = g.given + g.constant_count
+        g.registers = first = g.given + g.constant_count
         for step, registers, places in nodes:
             node = &g.nodes[g.count]
             g.count += 1
@@ -712,8 +716,12 @@ cdef class GraphStep(Step):
             if node.registers == NULL or node.places == NULL:
                 raise MemoryError
             node.run = step.run
-            node.run_rows = step.run_rows
+            node.way = rows_way(step, [g.given <= register < first for register in registers], self.kept)
             node.params = step.params
+            all_ways = all_ways and node.way.run != NULL
+            some_rows = some_rows or step.run_rows != NULL
+            self.alone = self.alone or step.alone
+            self.between += step.between + (row_bytes_of(step.outputs) if -1 in places else 0)
             node.first = g.registers
             node.row = True
             for register in registers:
@@ -729,11 +737,7 @@ cdef class GraphStep(Step):
             g.most = max(g.most, node.given)
         self.params = g
         self.run = _run_graph
-        # A constant is there once, and not for each element.
-        together = not constants
-        for i in range(g.count):
-            together = together and g.nodes[i].run_rows != NULL
-        if together:
+        if all_ways and some_rows:
             self.run_rows = _rows_of_graph
 
     def __dealloc__(self):
@@ -745,6 +749,7 @@ cdef class GraphStep(Step):
             free(self.graph.constants[i].data)
         free(self.graph.nodes)
         free(self.graph.constants)
+        free(self.graph.strings)
         free(self.graph.outputs)
 
     def parts(self):
@@ -795,7 +800,7 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
                 node_outputs[k].nbytes = outputs[node.places[k]].nbytes
         begun = step_begun(arena)
         if rows > 0:
-            rc = node.run_rows(node.params, node_inputs, node_outputs, rows, arena, fault)
+            rc = node.way.run(node.way.params, node_inputs, node_outputs, rows, arena, fault)
         else:
             rc = node.run(node.params, node_inputs, node_outputs, arena, fault)
         step_ended(arena, node.params, begun)
@@ -803,5 +808,31 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
             fault.what = fault.what << WHOSE_BITS | i
             return -1
     for i in range(g.made):
-        outputs[i] = cells[g.outputs[i]]
+        k = g.outputs[i] - g.given
+        if rows == 0 or not 0 <= k < g.constant_count:
+            outputs[i] = cells[g.outputs[i]]
+        elif _repeat(&g.constants[k], g.strings[k], rows, &outputs[i], arena, fault) != 0:
+            return -1
+    return 0
+
+
+cdef int _repeat(const Cell* constant, bint string, int64_t rows, Cell* out, Arena* arena, Fault* fault) noexcept nogil:
+    # Makes a constant into a row for each element.
+    cdef int64_t nbytes = rows * (<int64_t>sizeof(Span) if string else constant.nbytes), i
+    cdef Span* spans = NULL
+    if out.data == NULL:
+        out.data = <bytes_out>arena_take(arena, nbytes + 1)
+        if out.data == NULL:
+            return step_fault(fault, WHOSE, nbytes, 0)
+        if string:
+            spans = <Span*>out.data
+            out.offsets = <const int64_t*>spans
+            out.data = NULL
+    for i in range(rows):
+        if spans != NULL:
+            spans[i].data = constant.data
+            spans[i].nbytes = constant.nbytes
+        else:
+            memcpy(out.data + i * constant.nbytes, constant.data, constant.nbytes)
+    out.nbytes = rows * constant.nbytes
     return 0

@@ -12,11 +12,11 @@ from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
-    TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, made_bytes_of, scale_all, step_explain,
+    TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, scale_all, step_explain,
     step_fault, step_place)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.atoms.random cimport philox_block
-from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take, made_bytes_of
 
 
 cdef extern from "queuecore/kernels/pixels.hpp" namespace "queuecore" nogil:
@@ -271,6 +271,7 @@ cdef class CropStep(Step):
             self.crop.size[i] = size[i]
         self.crop.item = inputs[0].dtype.itemsize
         self.crop.seed = seed
+        self.alone = True
         self.crop.made_bytes = made_bytes_of(outputs[0])
         self.inputs = inputs
         self.outputs = outputs
@@ -343,6 +344,7 @@ cdef class FlipStep(Step):
     def __init__(self, tuple inputs, tuple outputs, uint64_t seed):
         self.flip.item = inputs[0].dtype.itemsize
         self.flip.seed = seed
+        self.alone = True
         self.flip.made_bytes = made_bytes_of(outputs[0])
         self.inputs = inputs
         self.outputs = outputs
@@ -468,7 +470,7 @@ cdef class AdjustStep(Step):
             self.adjust.most = <float>(<double>self.adjust.highest + 0.5)
         self.adjust.low = amount.low
         self.adjust.high = amount.high
-        self.adjust.draws = amount.draws
+        self.alone = self.adjust.draws = amount.draws
         self.adjust.seed = amount.seed
         self.adjust.made_bytes = made_bytes_of(outputs[0])
         self.inputs = inputs

@@ -114,6 +114,8 @@ cdef class Step:
     cdef StageFn run
     cdef RowsFn run_rows      # or NULL: one at a time
     cdef const void* params   # the step's own
+    cdef bint alone           # one row at a time only: it needs the numbers of the arena's element, or is a user's
+    cdef int64_t between      # bytes of a row that lie between the parts of the step, if many are made at once
     cdef readonly tuple inputs    # Component of each
     cdef readonly tuple outputs
     cdef public object label  # its name for users, or None
@@ -121,6 +123,42 @@ cdef class Step:
     # Returns the exception, without a place, for a fault of this step.
     cdef object explain(self, const Fault* fault)
 
+
+# A step that makes one row at a time, as one that makes many.
+cdef struct RowCell:
+    bint constant             # there once, as the cell is
+    int64_t nbytes            # of a row; -1: it is a span
+    int64_t item              # of a span of an array: bytes for each of its first dimension
+    int32_t ndim
+    int64_t dims[MAX_DIMS]
+
+cdef struct LoopParams:
+    StageFn run
+    const void* params
+    RowCell* cells            # of the inputs, then of the outputs
+    int32_t given
+    int32_t made
+    bint spans                # an output is spans
+
+cdef class RowLoop:
+    cdef LoopParams loop
+    cdef Step step            # owns what the loop points to
+
+    # False: it is not known how a row of its inputs or outputs lies.
+    cdef bint begin(self, Step step, list constants) except -1
+
+# A way to make many rows at once by a step.
+cdef struct RowsWay:
+    RowsFn run                # NULL: there is none
+    const void* params
+
+# Finds the way for a step, whose inputs are constants, there once, where `constants` has True. Loops that it takes are
+# added to `loops`, which the caller keeps.
+cdef RowsWay rows_way(Step step, list constants, list loops) except *
+# Returns the bytes of a row of a component; -1: not known beforehand.
+cdef int64_t made_bytes_of(component) except -2
+# Returns about the bytes of a row of components.
+cdef int64_t row_bytes_of(tuple components) except -1
 
 # A step in Python: the code that runs steps calls `call`, with the GIL. `run` always fails. `inputs` and `outputs` are
 # None if they are not known beforehand.
@@ -182,6 +220,25 @@ cdef inline void arena_reset(Arena* arena) noexcept nogil:
         chunk = before
         before = chunk.before
         free(chunk)
+
+
+# How much of an arena is used.
+cdef struct ArenaMark:
+    ArenaChunk* chunk
+    size_t used
+
+
+cdef inline ArenaMark arena_mark(const Arena* arena) noexcept nogil:
+    cdef ArenaMark mark
+    mark.chunk = arena.last
+    mark.used = arena.last.used if arena.last != NULL else 0
+    return mark
+
+
+cdef inline void arena_release(Arena* arena, ArenaMark mark) noexcept nogil:
+    # Lets what was taken since the mark be taken again. A chunk that came since then stays, so that it comes once.
+    if arena.last != NULL:
+        arena.last.used = mark.used if arena.last == mark.chunk else 0
 
 
 cdef inline void arena_free(Arena* arena) noexcept nogil:

@@ -37,6 +37,11 @@ cdef class Step:
     cdef object explain(self, const Fault* fault):
         raise NotImplementedError
 
+    @property
+    def many(self):
+        """True if it can make many rows at once."""
+        return self.run_rows != NULL
+
     def parts(self):
         """The steps that it is made of, which are timed: itself, if it isn't made of any.
 
@@ -246,11 +251,173 @@ def joined(list steps not None):
     return PythonStep(steps[0].inputs, steps[-1].outputs, call, reasons[0])
 
 
+# Many rows by steps that make one
+
+cdef enum:
+    SPAN_BYTES = 64           # how many bytes a value of varying length counts as
+
+
+cdef int64_t made_bytes_of(component) except -2:
+    cdef int64_t total = component.dtype.itemsize
+    if component.shape is None or None in component.shape:
+        return -1
+    for side in component.shape:
+        total *= side
+    return total
+
+
+cdef int64_t row_bytes_of(tuple components) except -1:
+    cdef int64_t total = 0, nbytes
+    for component in components:
+        nbytes = made_bytes_of(component)
+        total += nbytes if nbytes > 0 else SPAN_BYTES
+    return total
+
+
+cdef bint _row_cell(RowCell* cell, component) except -1:
+    # Notes how a row of a component lies in a cell. False: its shape differs from row to row.
+    cdef int64_t item = component.dtype.itemsize
+    if component.shape is None or len(component.shape) > MAX_DIMS or None in component.shape[1:]:
+        return False
+    if item == 0:  # strings
+        cell.nbytes = -1 if component.nbytes is None else component.nbytes
+        return component.shape == ()
+    for side in component.shape:
+        cell.dims[cell.ndim] = -1 if side is None else side
+        cell.ndim += 1
+    for side in component.shape[1:]:
+        item *= side
+    cell.item = item
+    cell.nbytes = made_bytes_of(component)
+    return item > 0
+
+
+@cython.final
+cdef class RowLoop:
+    def __dealloc__(self):
+        free(self.loop.cells)
+
+    cdef bint begin(self, Step step, list constants) except -1:
+        cdef LoopParams* loop = &self.loop
+        cdef int32_t i
+        loop.given = <int32_t>len(step.inputs)
+        loop.made = <int32_t>len(step.outputs)
+        loop.cells = <RowCell*>calloc(loop.given + loop.made + 1, sizeof(RowCell))
+        if loop.cells == NULL:
+            raise MemoryError
+        for i, component in enumerate(step.inputs + step.outputs):
+            loop.cells[i].constant = i < len(constants) and constants[i]
+            if not loop.cells[i].constant and not _row_cell(&loop.cells[i], component):
+                return False
+            loop.spans = loop.spans or (i >= loop.given and loop.cells[i].nbytes < 0)
+        loop.run = step.run
+        loop.params = step.params
+        self.step = step
+        return True
+
+
+cdef RowsWay rows_way(Step step, list constants, list loops) except *:
+    cdef RowsWay way
+    cdef RowLoop loop
+    way.run = step.run_rows
+    way.params = step.params
+    if way.run != NULL and True not in constants:
+        return way
+    way.run = NULL
+    if step.alone or isinstance(step, PythonStep):
+        return way
+    loop = RowLoop()
+    if loop.begin(step, constants):
+        loops.append(loop)
+        way.run = _rows_by_loop
+        way.params = &loop.loop
+    return way
+
+
+cdef inline void _cell_of_row(const RowCell* shape, const Cell* column, int64_t row, Cell* cell) noexcept nogil:
+    # Makes a row of a column into the cell of a lone element.
+    cdef const Span* spans = spans_of(column)
+    cdef int32_t d
+    cell.offsets = NULL
+    cell.ndim = shape.ndim
+    for d in range(shape.ndim):
+        cell.dims[d] = shape.dims[d]
+    if spans == NULL:
+        cell.data = column.data + row * shape.nbytes
+        cell.nbytes = shape.nbytes
+        return
+    cell.data = <unsigned char*>spans[row].data
+    cell.nbytes = spans[row].nbytes
+    if shape.ndim > 0 and shape.dims[0] < 0:
+        cell.dims[0] = cell.nbytes // shape.item
+
+
+cdef int _rows_by_loop(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                       Fault* fault) noexcept nogil:
+    # Without spans among the outputs, each row takes the memory that the one before it took.
+    cdef const LoopParams* loop = <const LoopParams*>params
+    cdef const RowCell* made = loop.cells + loop.given
+    cdef int64_t nbytes = (loop.given + loop.made) * <int64_t>sizeof(Cell), row
+    cdef Cell* cells = <Cell*>arena_take(arena, nbytes)
+    cdef Cell* results = cells + loop.given
+    cdef unsigned char* place
+    cdef ArenaMark mark
+    cdef int32_t j
+    if cells == NULL:
+        return _no_memory(fault, nbytes)
+    for j in range(loop.given):
+        if loop.cells[j].constant:
+            cells[j] = inputs[j]
+    for j in range(loop.made):
+        if made[j].nbytes < 0:
+            nbytes = rows * <int64_t>sizeof(Span)
+            outputs[j].data = NULL
+            outputs[j].offsets = <const int64_t*>arena_take(arena, nbytes)
+            if outputs[j].offsets == NULL:
+                return _no_memory(fault, nbytes)
+            continue
+        outputs[j].offsets = NULL
+        outputs[j].nbytes = rows * made[j].nbytes
+        if outputs[j].data == NULL:
+            outputs[j].data = <unsigned char*>arena_take(arena, outputs[j].nbytes + 1)
+            if outputs[j].data == NULL:
+                return _no_memory(fault, outputs[j].nbytes)
+    mark = arena_mark(arena)
+    for row in range(rows):
+        for j in range(loop.given):
+            if not loop.cells[j].constant:
+                _cell_of_row(&loop.cells[j], &inputs[j], row, &cells[j])
+        for j in range(loop.made):
+            results[j].data = outputs[j].data + row * made[j].nbytes if made[j].nbytes >= 0 else NULL
+            results[j].nbytes = made[j].nbytes
+            results[j].offsets = NULL
+            results[j].ndim = 0
+        if loop.run(loop.params, cells, results, arena, fault) != 0:
+            return -1
+        for j in range(loop.made):
+            if made[j].nbytes < 0:
+                (<Span*>outputs[j].offsets)[row].data = results[j].data
+                (<Span*>outputs[j].offsets)[row].nbytes = results[j].nbytes
+                continue
+            place = outputs[j].data + row * made[j].nbytes
+            if results[j].data != place:
+                memcpy(place, results[j].data, made[j].nbytes)
+        if not loop.spans:
+            arena_release(arena, mark)
+    return 0
+
+
+cdef int _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
+    fault.what = WHOSE
+    fault.a = nbytes
+    return -1
+
+
 cdef struct SequenceParams:
     int32_t count
     int32_t most              # outputs of one step
     StageFn* run
-    RowsFn* run_rows
+    RowsWay* ways             # to make many rows at once; NULL: a step has none
     const void** params
     int32_t* made
 
@@ -265,11 +432,13 @@ cdef class SequenceStep(Step):
         Each gets what the one before it makes.
     """
     cdef SequenceParams sequence
-    cdef list steps
+    cdef readonly list steps
+    cdef list loops
 
     def __init__(self, list steps not None):
         cdef Step step
         cdef int32_t i = 0, count
+        cdef bint all_ways = True, some_rows = False
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.steps = []
@@ -282,18 +451,20 @@ cdef class SequenceStep(Step):
         self.inputs = steps[0].inputs
         self.outputs = steps[count - 1].outputs
         self.sequence.run = <StageFn*>calloc(count, sizeof(StageFn))
-        self.sequence.run_rows = <RowsFn*>calloc(count, sizeof(RowsFn))
+        self.sequence.ways = <RowsWay*>calloc(count, sizeof(RowsWay))
         self.sequence.params = <const void**>calloc(count, sizeof(void*))
         self.sequence.made = <int32_t*>calloc(count, sizeof(int32_t))
-        if (self.sequence.run == NULL or self.sequence.run_rows == NULL or self.sequence.params == NULL
+        if (self.sequence.run == NULL or self.sequence.ways == NULL or self.sequence.params == NULL
             or self.sequence.made == NULL):
             raise MemoryError
-        self.run_rows = _rows_of_sequence
+        self.loops = []
         for step in steps:
             self.sequence.run[i] = step.run
-            self.sequence.run_rows[i] = step.run_rows
-            if step.run_rows == NULL:
-                self.run_rows = NULL
+            self.sequence.ways[i] = rows_way(step, [], self.loops)
+            all_ways = all_ways and self.sequence.ways[i].run != NULL
+            some_rows = some_rows or step.run_rows != NULL
+            self.alone = self.alone or step.alone
+            self.between += step.between + (row_bytes_of(step.outputs) if i < count - 1 else 0)
             self.sequence.params[i] = step.params
             self.sequence.made[i] = <int32_t>len(step.outputs)
             self.sequence.most = max(self.sequence.most, self.sequence.made[i])
@@ -301,10 +472,12 @@ cdef class SequenceStep(Step):
         self.sequence.count = count
         self.params = &self.sequence
         self.run = _run_sequence
+        if all_ways and some_rows:
+            self.run_rows = _rows_of_sequence
 
     def __dealloc__(self):
         free(self.sequence.run)
-        free(self.sequence.run_rows)
+        free(self.sequence.ways)
         free(self.sequence.params)
         free(self.sequence.made)
 
@@ -341,9 +514,7 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
     if sequence.count > 1:
         room = <Cell*>arena_take(arena, 2 * sequence.most * sizeof(Cell))
         if room == NULL:
-            fault.what = WHOSE
-            fault.a = 2 * sequence.most * <int64_t>sizeof(Cell)
-            return -1
+            return _no_memory(fault, 2 * sequence.most * <int64_t>sizeof(Cell))
     for i in range(sequence.count):
         results = outputs
         if i < sequence.count - 1:
@@ -354,7 +525,7 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
                 results[k].ndim = 0
         begun = step_begun(arena)
         if rows > 0:
-            rc = sequence.run_rows[i](sequence.params[i], inputs, results, rows, arena, fault)
+            rc = sequence.ways[i].run(sequence.ways[i].params, inputs, results, rows, arena, fault)
         else:
             rc = sequence.run[i](sequence.params[i], inputs, results, arena, fault)
         step_ended(arena, sequence.params[i], begun)
@@ -367,8 +538,8 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
 
 cdef struct PartParams:
     StageFn run
-    RowsFn run_rows
     const void* params
+    RowsWay way
     int32_t before            # components
     int32_t made
     int32_t after
@@ -391,20 +562,24 @@ cdef class PartStep(Step):
     """
     cdef PartParams part
     cdef Step step
+    cdef list loops
 
     def __init__(self, tuple inputs, int32_t index, Step step not None, tuple outputs):
         self.step = step
         self.inputs = inputs
         self.outputs = outputs
+        self.loops = []
+        self.alone = step.alone
+        self.between = step.between
         self.part.run = step.run
-        self.part.run_rows = step.run_rows
+        self.part.way = rows_way(step, [], self.loops)
         self.part.params = step.params
         self.part.before = index
         self.part.made = <int32_t>len(step.outputs)
         self.part.after = <int32_t>len(inputs) - index - 1
         self.params = &self.part
         self.run = _run_part
-        if step.run_rows != NULL:
+        if self.part.way.run != NULL:
             self.run_rows = _rows_of_part
 
     cdef object explain(self, const Fault* fault):
@@ -426,13 +601,13 @@ cdef int _rows_of_part(const void* params, const Cell* inputs, Cell* outputs, in
                        Fault* fault) noexcept nogil:
     cdef const PartParams* part = <const PartParams*>params
     _pass_others(part, inputs, outputs)
-    return part.run_rows(part.params, inputs + part.before, outputs + part.before, rows, arena, fault)
+    return part.way.run(part.way.params, inputs + part.before, outputs + part.before, rows, arena, fault)
 
 
 cdef struct KeepParams:
     StageFn run
-    RowsFn run_rows
     const void* params
+    RowsWay way
     int32_t count
 
 
@@ -449,18 +624,22 @@ cdef class KeepStep(Step):
     """
     cdef KeepParams keep
     cdef Step step
+    cdef list loops
 
     def __init__(self, tuple inputs, Step step not None):
         self.step = step
         self.inputs = inputs
         self.outputs = inputs + step.outputs
+        self.loops = []
+        self.alone = step.alone
+        self.between = step.between
         self.keep.run = step.run
         self.keep.params = step.params
+        self.keep.way = rows_way(step, [], self.loops)
         self.keep.count = <int32_t>len(inputs)
-        self.keep.run_rows = step.run_rows
         self.params = &self.keep
         self.run = _run_keep
-        if step.run_rows != NULL:
+        if self.keep.way.run != NULL:
             self.run_rows = _rows_of_keep
 
     cdef object explain(self, const Fault* fault):
@@ -477,4 +656,4 @@ cdef int _rows_of_keep(const void* params, const Cell* inputs, Cell* outputs, in
                        Fault* fault) noexcept nogil:
     cdef const KeepParams* keep = <const KeepParams*>params
     memcpy(outputs, inputs, keep.count * sizeof(Cell))
-    return keep.run_rows(keep.params, inputs, outputs + keep.count, rows, arena, fault)
+    return keep.way.run(keep.way.params, inputs, outputs + keep.count, rows, arena, fault)

@@ -11,8 +11,8 @@ from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
-    WHAT_NO_MEMORY, bytes_in, bytes_out, made_bytes_of, step_explain, step_fault, step_place)
-from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
+    WHAT_NO_MEMORY, bytes_in, bytes_out, step_explain, step_fault, step_place)
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take, made_bytes_of
 
 check_layout(layout_hash())
 

@@ -369,7 +369,7 @@ cdef bint _counts(const Output* columns, int32_t count, int64_t* nbytes) noexcep
 cdef void _set_together(Plan* plan, Step step) noexcept nogil:
     # Lets a step make as many rows at once as fit into the first-level cache, or some long ones.
     cdef Maker* m = &plan.maker
-    cdef int64_t nbytes = 1
+    cdef int64_t nbytes = 1 + step.between
     cdef int32_t i
     if step.run_rows == NULL or not _counts(m.outputs, m.count, &nbytes):
         return
