@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 import pytest
 from helpers.data.blocks import small
+from helpers.formats.example_messages import example, feature
 
 from queuecore import ops
 from queuecore.data import CsvDataset, Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
@@ -294,3 +295,80 @@ def test_random_steps_draw_by_the_number_of_their_element():
     assert len({(row[0] // 2) % 6 for row in first}) > 1
     for batch, threads in [(7, 2), (400, 1)]:
         assert taken(crops.map(lambda x: (x,)).batch(batch), threads)[0].tolist() == first
+
+
+# ---- Examples --------------------------------------------------------------------------------------------------------
+
+FEATURES = {
+    "x": ops.FixedLenFeature([3], np.float32),
+    "n": ops.FixedLenFeature([], np.int64, -1),
+    "name": ops.FixedLenFeature([], bytes, b"none"),
+}
+
+
+def message(i, width=3):
+    """An Example; some lack what has a default."""
+    parts = {"x": feature(*(float(i + k) for k in range(width)))}
+    if i % 3:
+        parts["n"] = feature(i)
+    if i % 5:
+        parts["name"] = feature(b"n" * (i % 7))
+    return example(**parts, **{"other": feature(b"o" * (i % 4 * 20))} if i % 2 else {})
+
+
+def in_numbers(i):
+    return [i, i + 1, i + 2], i if i % 3 else -1, b"n" * (i % 7) if i % 5 else b"none"
+
+
+@pytest.mark.parametrize("order", ["as it lies", "shuffled"])
+@pytest.mark.parametrize("size", [0, 50, 20_000], ids=["short", "long", "very long"])
+def test_examples(tmp_path, size, order):
+    # `size`: bytes of a feature that is not asked for.
+    count = 60 if size > 1000 else 2000
+    with TFRecordWriter(tmp_path / "f") as writer:
+        for i in range(count):
+            writer.write(message(i) + example(pad=feature(b"p" * size)))  # messages one behind the other are merged
+    ds = small(TFRecordDataset(tmp_path / "f"), 1 << 14)
+    numbers = list(range(count))
+    if order == "shuffled":
+        ds = ds.shuffle(count // 3, 5, False)
+    parsed = ds.map(ops.parse_single_example(features=FEATURES))
+    if order == "shuffled":
+        numbers = [int(element["x"][0]) for element in parsed]
+    made = parsed.map(lambda r: (r["x"] * 2, r["n"] + 1, r["name"]))
+    assert made.plan().count("many rows at a time") == 2
+    for batch, threads in [(1, 1), (7, 2), (500, 1)]:
+        rows = []
+        for x, n, names in made.batch(batch).with_options(Options(num_threads=threads)):
+            rows += zip((x / 2).tolist(), (n - 1).tolist(), names.to_list(), strict=True)
+        assert rows == [in_numbers(i) for i in numbers]
+
+
+@pytest.mark.parametrize("bad", [0, 777, 1999])
+def test_an_example_that_lacks_values_is_left_out_alone(tmp_path, bad):
+    with TFRecordWriter(tmp_path / "f") as writer:
+        for i in range(2000):
+            writer.write(message(i, 2 if i == bad else 3))
+    ds = TFRecordDataset(tmp_path / "f").map(ops.parse_single_example(features=FEATURES)).map(lambda r: r["x"] + 1)
+    rows = []
+    with pytest.raises(InvalidArgumentError, match=f"Key: x.*record {bad},"):
+        for x in ds.batch(50):
+            rows += x[:, 0].tolist()
+    assert rows == [i + 1 for i in range(bad)]
+    left = [value for x in ds.ignore_errors().batch(300) for value in x[:, 0].tolist()]
+    assert left == [i + 1 for i in range(2000) if i != bad]
+
+
+def test_ragged_features(tmp_path):
+    values = [list(range(i % 6)) for i in range(1000)]
+    with TFRecordWriter(tmp_path / "f") as writer:
+        for row in values:
+            writer.write(example(v=feature(*row, kind=np.int64), n=feature(len(row))))
+    features = {"v": ops.RaggedFeature(np.int64), "n": ops.FixedLenFeature([], np.int64)}
+    ds = TFRecordDataset(tmp_path / "f").map(ops.parse_single_example(features=features))
+    for batch in (1, 7, 400):
+        rows = []
+        for element in ds.map(lambda r: (r["v"], r["n"] * 2)).batch(batch):
+            assert (np.diff(element[0].row_splits) * 2 == element[1]).all()
+            rows += [row.tolist() for row in element[0]]
+        assert rows == values

@@ -6,7 +6,7 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_take, array_of
+from queuecore._core.steps.stages cimport Arena, Cell, Span, Step, arena_free, arena_take, array_of, spans_of
 from queuecore._core.steps.wire cimport (
     WHAT_LENGTH, WHAT_NESTED, WHAT_TAG, WHAT_VARINT, WHAT_WIRE, WIRE_BYTES, WIRE_FIXED32, WIRE_VARINT, Field, Extent,
     Wire, bytes_in, bytes_out, read_field, refuse, varint)
@@ -65,6 +65,7 @@ cdef struct Work:
     const Extent* records
     int64_t n
     bint batch
+    bint apart           # of a batch: each record is an element of its own
     Cell* outputs
     Strings* strings     # by output: those whose values are still in the records
     Arena* arena
@@ -569,6 +570,7 @@ cdef int _flat(Work* work, int32_t index) noexcept nogil:
     cdef int64_t total = 0, steps = 0, at = 0, step_at = 0, i
     cdef int64_t* step_splits = NULL
     cdef int64_t* splits = NULL
+    cdef Span* spans = NULL
     cdef bytes_out place
     for i in range(work.n):
         total += kept[i].count
@@ -584,12 +586,21 @@ cdef int _flat(Work* work, int32_t index) noexcept nogil:
             return -1
         step_splits[0] = 0
         output += 1
-    if work.batch:
+    if work.apart:
+        spans = <Span*>_take(work, work.n, sizeof(Span), 1)
+        if spans == NULL:
+            return -1
+        out.data = NULL
+        out.offsets = <const int64_t*>spans
+    elif work.batch:
         splits = _splits(work, output, work.n + 1)
         if splits == NULL:
             return -1
         splits[0] = 0
     for i in range(work.n):
+        if spans != NULL:
+            spans[i].data = place + at * column.item
+            spans[i].nbytes = kept[i].count * column.item
         if _emit_record(work, index, i, place, &at, total, step_splits, &step_at) != 0:
             return -1
         if splits != NULL:
@@ -692,6 +703,56 @@ cdef int _strings_out(Work* work, int32_t output) noexcept nogil:
     return 0
 
 
+cdef void _work_init(Work* work, const ParsePlan* plan, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    # For one record. The order of keys is set for a batch, and everything else by _begin.
+    work.plan = plan
+    work.outputs = outputs
+    work.arena = arena
+    work.fault = fault
+    work.n = 1
+    work.batch = work.apart = False
+    work.wire.at = NULL
+    work.wire.what = 0
+
+
+cdef int _rows_of_example(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                          Fault* fault) noexcept nogil:
+    cdef Work work
+    cdef const Span* spans = spans_of(&inputs[0])
+    cdef Extent* records
+    cdef Strings* strings
+    cdef Span span
+    cdef int64_t i
+    cdef int32_t j
+    _work_init(&work, <const ParsePlan*>params, outputs, arena, fault)
+    work.n = rows
+    work.batch = work.apart = True
+    records = <Extent*>_take(&work, rows, sizeof(Extent), 1)
+    if records == NULL:
+        return -1
+    span.nbytes = inputs[0].nbytes // rows
+    for i in range(rows):
+        span.data = inputs[0].data + i * span.nbytes
+        if spans != NULL:
+            span = spans[i]
+        records[i].p = span.data
+        records[i].e = span.data + span.nbytes
+    work.records = records
+    if _parse(&work) != 0:
+        return -1
+    for j in range(work.plan.outputs):
+        strings = &work.strings[j]
+        if strings.spans == NULL:
+            continue
+        for i in range(strings.n):  # in their place
+            span.data = strings.spans[i].p
+            span.nbytes = strings.spans[i].e - strings.spans[i].p
+            (<Span*>strings.spans)[i] = span
+        outputs[j].data = NULL
+        outputs[j].offsets = <const int64_t*>strings.spans
+    return 0
+
+
 cdef int _run_example(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
     cdef Work work
     cdef Extent record
@@ -699,15 +760,7 @@ cdef int _run_example(const void* params, const Cell* inputs, Cell* outputs, Are
     cdef const Cell* cell = &inputs[0]
     cdef int64_t i
     cdef int32_t j
-    # The order of keys is set for a batch, and everything else by _begin.
-    work.plan = <const ParsePlan*>params
-    work.outputs = outputs
-    work.arena = arena
-    work.fault = fault
-    work.n = 1
-    work.batch = False
-    work.wire.at = NULL
-    work.wire.what = 0
+    _work_init(&work, <const ParsePlan*>params, outputs, arena, fault)
     record.p = cell.data
     record.e = cell.data + cell.nbytes
     if cell.ndim > 0:
@@ -762,6 +815,7 @@ cdef class ExampleStep(Step):
         cdef ExampleColumn* column
         cdef Extent* spans
         cdef int64_t side
+        cdef bint together
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
@@ -812,6 +866,15 @@ cdef class ExampleStep(Step):
             column += 1
         self.params = &self.plan
         self.run = _run_example
+        together = inputs[0].shape == ()
+        for i in range(self.plan.count):
+            column = &self.plan.columns[i]
+            if column.form == FORM_FIXED:
+                together = together and (column.kind != KIND_BYTES or column.ndim == 0)
+            else:
+                together = together and column.form == FORM_FLAT and column.kind != KIND_BYTES and column.section == 0
+        if together:
+            self.run_rows = _rows_of_example
 
     def __dealloc__(self):
         for section in range(2):
@@ -879,13 +942,8 @@ cdef class ExampleStep(Step):
         cdef list results
         arena.last = NULL
         arena.times = NULL
-        memset(&work, 0, sizeof(Work))
         memset(&fault, 0, sizeof(Fault))
-        work.plan = &self.plan
-        work.outputs = cells
-        work.arena = &arena
-        work.fault = &fault
-        work.n = 1
+        _work_init(&work, &self.plan, cells, &arena, &fault)
         try:
             if cells == NULL:
                 raise MemoryError

@@ -19,8 +19,7 @@ from queuecore._core.stream.describe cimport (
 from queuecore._core.device.driver cimport Device
 from queuecore._core.stream.limits cimport (
     AHEAD_PART, ASKING, ASKING_LOADS, CHUNK_BYTES, CHUNK_ROWS, DISCOVER_AHEAD, HELPERS, IDLE_FILES, LANES, LANE_BYTES,
-    LONE_ROWS, SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, TOGETHER_BYTES, TOGETHER_MOST, TOGETHER_ROWS,
-    UNIT_BATCHES, UNIT_BYTES, VARYING_BYTES,
+    LONE_ROWS, SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, UNIT_BATCHES, UNIT_BYTES, VARYING_BYTES,
     WIDTH_MOST)
 from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE
 from queuecore._core.order.op cimport OpSpec
@@ -28,7 +27,7 @@ from queuecore._core.order.runs cimport Run
 from queuecore._core.order.shard cimport UNEVEN_PAD
 from queuecore._core.stream.pipe cimport Config, Plan, lay_out, slot_release, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
-from queuecore._core.stream.maker cimport CSV_ROWS, TAKE_ITEMS, Maker, Output, Pad
+from queuecore._core.stream.maker cimport CSV_ROWS, TAKE_ITEMS, Maker, Output, Pad, rows_together
 from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_expect, table_new
 from queuecore._core.steps.stages cimport Step
 from queuecore._core.stream.views cimport Views
@@ -367,7 +366,7 @@ cdef bint _counts(const Output* columns, int32_t count, int64_t* nbytes) noexcep
 
 
 cdef void _set_together(Plan* plan, Step step) noexcept nogil:
-    # Lets a step make as many rows at once as fit into the first-level cache, or some long ones.
+    # Lets a step make many rows at once.
     cdef Maker* m = &plan.maker
     cdef int64_t nbytes = 1 + step.between
     cdef int32_t i
@@ -386,7 +385,7 @@ cdef void _set_together(Plan* plan, Step step) noexcept nogil:
     else:
         nbytes += VARYING_BYTES
     m.run_rows = step.run_rows
-    m.together = max(TOGETHER_BYTES // nbytes, min(TOGETHER_ROWS, TOGETHER_MOST // nbytes))
+    m.together = rows_together(nbytes)
     if m.csv != NULL:
         m.together = min(m.together, CSV_ROWS)
 

@@ -7,6 +7,7 @@ from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.io.csv cimport CsvPlan
 from queuecore._core.io.walk cimport WalkKind
 from queuecore._core.steps.stages cimport Arena, Cell, RowsFn, StageFn
+from queuecore._core.stream.limits cimport TOGETHER_BYTES, TOGETHER_MOST, TOGETHER_ROWS
 
 cdef enum:
     CSV_ROWS = 256       # most rows of CSV that are parsed for a step
@@ -68,3 +69,8 @@ cdef struct Scratch:
     Arena arena
     Cell* cells
     unsigned char* columns  # CSV: CSV_ROWS items of each column, and the CsvPlaces of all
+
+
+cdef inline int64_t rows_together(int64_t row_bytes) noexcept nogil:
+    # Returns how many rows a step makes at once: as many as fit into the first-level cache, or some long ones.
+    return max(TOGETHER_BYTES // row_bytes, min(TOGETHER_ROWS, TOGETHER_MOST // row_bytes), 1)

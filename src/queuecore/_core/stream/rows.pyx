@@ -22,7 +22,7 @@ from queuecore._core.stream.inputs cimport (
     MovedRow, copy_row, csv_bytes, csv_find, inputs_of_block, inputs_of_lone, inputs_of_records, line_end, moved_find,
     row_cells, row_inputs)
 from queuecore._core.stream.maker cimport (
-    COLUMN_BYTES, CSV_ROWS, TAKE_ITEMS, TAKE_LENGTHS, TAKE_STRINGS, Maker, Output, Pad, Scratch)
+    COLUMN_BYTES, CSV_ROWS, TAKE_ITEMS, TAKE_LENGTHS, TAKE_STRINGS, Maker, Output, Pad, Scratch, rows_together)
 
 check_layout(layout_hash())
 
@@ -238,13 +238,21 @@ cdef bint _run_together(const Maker* m, Scratch* s, int64_t n, int64_t row) noex
     return True
 
 
+cdef int64_t _most_together(const Maker* m, const RecordBlock* b) noexcept nogil:
+    # Returns how many records of a block are made at once: of long strings fewer than of short ones, so that what one
+    # step has read of them is in the cache for the next.
+    if (m.walk != NULL or m.framing == FRAME_LINES or m.columns != NULL) and b.count > 0 and b.used > b.count:
+        return min(m.together, rows_together(b.used // b.count))
+    return m.together
+
+
 cdef int64_t _block_together(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n,
                              int64_t row) noexcept nogil:
     # Makes rows of n records of a block, several at once. Returns the number made; the others are to be made one by
     # one, by which the one with the fault is found.
-    cdef int64_t done = 0, part
+    cdef int64_t done = 0, most = _most_together(m, b), part
     while done < n:
-        part = min(n - done, m.together)
+        part = min(n - done, most)
         if m.csv != NULL and CSV_STRIDE < part < n - done:  # the next ones begin at a known place
             part -= (first + done + part) % CSV_STRIDE
         arena_reset(&s.arena)
@@ -256,7 +264,10 @@ cdef int64_t _block_together(const Maker* m, Scratch* s, const RecordBlock* b, i
 
 cdef int64_t rows_of_lone(const Maker* m, Scratch* s, const RunList* list_, int32_t first, int64_t row) noexcept nogil:
     cdef const Run* runs = list_.runs + first
-    cdef int64_t n = 0, most = min(m.together, <int64_t>(list_.count - first))
+    cdef int64_t n = 0, most
+    if runs.n > 1 or runs.block == NULL:
+        return 0
+    most = min(_most_together(m, runs.block), <int64_t>(list_.count - first))
     while n < most and runs[n].n == 1 and runs[n].block != NULL:
         n += 1
     if n <= 1:
