@@ -249,6 +249,36 @@ MIXED = {
 }
 
 
+# Casts, scales, shapes and a transposition are one step, which makes many rows.
+F4 = np.float32
+PICTURE = [
+    ([ops.cast(dtype=F4)], lambda p: p.astype(F4)),
+    ([ops.scale(a=0.5, b=[1.0, 2.0, 3.0])], lambda p: p * F4(0.5) + F4([1, 2, 3])),
+    (
+        [ops.scale(a=[1.0, 2.0, 3.0], b=0.0), ops.transpose(perm=[2, 0, 1]), ops.cast(dtype=np.int32)],
+        lambda p: (p * F4([1, 2, 3])).transpose(2, 0, 1).astype(np.int32),
+    ),
+    ([ops.transpose(perm=[2, 0, 1])], lambda p: p.transpose(2, 0, 1)),
+    ([ops.transpose(perm=[1, 0, 2]), ops.scale(a=2.0)], lambda p: p.transpose(1, 0, 2) * F4(2)),
+    ([ops.reshape(shape=[-1, 2])], lambda p: p.reshape(-1, 2)),
+    ([ops.reshape(shape=[5, 12]), ops.cast(dtype=np.float64)], lambda p: p.reshape(5, 12).astype("f8")),
+]
+
+
+@pytest.mark.parametrize(("stages", "function"), PICTURE)
+def test_chains_of_casts_and_shapes(stages, function):
+    pictures = np.random.default_rng(3).integers(0, 256, (700, 4, 5, 3), np.uint8)
+    ds = Dataset.from_tensor_slices(pictures)
+    for stage in stages:
+        ds = ds.map(stage)
+    assert ds.plan().count("many rows at a time") == len(stages)
+    expected = np.stack([function(picture) for picture in pictures])
+    for batch, threads in [(1, 1), (7, 2), (300, 1)]:
+        (got,) = taken(ds.map(lambda x: (x,)).batch(batch), threads)
+        assert got.dtype == expected.dtype
+        np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("name", MIXED)
 def test_with_steps_for_one_row(name, shuffled):

@@ -63,6 +63,8 @@ cdef struct ChainParams:
     int32_t last_cast        # -1: none
     bint works               # there are casts or scales
     int64_t made_bytes       # of the output; -1: not known beforehand
+    int32_t ndim             # of the input, if its sides are known
+    int64_t dims[MAX_DIMS]
 
 
 cdef int step_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil:
@@ -149,6 +151,11 @@ cdef class ChainStep(Step):
         self.chain.made_item = item
         self.params = &self.chain
         self.run = _run_chain
+        if made_bytes_of(inputs[0]) > 0 and self.chain.made_bytes > 0 and len(inputs[0].shape) <= MAX_DIMS:
+            for side in inputs[0].shape:
+                self.chain.dims[self.chain.ndim] = side
+                self.chain.ndim += 1
+            self.run_rows = _rows_of_chain
 
     cdef int _scale(self, Link* link, bint wide, bytes a, bytes b, int64_t channels) except -1:
         cdef int64_t each = 8 if wide else 4, i, room
@@ -349,52 +356,27 @@ cdef void _split(const ChainParams* chain, bytes_in source, bytes_out target, by
         i += k
 
 
-cdef int _run_chain(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const ChainParams* chain = <const ChainParams*>params
-    cdef const Cell* cell = &inputs[0]
-    cdef Cell* out = &outputs[0]
-    cdef int64_t inner[32]  # MAX_LINKS
+cdef void _flat(const ChainParams* chain, bytes_in source, bytes_out target, bytes_out scratch, int64_t n,
+                const int64_t* inner) noexcept nogil:
+    # Makes n items in their order.
+    cdef int64_t at = 0, m
+    while at < n:
+        m = TILE if n - at > TILE else n - at
+        _work(chain, source + at * chain.item, target + at * chain.made_item, scratch, at, m, inner)
+        at += m
+
+
+cdef void _turned(const ChainParams* chain, bytes_in source, bytes_out target, bytes_out scratch, int64_t n,
+                  const View* view, const int64_t* inner) noexcept nogil:
+    # Makes n items in the order of a transposition.
     cdef int64_t index[MAX_DIMS]
-    cdef View view
-    cdef int64_t n = 1, at, rows, columns, i, j, m, k
+    cdef int64_t rows = view.dims[view.ndim - 2], columns = view.dims[view.ndim - 1], at = 0, i, j, m, k
     cdef int32_t item = chain.item, made_item = chain.made_item, d
-    cdef bytes_out scratch = NULL
-    cdef bytes_in source = cell.data
-    for d in range(cell.ndim):
-        n *= cell.dims[d]
-    out.ndim = cell.ndim
-    memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
-    view.ndim = 0
-    if _shapes(chain, out, n, &view, inner, fault) != 0:
-        return -1
-    if not chain.works and view.ndim < 2:
-        out.data = cell.data
-        out.nbytes = cell.nbytes
-        out.offsets = NULL
-        return 0
-    if step_place(out, n * made_item, chain.made_bytes, arena, fault) != 0:
-        return -1
-    if n == 0:
-        return 0
-    if chain.works:
-        scratch = <bytes_out>arena_take(arena, 3 * 8 * TILE)
-        if scratch == NULL:
-            return step_fault(fault, WHAT_NO_MEMORY, 3 * 8 * TILE, 0)
-    if view.ndim < 2:
-        at = 0
-        while at < n:
-            m = TILE if n - at > TILE else n - at
-            _work(chain, source + at * item, out.data + at * made_item, scratch, at, m, inner)
-            at += m
-        return 0
-    rows = view.dims[view.ndim - 2]
-    columns = view.dims[view.ndim - 1]
     memset(index, 0, view.ndim * sizeof(int64_t))
-    at = 0
     while at < n:
         i = 0
         if item == 1 and rows == 3 and view.strides[view.ndim - 2] == 1 and view.strides[view.ndim - 1] == 3:
-            _split(chain, source, out.data, scratch, at, columns, inner)
+            _split(chain, source, target, scratch, at, columns, inner)
             at += 3 * columns
             i = rows
         while i < rows:
@@ -404,10 +386,10 @@ cdef int _run_chain(const void* params, const Cell* inputs, Cell* outputs, Arena
                 k = TILE if columns - j > TILE else columns - j
                 # A third tile: the scratch's first two are for what the chain makes.
                 gather(source + (i * view.strides[view.ndim - 2] + j * view.strides[view.ndim - 1]) * item,
-                       scratch + 2 * 8 * TILE if chain.works else out.data + at * item, m, k,
+                       scratch + 2 * 8 * TILE if chain.works else target + at * item, m, k,
                        view.strides[view.ndim - 2], view.strides[view.ndim - 1], item)
                 if chain.works:
-                    _work(chain, scratch + 2 * 8 * TILE, out.data + at * made_item, scratch, at, m * k, inner)
+                    _work(chain, scratch + 2 * 8 * TILE, target + at * made_item, scratch, at, m * k, inner)
                 at += m * k
                 j += k
             i += m
@@ -418,6 +400,52 @@ cdef int _run_chain(const void* params, const Cell* inputs, Cell* outputs, Arena
                 break
             source -= view.strides[d] * item * view.dims[d]
             index[d] = 0
+
+
+cdef int _run_chain(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    return _chained(<const ChainParams*>params, inputs[0].data, inputs[0].dims, inputs[0].ndim, 1, outputs, arena,
+                    fault)
+
+
+cdef int _rows_of_chain(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                        Fault* fault) noexcept nogil:
+    cdef const ChainParams* chain = <const ChainParams*>params
+    return _chained(chain, inputs[0].data, chain.dims, chain.ndim, rows, outputs, arena, fault)
+
+
+cdef int _chained(const ChainParams* chain, bytes_in source, const int64_t* dims, int32_t ndim, int64_t rows, Cell* out,
+                  Arena* arena, Fault* fault) noexcept nogil:
+    # Makes `rows` arrays of these dimensions.
+    cdef int64_t inner[32]  # MAX_LINKS
+    cdef View view
+    cdef int64_t n = 1, i
+    cdef int32_t d
+    cdef bytes_out scratch = NULL
+    for d in range(ndim):
+        n *= dims[d]
+    out.ndim = ndim
+    memcpy(out.dims, dims, ndim * sizeof(int64_t))
+    view.ndim = 0
+    if _shapes(chain, out, n, &view, inner, fault) != 0:
+        return -1
+    if not chain.works and view.ndim < 2:
+        out.data = <bytes_out>source
+        out.nbytes = rows * n * chain.item
+        out.offsets = NULL
+        return 0
+    if step_place(out, rows * n * chain.made_item, rows * chain.made_bytes, arena, fault) != 0:
+        return -1
+    if n == 0:
+        return 0
+    if chain.works:
+        scratch = <bytes_out>arena_take(arena, 3 * 8 * TILE)
+        if scratch == NULL:
+            return step_fault(fault, WHAT_NO_MEMORY, 3 * 8 * TILE, 0)
+    if view.ndim < 2:
+        _flat(chain, source, out.data, scratch, rows * n, inner)  # the channels of each array come in the same order
+        return 0
+    for i in range(rows):
+        _turned(chain, source + i * n * chain.item, out.data + i * n * chain.made_item, scratch, n, &view, inner)
     return 0
 
 
