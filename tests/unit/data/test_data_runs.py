@@ -402,3 +402,16 @@ def test_ragged_features(tmp_path):
             assert (np.diff(element[0].row_splits) * 2 == element[1]).all()
             rows += [row.tolist() for row in element[0]]
         assert rows == values
+
+
+def test_records_of_csv_in_strings():
+    lines = [b'%d,"t""%d",%s' % (i, i % 3, b"" if i % 4 else b"%.2f" % (i / 8)) for i in range(1000)]
+    ds = Dataset.from_tensor_slices(lines).shuffle(200, 3, False)
+    numbers = [int(line.split(b",")[0]) for line in ds]
+    made = ds.map(ops.decode_csv(record_defaults=[np.int64, b"", F4(-1)])).map(lambda n, s, x: (n * 2, s, x + 1))
+    assert made.plan().count("many rows at a time") == 2
+    for batch, threads in [(1, 1), (7, 2), (300, 1)]:
+        rows = []
+        for n, texts, x in made.batch(batch).with_options(Options(num_threads=threads)):
+            rows += zip((n // 2).tolist(), texts.to_list(), x.tolist(), strict=True)
+        assert rows == [(i, b't"%d' % (i % 3), 0 if i % 4 else F4(f"{i / 8:.2f}") + F4(1)) for i in numbers]

@@ -9,7 +9,7 @@ from queuecore._core.atoms.errors cimport (
     WHAT_CSV_NUMBER, WHAT_CSV_OPEN, WHAT_CSV_QUOTE, WHAT_MEMORY, STAGE_READ, fault_begin, fault_text, new_error,
     no_value, text_shown)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport Arena, Cell, Span, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Span, Step, arena_take, spans_of
 
 
 cdef extern from "queuecore/kernels/csv.hpp" namespace "queuecore" nogil:
@@ -645,6 +645,8 @@ cdef class CsvStep(Step):
         self.format = format
         self.params = &format.plan
         self.run = _run_csv
+        if inputs[0].shape == ():
+            self.run_rows = _rows_of_csv
 
     cdef object explain(self, const Fault* fault):
         cdef Py_ssize_t column = fault.b
@@ -694,23 +696,35 @@ cdef int _no_memory(Fault* fault, int64_t nbytes) noexcept nogil:
     return -1
 
 
-cdef int _run_csv(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const CsvPlan* plan = <const CsvPlan*>params
-    cdef const Cell* cell = &inputs[0]
-    cdef Cell* out
+cdef inline Span _record_at(const Cell* cell, int64_t rows, int64_t i) noexcept nogil:
+    # Returns record i of an array of strings, of a lone one (rows 0), or of as many elements as there are rows.
+    cdef Span record
+    if rows > 0 and cell.offsets != NULL:
+        return spans_of(cell)[i]
+    if cell.offsets != NULL:
+        record.data = cell.data + cell.offsets[i]
+        record.nbytes = cell.offsets[i + 1] - cell.offsets[i]
+        return record
+    record.nbytes = cell.nbytes // max(rows, 1)
+    record.data = cell.data + i * record.nbytes
+    return record
+
+
+cdef CsvPlace* _decoded(const CsvPlan* plan, const Cell* cell, int64_t rows, int64_t n, Cell* outputs, Arena* arena,
+                        Fault* fault) noexcept nogil:
+    # Decodes n records. Returns the places of their columns, of which those of numbers are the outputs' own; NULL: a
+    # fault.
     cdef CsvPlace* places = <CsvPlace*>arena_take(arena, plan.count * sizeof(CsvPlace))
     cdef CsvSpan* spans = <CsvSpan*>arena_take(arena, plan.count * sizeof(CsvSpan))
     cdef CsvRow row
-    cdef Span* texts
-    cdef int64_t* offsets
-    cdef bytes_in record = cell.data
-    cdef int64_t n = 1, nbytes = cell.nbytes, i
+    cdef Cell* out
+    cdef Span record
+    cdef int64_t i
     cdef int32_t j
     cdef CsvBad bad
-    for j in range(cell.ndim):
-        n *= cell.dims[j]
     if places == NULL or spans == NULL:
-        return _no_memory(fault, plan.count * sizeof(CsvSpan))
+        _no_memory(fault, plan.count * sizeof(CsvSpan))
+        return NULL
     for j in range(plan.count):
         out = &outputs[j]
         places[j].stride = plan.columns[j].item_bytes
@@ -719,34 +733,66 @@ cdef int _run_csv(const void* params, const Cell* inputs, Cell* outputs, Arena* 
         if plan.columns[j].kind == CSV_TEXT or out.data == NULL:
             places[j].base = <unsigned char*>arena_take(arena, out.nbytes + 1)
             if places[j].base == NULL:
-                return _no_memory(fault, out.nbytes)
+                _no_memory(fault, out.nbytes)
+                return NULL
+        out.data = places[j].base
     for i in range(n):
-        if cell.ndim > 0:
-            record = cell.data + cell.offsets[i]
-            nbytes = cell.offsets[i + 1] - cell.offsets[i]
+        record = _record_at(cell, rows, i)
         fault.a = i
         fault.b = 0
-        fault.what = _split_record(plan, record, record + nbytes, spans, &row)
+        fault.what = _split_record(plan, record.data, record.data + record.nbytes, spans, &row)
         if fault.what != 0:
-            return -1
+            return NULL
         if row.fields != plan.count:
             fault.what = WHAT_CSV_FIELDS
             fault.b = row.fields
-            return -1
+            return NULL
         fault.what = _fill(plan, spans, places, i, arena, &bad)
         if fault.what == WHAT_MEMORY:
-            return _no_memory(fault, spans[bad.column].nbytes)
+            _no_memory(fault, spans[bad.column].nbytes)
+            return NULL
         fault.b = bad.column
         if fault.what == WHAT_CSV_NUMBER:
             fault_text(fault, bad.text.data, bad.text.nbytes)
         if fault.what != 0:
-            return -1
+            return NULL
+    return places
+
+
+cdef int _rows_of_csv(const void* params, const Cell* inputs, Cell* outputs, int64_t rows, Arena* arena,
+                      Fault* fault) noexcept nogil:
+    cdef const CsvPlan* plan = <const CsvPlan*>params
+    cdef CsvPlace* places = _decoded(plan, &inputs[0], rows, rows, outputs, arena, fault)
+    cdef int32_t j
+    if places == NULL:
+        return -1
+    for j in range(plan.count):
+        outputs[j].offsets = NULL
+        if plan.columns[j].kind == CSV_TEXT:
+            outputs[j].data = NULL
+            outputs[j].offsets = <const int64_t*>places[j].base
+    return 0
+
+
+cdef int _run_csv(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const CsvPlan* plan = <const CsvPlan*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out
+    cdef CsvPlace* places
+    cdef Span* texts
+    cdef int64_t* offsets
+    cdef int64_t n = 1, i
+    cdef int32_t j
+    for j in range(cell.ndim):
+        n *= cell.dims[j]
+    places = _decoded(plan, cell, 0, n, outputs, arena, fault)
+    if places == NULL:
+        return -1
     for j in range(plan.count):
         out = &outputs[j]
         out.ndim = cell.ndim
         memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
         out.offsets = NULL
-        out.data = places[j].base
         if plan.columns[j].kind != CSV_TEXT:
             continue
         texts = <Span*>places[j].base
