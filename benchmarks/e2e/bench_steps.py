@@ -2,15 +2,17 @@
 
 Batches of 256, one native thread. A figure is the CPU time of the whole process beyond that of the same stream without
 the step, in the same round: a step's cost is what it adds. NumPy's is that of a loop that does the same to each whole
-batch. The loop in C converts and scales the same bytes, and writes into four arrays in turn, of a batch each.
+batch, and tf.data's that of a map behind its batch, if TensorFlow is installed. The loop in C converts and scales the
+same bytes, and writes into four arrays in turn, of a batch each.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +25,25 @@ WIDTHS = (1, 8, 64, 256, 3072)
 
 
 def spent(dataset: Any, batches: int, function: Callable[[Any], Any] | None = None) -> float:
-    """Take batches, and hand each to a function; return the process's CPU time in nanoseconds for each row.
-
-    The first batches, when the native thread runs ahead, don't count.
-    """
+    """Take batches, and hand each to a function; return the process's CPU time in nanoseconds for each row."""
     from queuecore.data import Options
 
     with iter(dataset.with_options(Options(num_threads=1))) as elements:
-        for _ in range(batches // 4):
+        return taken(elements, batches, function)
+
+
+def taken(elements: Iterator[Any], batches: int, function: Callable[[Any], Any] | None = None) -> float:
+    """Do as `spent` for an iterator. The first batches, when a thread runs ahead, don't count."""
+    for _ in range(batches // 4):
+        next(elements)
+    begun = time.process_time_ns()
+    if function is None:
+        for _ in range(batches):
             next(elements)
-        begun = time.process_time_ns()
-        if function is None:
-            for _ in range(batches):
-                next(elements)
-        else:
-            for _ in range(batches):
-                function(next(elements))
-        return (time.process_time_ns() - begun) / batches / BATCH
+    else:
+        for _ in range(batches):
+            function(next(elements))
+    return (time.process_time_ns() - begun) / batches / BATCH
 
 
 class Steps:
@@ -174,17 +178,43 @@ def steps_on_arrays(steps: Steps, folder: Path) -> None:
     steps.findings.append(harness.finding("uint8 to float32, over the loop in C", "x", ratios, at_most=1.1))
 
 
+def steps_of_tensorflow(steps: Steps, folder: Path) -> None:
+    """Arithmetic in tf.data, on the same files: a map behind the batch, with one thread too."""
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    options.autotune.enabled = False
+    for width in WIDTHS:
+        batches = max(steps.rows // BATCH // max(4 * width // 64, 1), steps.fewest)
+        stream = tf.data.FixedLengthRecordDataset(str(folder / f"floats-{width}"), 4 * width).repeat().batch(BATCH)
+        stream = stream.map(lambda rows, width=width: tf.reshape(tf.io.decode_raw(rows, tf.float32), (BATCH, width)))
+        more = stream.map(lambda rows: rows * 2 + 1)
+        pair = {"less": stream.with_options(options), "more": more.with_options(options)}
+        contenders = [(word, lambda ds=ds, batches=batches: taken(iter(ds), batches)) for word, ds in pair.items()]
+        runs = steps.raw[f"x * 2 + 1, {width} wide, tf.data"] = harness.rotate(contenders, steps.rounds)
+        added = [more - less for more, less in zip(runs["more"], runs["less"], strict=True)]
+        steps.findings.append(harness.finding(f"x * 2 + 1, {width} wide: tf.data's map", "ns", added))
+
+
 def run(options: harness.Options) -> dict[str, Any]:
     """Measure all of it."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    absent: dict[str, str] = {}
     rounds, rows = (2, 20_000) if options.quick else (11, 500_000)
     harness.pin()
     steps = Steps(rounds, rows)
     with harness.scratch(options) as folder:
         steps_on_numbers(steps, folder)
         steps_on_arrays(steps, folder)
+        if options.peers:
+            try:
+                steps_of_tensorflow(steps, folder)
+            except ImportError as error:
+                absent["tf.data"] = str(error)
     parameters = {"rounds": rounds, "rows": rows, "batch": BATCH, "threads": 1}
     title = "native steps, CPU nanoseconds a row beyond the stream itself"
-    return harness.report("steps", title, steps.findings, steps.raw, parameters=parameters)
+    return harness.report("steps", title, steps.findings, steps.raw, parameters=parameters, absent=absent)
 
 
 if __name__ == "__main__":
