@@ -12,16 +12,19 @@ from queuecore._core.atoms.platform cimport Atomic, Fault, kRelaxed, layout_hash
 from queuecore._core.handoff.queues cimport NativeQueue
 from queuecore._core.io.framing cimport framing_reads
 from queuecore._core.io.readers cimport (
-    READER_AGAIN, READER_DAMAGED, READER_DRY, READER_FAULT, READER_WORK, NativeReader, Reader, Record, block_bytes,
-    reader_enter, reader_leave, reader_next, reader_open, record_check, record_drop, record_key, record_key_room)
+    READER_AGAIN, READER_DAMAGED, READER_DRY, READER_FAULT, READER_RECORD, READER_WORK, NativeReader, Reader, Record,
+    block_bytes, reader_enter, reader_leave, reader_next, reader_open, record_check, record_drop, record_key,
+    record_key_room)
 from queuecore._core.atoms.runtime cimport StopEvent, exiting, main_over, still_waiting, wait_out_exit, waited
 from queuecore._core.atoms.times cimport ON_INPUT, ThreadTimes, WorkTimes, begin_wait, end_wait
 from queuecore._core.steps.stages cimport (
-    Arena, Cell, PythonStep, StageFn, Step, arena_free, arena_reset, arena_take, cell_from, cell_value, values_of)
+    Arena, Cell, PythonStep, RowCell, RowLoop, RowsFn, Span, StageFn, Step, arena_free, arena_reset,
+    arena_take, cell_from, cell_of_row, cell_value, values_of)
 
 import os
 
 from queuecore._core.io.csv import placed_text
+from queuecore._core.steps.stages import SequenceStep
 
 check_layout(layout_hash())
 
@@ -29,6 +32,7 @@ cdef enum:
     SLICE_NS = 50000000  # a stop is noticed within this time
     # elements put together, if their records are there already: a waiting consumer is then woken once
     HELD_MOST = 16
+    RUN_BYTES = 2048     # of records that go through the steps together; longer ones are made in their slots
 
 # Reasons for the end of a thread's loop.
 cdef enum:
@@ -78,6 +82,17 @@ cdef struct ProgramRun:
     int held_count, held_most
     Cell* given              # of step `at`
     int32_t at, rc
+    # Records that go through the steps together: [run_at, run_count) are still to be made.
+    RowsFn run_rows          # of all steps; NULL: one record at a time
+    const void* rows_params
+    const RowCell* shapes    # of what they make
+    int32_t made             # how many components that are
+    Record[HELD_MOST] records
+    int run_at, run_count
+    bint singly              # one of them is refused: they go one by one
+    int behind               # READER_FAULT or READER_DAMAGED came behind them; READER_RECORD: neither
+    Record behind_record
+    Fault behind_fault
     int ended, ended_rc      # why the loop ended, if elements before that must still be put
     Atomic[int64_t]* delivered  # the thread's own counter
     unsigned char* name      # in the arena
@@ -195,6 +210,90 @@ cdef int _advance(ProgramRun* run, NativeQueue queue, StopEvent stop) noexcept n
     return RUN_ON
 
 
+cdef void _gather(ProgramRun* run) noexcept nogil:
+    # Takes records that are there already, behind the one at hand, to be made together. With the reader's role.
+    cdef int64_t nbytes = run.record.nbytes
+    cdef Record* record
+    cdef int rc
+    run.records[0] = run.record
+    memset(&run.record, 0, sizeof(Record))
+    run.run_at = 0
+    run.run_count = 1
+    while run.run_count < run.held_most - run.held_count and nbytes < RUN_BYTES:
+        record = &run.records[run.run_count]
+        rc = reader_next(run.reader, record, &run.behind_fault, True)
+        if rc == READER_RECORD:
+            nbytes += record.nbytes
+            run.run_count += 1
+            continue
+        if rc == READER_FAULT or rc == READER_DAMAGED:
+            run.behind = rc
+            run.behind_record = record[0]
+        memset(record, 0, sizeof(Record))
+        return
+
+
+cdef bint _together(ProgramRun* run, NativeQueue queue) noexcept nogil:
+    # Makes the records that are left of the run at once. False: one of those that are left then is refused, or there is
+    # no memory.
+    cdef int64_t n = run.run_count - run.run_at, i
+    cdef Cell* outputs = run.cells + 2
+    cdef Cell cell
+    cdef Span* spans
+    cdef int32_t part
+    arena_reset(&run.arena)
+    spans = <Span*>arena_take(&run.arena, n * sizeof(Span))
+    if spans == NULL:
+        return False
+    for i in range(n):
+        if not record_check(&run.records[run.run_at + i], &run.fault):
+            return False
+        spans[i].data = run.records[run.run_at + i].data
+        spans[i].nbytes = run.records[run.run_at + i].nbytes
+    memset(run.cells, 0, (2 + run.made) * sizeof(Cell))
+    run.cells[0].offsets = <const int64_t*>spans
+    if run.run_rows(run.rows_params, run.cells, outputs, n, &run.arena, &run.fault) != 0:
+        return False
+    for i in range(n):
+        if not run.has_slot and not queue.slot_take(&run.slot):
+            return False
+        run.has_slot = True
+        for part in range(run.parts):
+            cell_of_row(&run.shapes[run.order[part]], &outputs[run.order[part]], i, &cell)
+            if not queue.slot_fill(run.slot, part, &cell, &run.fault):
+                return False
+        run.held[run.held_count] = run.slot
+        run.held_count += 1
+        run.has_slot = False
+        record_drop(run.reader, &run.records[run.run_at])
+        run.run_at += 1
+    return True
+
+
+cdef int _next_of_run(ProgramRun* run, NativeQueue queue) noexcept nogil:
+    # Makes the run's records, or begins with the next one, or says what came behind them.
+    cdef int rc = run.behind
+    if run.run_at == run.run_count:
+        run.record = run.behind_record
+        run.fault = run.behind_fault
+        run.behind = READER_RECORD
+        memset(&run.behind_record, 0, sizeof(Record))
+        return RUN_READ if rc == READER_FAULT else RUN_CHECK
+    if not run.singly and run.run_count - run.run_at > 1:
+        if _together(run, queue):
+            return RUN_ON
+        run.singly = True
+    run.record = run.records[run.run_at]
+    memset(&run.records[run.run_at], 0, sizeof(Record))
+    run.run_at += 1
+    run.singly = run.singly and run.run_at < run.run_count
+    if not record_check(&run.record, &run.fault):
+        return RUN_CHECK
+    rc = _begin(run, queue)
+    run.inside = True
+    return rc
+
+
 cdef int _put(ProgramRun* run, NativeQueue queue, StopEvent stop) noexcept nogil:
     cdef int done, i
     if run.held_count == 0:
@@ -244,6 +343,11 @@ cdef int _work(ProgramRun* run, NativeQueue queue, NativeQueue names, StopEvent 
             rc = _put(run, queue, stop)
             if rc != RUN_ON:
                 return rc
+        if run.run_at < run.run_count or run.behind != READER_RECORD:
+            rc = _next_of_run(run, queue)
+            if rc != RUN_ON:
+                return rc
+            continue
         if stop.stopped_ns() != 0 or exiting():
             _put(run, queue, stop)  # finished elements go in, if there is room
             return RUN_STOPPED
@@ -271,8 +375,12 @@ cdef int _work(ProgramRun* run, NativeQueue queue, NativeQueue names, StopEvent 
         elif rc == READER_WORK:
             rc = _next_unit(run, names, stop)
         else:
+            if rc == READER_RECORD and run.run_rows != NULL and run.record.nbytes < RUN_BYTES:
+                _gather(run)
             reader_leave(run.reader)
             run.entered = False
+            if run.run_at < run.run_count:
+                continue
             if rc == READER_FAULT:
                 return RUN_READ
             if rc == READER_DAMAGED or not record_check(&run.record, &run.fault):
@@ -302,6 +410,8 @@ cdef class NativeProgram:
     """
     cdef NativeReader reader
     cdef list steps
+    cdef Step whole           # all steps, if they make many records at once; or None
+    cdef RowLoop rows         # how what it makes lies
     cdef Bound* bound
     cdef int32_t most
     cdef list running         # a _Counter for each thread that runs it now
@@ -328,6 +438,11 @@ cdef class NativeProgram:
             self.bound[i].made = 0 if step.outputs is None else len(step.outputs)
             self.most = max(self.most, self.bound[i].made)
             i += 1
+        if steps and not any([isinstance(step, PythonStep) for step in steps]):
+            self.rows = RowLoop()
+            self.whole = steps[0] if len(steps) == 1 else SequenceStep(steps)
+            if self.whole.run_rows == NULL or not self.rows.begin(self.whole, []):
+                self.whole = None
 
     def __dealloc__(self):
         free(self.bound)
@@ -366,6 +481,11 @@ cdef class NativeProgram:
         for step in self.steps:
             if isinstance(step, PythonStep):
                 run.held_most = 1
+        if self.whole is not None:
+            run.run_rows = self.whole.run_rows
+            run.rows_params = self.whole.params
+            run.shapes = self.rows.loop.cells + self.rows.loop.given
+            run.made = self.rows.loop.made
         return 0
 
     def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, local, list order,
@@ -465,6 +585,9 @@ cdef class NativeProgram:
                 else:
                     queue.slot_give(run.slot)
             record_drop(run.reader, &run.record)
+            record_drop(run.reader, &run.behind_record)
+            for i in range(HELD_MOST):
+                record_drop(run.reader, &run.records[i])
             if run.entered:
                 with nogil:
                     reader_leave(run.reader)

@@ -267,6 +267,7 @@ cdef struct RawParams:
     int64_t item_bytes    # bytes of an item, or of a record
     int64_t* dims         # for each leaf: the number of dimensions, then MAX_DIMS of them
     int64_t fixed_bytes   # each string is cut, or filled up with zeros, to this size; 0: taken as it is
+    int64_t each_bytes    # of each string, if it is known beforehand; then outputs have one shape. Otherwise 0
     int32_t count         # number of outputs
     int32_t swap
 
@@ -301,6 +302,7 @@ cdef class RawStep(Step):
         self.outputs = outputs
         self.raw.item_bytes = item_bytes
         self.raw.fixed_bytes = fixed_bytes
+        self.raw.each_bytes = (inputs[0].nbytes or 0) if inputs else 0
         self.raw.swap = swap
         self.raw.count = len(outputs)
         if leaves:
@@ -443,13 +445,15 @@ cdef int _rows_of_raw(const void* params, const Cell* inputs, Cell* outputs, int
         for i in range(rows):
             if spans[i].nbytes != raw.item_bytes if raw.leaves != NULL else spans[i].nbytes % raw.item_bytes != 0:
                 return _raw_fault(fault, WHAT_LENGTH, spans[i].nbytes, raw.item_bytes)
-    if raw.fixed_bytes == 0 and raw.leaves == NULL and raw.swap == 0:  # as they lie
+            if raw.each_bytes > 0 and spans[i].nbytes != raw.each_bytes:
+                return _raw_fault(fault, WHAT_UNEQUAL, spans[i].nbytes, raw.each_bytes)
+    if raw.fixed_bytes == 0 and raw.leaves == NULL and raw.swap == 0 and raw.each_bytes == 0:  # as they lie
         outputs[0].offsets = inputs[0].offsets
         return 0
     source = _side_by_side(raw, &inputs[0], rows, arena, &nbytes, fault)
     if source == NULL:
         return -1
-    if raw.fixed_bytes > 0 or raw.leaves != NULL:
+    if raw.fixed_bytes > 0 or raw.leaves != NULL or raw.each_bytes > 0:
         return _raw_items(raw, source, rows, nbytes // rows, outputs, arena, fault)
     made = <Span*>arena_take(arena, rows * sizeof(Span))
     if made == NULL:

@@ -155,6 +155,8 @@ cdef struct RowsWay:
 # Finds the way for a step, whose inputs are constants, there once, where `constants` has True. Loops that it takes are
 # added to `loops`, which the caller keeps.
 cdef RowsWay rows_way(Step step, list constants, list loops) except *
+# Makes a row of a column into the cell of a lone element.
+cdef void cell_of_row(const RowCell* shape, const Cell* column, int64_t row, Cell* cell) noexcept nogil
 # Returns the bytes of a row of a component; -1: not known beforehand.
 cdef int64_t made_bytes_of(component) except -2
 # Returns about the bytes of a row of components.

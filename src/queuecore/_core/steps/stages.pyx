@@ -334,8 +334,7 @@ cdef RowsWay rows_way(Step step, list constants, list loops) except *:
     return way
 
 
-cdef inline void _cell_of_row(const RowCell* shape, const Cell* column, int64_t row, Cell* cell) noexcept nogil:
-    # Makes a row of a column into the cell of a lone element.
+cdef void cell_of_row(const RowCell* shape, const Cell* column, int64_t row, Cell* cell) noexcept nogil:
     cdef const Span* spans = spans_of(column)
     cdef int32_t d
     cell.offsets = NULL
@@ -386,7 +385,7 @@ cdef int _rows_by_loop(const void* params, const Cell* inputs, Cell* outputs, in
     for row in range(rows):
         for j in range(loop.given):
             if not loop.cells[j].constant:
-                _cell_of_row(&loop.cells[j], &inputs[j], row, &cells[j])
+                cell_of_row(&loop.cells[j], &inputs[j], row, &cells[j])
         for j in range(loop.made):
             results[j].data = outputs[j].data + row * made[j].nbytes if made[j].nbytes >= 0 else NULL
             results[j].nbytes = made[j].nbytes
