@@ -33,6 +33,7 @@ import numpy as np
 
 from queuecore._core.steps.example import ExampleStep
 from queuecore._core.io.inflate import InflateStep, library
+from queuecore._elements.component import BYTES, Component
 
 check_layout(layout_hash())
 
@@ -236,7 +237,7 @@ cdef int _plan(int index, list features) except -1:
                 outputs += [(ROLE_SPLITS, 8, 0)] * (section + batch)
             elif form == "padded":
                 outputs += [(ROLE_LENGTHS, 8, 0)] * (section & batch)
-        step = ExampleStep("fuzz", (None,), (None,) * len(outputs), columns)
+        step = ExampleStep("fuzz", (Component(BYTES, ()),), (None,) * len(outputs), columns)
         _kept.append(step)
         steps.run[batch] = step.run
         steps.params[batch] = step.params

@@ -12,6 +12,7 @@ from queuecore._core.testing.fuzz_inputs cimport Given, Growing, Verdict, append
 from queuecore._core.testing.fuzz_steps cimport MOST_OUTPUTS, Steps, both_ways
 
 from queuecore._core.io.csv import CsvStep
+from queuecore._elements.component import BYTES, Component
 
 check_layout(layout_hash())
 
@@ -209,7 +210,7 @@ def _format(int index, list kinds, fields=None, delim=b",", bint quotes=True, na
             csv_format = CsvFormat(columns, fields is not None, delim[0], quotes, na, limit, 0)
         _kept.append(csv_format)
         _formats[index][level] = &csv_format.plan
-    step = CsvStep((None,), (None,) * len(kinds), csv_format)
+    step = CsvStep((Component(BYTES, ()),), (None,) * len(kinds), csv_format)
     _kept.append(step)
     for batch in range(2):
         steps.run[batch] = step.run
