@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 
 from queuecore._core.steps.stages import SequenceStep
-from queuecore._core.stream.describe import FIXED, RAGGED, STRING
+from queuecore._core.stream.describe import DENSE, FIXED, RAGGED, STRING
 from queuecore.data._plan.chain import Chain
 from queuecore.data._plan.steps import Map, Prefetch
 
@@ -34,7 +34,9 @@ def _at_a_time(chain: Chain) -> list[str]:
     """Return for each map whether it makes many rows at a time; see `stream/rows.pyx` for the conditions."""
     made = chain.made
     many = made.step is not None and made.step.many and chain.source.gives_many
-    many = many and all(one.kind in (FIXED, STRING, RAGGED) for one in made.components)
+    many = many and all(
+        one.kind in (FIXED, STRING, RAGGED) or (one.kind == DENSE and len(one.shape) == 1) for one in made.components
+    )
     words = []
     for count in range(1, len(chain.stages) + 1):
         step = chain.source.made(chain.stages[:count]).step

@@ -157,6 +157,32 @@ def test_strings(tmp_path, kind, stage, shuffled):
             np.testing.assert_array_equal(row, expected(value))
 
 
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_rows_of_one_length_that_only_the_data_knows(tmp_path, shuffled):
+    rows = np.arange(12000, dtype="<f4").reshape(-1, 4)
+    with TFRecordWriter(tmp_path / "f") as writer:
+        for row in rows:
+            writer.write(row.tobytes())
+    ds = TFRecordDataset(tmp_path / "f")
+    if shuffled:
+        ds = ds.shuffle(500, 1, False)
+        rows = np.stack([np.frombuffer(value, "<f4") for value in ds])
+    made = ds.map(STAGES["as it is"][0])
+    assert "many rows at a time" in made.plan()
+    for batch, threads in [(1, 1), (7, 2), (512, 1)]:
+        (got,) = taken(made.map(lambda x: (x,)).batch(batch), threads)
+        np.testing.assert_array_equal(got, rows)
+    uneven = Dataset.from_tensor_slices([bytes(4 * (i % 3)) for i in range(300)]).map(STAGES["as it is"][0])
+    with pytest.raises(InvalidArgumentError, match="shape"):
+        next(iter(uneven.batch(9)))
+    padded = np.concatenate(
+        [np.array(batch) for batch in uneven.padded_batch(30, padded_shapes=[4], padding_values=F4(7))]
+    )
+    np.testing.assert_array_equal(padded, [[0] * (i % 3) + [7] * (4 - i % 3) for i in range(300)])
+    with pytest.raises(DataLossError):
+        list(uneven.padded_batch(30, padded_shapes=[1]))
+
+
 @pytest.mark.parametrize("bad", [0, 1, 1501, 2999])
 @pytest.mark.parametrize("kind", ["array", "lines", "csv", "tfrecord", "compressed"])
 def test_a_string_that_is_no_number_is_left_out_alone(tmp_path, kind, bad):

@@ -354,12 +354,12 @@ cdef int _set_columns(list columns, Maker* m, Keeper keeper) except -1:
     return 0
 
 
-cdef bint _counts(const Output* columns, int32_t count, int64_t* nbytes) noexcept nogil:
+cdef bint _counts(const Output* columns, int32_t count, int32_t ndim, int64_t* nbytes) noexcept nogil:
     # Adds the bytes of a row, of varying length an estimate. False: many rows of these can't be handed over at once,
-    # since each has a shape.
+    # since each has a shape, of more than `ndim` dimensions.
     cdef int32_t i
     for i in range(count):
-        if columns[i].item != 0 and (columns[i].ndim > 0 or columns[i].take != TAKE_ITEMS):
+        if columns[i].item != 0 and (columns[i].ndim > ndim or columns[i].take != TAKE_ITEMS):
             return False
         nbytes[0] += columns[i].row_bytes if columns[i].item == 0 else VARYING_BYTES
     return True
@@ -370,10 +370,10 @@ cdef void _set_together(Plan* plan, Step step) noexcept nogil:
     cdef Maker* m = &plan.maker
     cdef int64_t nbytes = 1 + step.between
     cdef int32_t i
-    if step.run_rows == NULL or not _counts(m.outputs, m.count, &nbytes):
+    if step.run_rows == NULL or not _counts(m.outputs, m.count, 1, &nbytes):
         return
     if m.columns != NULL:
-        if not _counts(m.columns, m.column_count, &nbytes):
+        if not _counts(m.columns, m.column_count, 0, &nbytes):
             return
     elif m.csv != NULL:
         for i in range(m.csv.count):

@@ -159,7 +159,7 @@ cdef bint _has_room(Scratch* s, const Output* o, const Cell* cell, int64_t n) no
     # Returns whether what the step made of n rows for an output can be copied to where it belongs, for which there is
     # room then.
     cdef const Span* spans = spans_of(cell)
-    cdef int64_t nbytes = cell.nbytes, i
+    cdef int64_t nbytes = cell.nbytes, side, i
     cdef Fault fault
     if spans != NULL:
         nbytes = 0
@@ -169,7 +169,8 @@ cdef bint _has_room(Scratch* s, const Output* o, const Cell* cell, int64_t n) no
                 return False
     if o.pad != NULL and o.item != 0:
         for i in range(n):
-            if not _fits(o, NULL, cell.nbytes // n if spans == NULL else spans[i].nbytes, &fault):
+            side = (cell.nbytes // n if spans == NULL else spans[i].nbytes) // o.item
+            if not _fits(o, &side, side * o.item, &fault):
                 return False
     return o.item == 0 or grow(&s.vars[o.var], nbytes)
 
@@ -198,6 +199,8 @@ cdef void _place_spans(Scratch* s, const Output* o, const Cell* cell, int64_t n,
             memcpy(g.data + g.nbytes, span.data, span.nbytes)
             g.nbytes += span.nbytes
         ends[i] = g.nbytes
+        if o.ndim > 0:  # one dimension, which follows from the length
+            (<int64_t*>(s.slot + o.dims_offset))[row + i] = span.nbytes // o.item
 
 
 cdef bint _run_together(const Maker* m, Scratch* s, int64_t n, int64_t row) noexcept nogil:
