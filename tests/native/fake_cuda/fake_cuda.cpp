@@ -705,7 +705,9 @@ struct Call {
     return result;
   }
 
-  int invalid(const char* reason) { return refuse(kInvalidValue, c_bad_argument, "%s", reason); }
+  int refuse(int result, Counter c, const char* reason) { return refuse(result, c, "%s", reason); }
+
+  int invalid(const char* reason) { return refuse(kInvalidValue, c_bad_argument, reason); }
 
   void wait(const Work& op) {
     driver.changed.wait(lock, [&] { return op->done; });
