@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from helpers.process import PATIENCE, open_descriptors, run_python, soon
 from helpers.queues.counts import counts_of
+from helpers.queues.drain import drain
 
 import queuecore as qc
-from queuecore.errors import ForkedPipelineError, OutOfRangeError, UnavailableError
+from queuecore.errors import ForkedPipelineError, UnavailableError
 
 SETUP = """
     import itertools, os, signal, sys, threading, time
@@ -53,15 +54,6 @@ def ends(code, *arguments):
     child = run_python(textwrap.dedent(SETUP) + textwrap.dedent(code), *arguments)
     assert child.stderr == ""
     return child.returncode, child.stdout
-
-
-def drain(queue):
-    items = []
-    while True:
-        try:
-            items.append(queue.dequeue(timeout=PATIENCE))
-        except OutOfRangeError as error:
-            return items, error.__cause__
 
 
 FUNCTIONS = {
@@ -168,7 +160,8 @@ def test_reads_that_fail(tmp_path, hooks):
         )
         coord = qc.Coordinator()
         threads = qc.QueueRunner(queue, [program]).create_threads(coord, start=True)
-        items, cause = drain(queue)
+        items, error = drain(queue)
+        cause = error.__cause__
         hooks.reset_faults()
         if cause is None:
             assert len(items) == 1800 and nth > 6
@@ -188,7 +181,8 @@ def test_opens_that_fail(path, hooks, code, skipped):
     program = qc.StageProgram(qc.FixedLengthRecordReader(50), [path] * 3, bytes, on_error="skip")
     coord = qc.Coordinator()
     threads = qc.QueueRunner(queue, [program]).create_threads(coord, start=True)
-    items, cause = drain(queue)
+    items, error = drain(queue)
+    cause = error.__cause__
     if skipped:
         coord.join(threads)
         assert cause is None and len(items) == 4
@@ -233,7 +227,7 @@ def test_a_function_without_memory(path):
     program = qc.StageProgram(qc.FixedLengthRecordReader(10), [path], large, on_error="skip")
     coord = qc.Coordinator()
     qc.QueueRunner(queue, [program]).create_threads(coord, start=True)
-    _, cause = drain(queue)
+    cause = drain(queue)[1].__cause__
     assert isinstance(cause.__cause__, MemoryError)
     assert program.stats()["skipped"] == 0
 

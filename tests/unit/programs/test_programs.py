@@ -9,6 +9,7 @@ import time
 import numpy as np
 import pytest
 from helpers.process import PATIENCE, open_descriptors, soon, thread_ids
+from helpers.queues.drain import drain
 
 import queuecore as qc
 from queuecore.errors import (
@@ -67,16 +68,6 @@ def names_queue(paths, dtype=str, capacity=-1):
 
 def bytes_of(array):
     return np.asarray(array).tobytes()
-
-
-def drain(queue):
-    """Dequeue to the end; return the elements, and the error at the end."""
-    items = []
-    while True:
-        try:
-            items.append(queue.dequeue(timeout=PATIENCE))
-        except OutOfRangeError as error:
-            return items, error
 
 
 def reader():

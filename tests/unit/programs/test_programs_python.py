@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from helpers.process import PATIENCE, soon, thread_ids
 from helpers.queues.counts import counts_of
+from helpers.queues.drain import drain
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -52,16 +53,6 @@ def lines(tmp_path):
         return str(path)
 
     return write
-
-
-def drain(queue):
-    """Dequeue to the end; return the elements, and the error at the end."""
-    items = []
-    while True:
-        try:
-            items.append(queue.dequeue(timeout=PATIENCE))
-        except OutOfRangeError as error:
-            return items, error
 
 
 def run(queue, program, count=1, runner=qc.QueueRunner):

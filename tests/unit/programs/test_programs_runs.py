@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from helpers.formats import tfrecords
 from helpers.process import PATIENCE, soon, thread_ids
+from helpers.queues.drain import drain
 
 import queuecore as qc
 from queuecore import ops
-from queuecore.errors import ChecksumError, CsvError, OutOfRangeError, TruncatedRecordError
+from queuecore.errors import ChecksumError, CsvError, TruncatedRecordError
 
 COUNT = 3000
 # Of a queue of that many elements, a thread holds 16 before it puts them.
@@ -26,13 +27,8 @@ def run(program, components, threads=1, capacity=CAPACITY):
     queue = qc.FIFOQueue(capacity, *components)
     coord = qc.Coordinator()
     started = qc.QueueRunner(queue, [program] * threads).create_threads(coord, start=True)
-    items = []
-    while True:
-        try:
-            items.append(queue.dequeue(timeout=PATIENCE))
-        except OutOfRangeError as error:
-            cause = error.__cause__
-            break
+    items, error = drain(queue)
+    cause = error.__cause__
     if cause is None:
         coord.join(started)
     else:

@@ -11,6 +11,7 @@ import pytest
 from helpers.formats import tfrecords
 from helpers.process import PATIENCE, soon, thread_ids
 from helpers.queues.counts import counts_of
+from helpers.queues.drain import drain
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -39,13 +40,8 @@ def run(program, count=1, dtypes=(bytes,), shapes=((),)):
     coord = qc.Coordinator()
     queue = qc.FIFOQueue(5, list(dtypes), None if shapes is None else list(shapes))
     threads = qc.QueueRunner(queue, [program] * count).create_threads(coord, start=True)
-    items = []
-    while True:
-        try:
-            items.append(queue.dequeue(timeout=PATIENCE))
-        except OutOfRangeError as error:
-            cause = error.__cause__
-            break
+    items, error = drain(queue)
+    cause = error.__cause__
     with contextlib.suppress(QueueCoreError, ValueError):
         coord.join(threads)
     return items, cause
