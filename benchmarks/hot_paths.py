@@ -8,6 +8,7 @@ public names, with one native thread at most, so that the counts repeat.
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 import sys
@@ -100,6 +101,30 @@ def _python_map(count: int) -> None:
     _spent(Dataset.range(10**9).map(held), count)
 
 
+def _generator(count: int) -> None:
+    from queuecore.data import Dataset
+
+    _spent(Dataset.from_generator(lambda: itertools.count(), output_types="int64").batch(32), count)
+
+
+def _of_datasets(step: str) -> Callable[[int], None]:
+    def run(count: int) -> None:
+        import numpy as np
+
+        from queuecore.data import Dataset
+
+        numbers, ten = Dataset.range(10**9), np.arange(10)
+        if step == "zip":
+            ds = Dataset.zip((numbers, numbers)).enumerate()
+        elif step == "flat_map":
+            ds = numbers.flat_map(lambda _: Dataset.from_tensor_slices(ten))
+        else:
+            ds = numbers.interleave(lambda _: Dataset.from_tensor_slices(ten), cycle_length=4, block_length=5)
+        _spent(ds.batch(32), count)
+
+    return run
+
+
 def _slices(count: int) -> None:
     import numpy as np
 
@@ -171,6 +196,10 @@ PATHS: dict[str, tuple[Callable[[int], None], int]] = {
     "native chain, batch of 32": (_chain, 3000),
     "native filter, batch of 32": (_filtered, 10000),  # it reads numbers ahead, thousands at a time
     "function in Python, an element": (_python_map, 2000),
+    "generator in Python, batch of 32": (_generator, 100),
+    "zip and enumerate, batch of 32": (_of_datasets("zip"), 1000),
+    "flat_map to datasets of 10, batch of 32": (_of_datasets("flat_map"), 20),
+    "interleave of datasets of 10, batch of 32": (_of_datasets("interleave"), 20),
     "slices of an array, batch of 32": (_slices, 3000),
     "typed queue, one in and out": (_typed_queue, 10000),
     "typed queue, 32 in and out": (_batched_queue, 5000),

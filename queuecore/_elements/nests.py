@@ -50,6 +50,8 @@ def apart(value: Any) -> tuple[Sequence[Any], Rebuild] | None:
 
 def is_plain(template: Any) -> bool:
     """Return whether a structure is made of tuples without names and dicts alone."""
+    if type(template) is int:
+        return True
     if type(template) is dict:
         return all(map(is_plain, template.values()))
     if type(template) is tuple:

@@ -67,6 +67,8 @@ class Assembly:
         turns, self._turns, self._n = self._turns, [], 0
         if not turns:
             return []
+        if len(turns) == 1:
+            return [self.part(*turns[0])]
         if not self._as_rows:
             return [Objects([element for elements, first, n in turns for element in elements[first : first + n]])]
         # One piece of each list of columns. A dataset's turns take rows that follow each other; but rows in memory may

@@ -60,6 +60,7 @@ class ObjectBatch(ObjectNode):
         number = start
         end = None
         at, errors = run.cuts.first(pass_, start, self.size)
+        cut_before = run.cuts.knows(pass_)  # in the state that this goes on from
         with contextlib.closing(run.elements(0, pass_, 0 if errors else at, None, True)) as elements:
             self._pass_over(run, pass_, itertools.islice(elements, at if errors else 0))
             while end is None:
@@ -74,7 +75,9 @@ class ObjectBatch(ObjectNode):
                 else:
                     run.used.clear()  # from here on the order of elements matters for batches
                 cut = failed and not isinstance(element, StopIteration)
-                full = len(group) == self.size or (not failed and run.cuts.begins(pass_, number + 1, at))
+                full = len(group) == self.size or (
+                    cut_before and not failed and run.cuts.begins(pass_, number + 1, at)
+                )
                 # Good elements come before the one that failed.
                 if full or (failed and group and not self.drop_remainder):
                     number += 1

@@ -335,7 +335,7 @@ def check_alike(first: Chain, chain: Chain, what: str, number: int, mixed: bool 
     elif (
         of_objects
         or shapes_of_components(here) != shapes_of_components(there)
-        or plain(here.template) != plain(there.template)
+        or (here.template != there.template and plain(here.template) != plain(there.template))
     ):
         raise DtypeError(
             f"{what}: all datasets must have elements alike, not {first.element_spec!r} and, "

@@ -101,6 +101,8 @@ def _dims(shape: Any) -> tuple[int | None, ...]:
 
 def _fitted(value: Any, spec: Any, where: str = "") -> Any:
     """Return a value as an element of a signature."""
+    if type(spec) is ArraySpec:
+        return _fitted_leaf(value, spec, where)
     if isinstance(spec, dict):
         if not isinstance(value, dict) or value.keys() != spec.keys():
             raise InvalidArgumentError(f"expected a dict with the keys {list(spec)}{where}, got {value!r:.80}")
@@ -117,20 +119,26 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
         check_element(spec, value)
         return value
     split = apart(spec)
-    if split is not None:
-        # A list of values is accepted where a tuple is expected.
-        parts = value if isinstance(value, list) else (apart(value) or ((),))[0]
-        if isinstance(value, dict) or len(parts) != len(split[0]):
-            raise InvalidArgumentError(f"expected a tuple of {len(split[0])}{where}, got {value!r:.80}")
-        pairs = enumerate(zip(parts, split[0], strict=True))
-        return split[1]([_fitted(part, inner, f" at {index}{where}") for index, (part, inner) in pairs])
+    if split is None:
+        return _fitted_leaf(value, spec, where)
+    # A list of values is accepted where a tuple is expected.
+    parts = value if isinstance(value, list) else (apart(value) or ((),))[0]
+    if isinstance(value, dict) or len(parts) != len(split[0]):
+        raise InvalidArgumentError(f"expected a tuple of {len(split[0])}{where}, got {value!r:.80}")
+    pairs = enumerate(zip(parts, split[0], strict=True))
+    return split[1]([_fitted(part, inner, f" at {index}{where}") for index, (part, inner) in pairs])
+
+
+def _fitted_leaf(value: Any, spec: ArraySpec, where: str) -> Any:
     if isinstance(value, tuple):  # as NumPy has it
         value = list(value)
     leaf = _cast(value, spec, where)
-    if isinstance(leaf, Ragged) and spec.dtype != BYTES and spec.shape is not None:
+    if spec.shape is None:
+        return leaf
+    if isinstance(leaf, Ragged) and spec.dtype != BYTES:
         raise InvalidArgumentError(f"expected an array of the shape {spec.shape}{where}, got a Ragged: give no shape")
-    shape = (len(leaf), *[None] * (depth_of(leaf) - 1)) if isinstance(leaf, Ragged) else np.shape(leaf)
-    if spec.shape is not None and (
+    shape = (len(leaf), *[None] * (depth_of(leaf) - 1)) if isinstance(leaf, Ragged) else getattr(leaf, "shape", ())
+    if shape != spec.shape and (
         len(shape) != len(spec.shape)
         or any(side not in (None, here) for side, here in zip(spec.shape, shape, strict=True))
     ):
@@ -140,7 +148,11 @@ def _fitted(value: Any, spec: Any, where: str = "") -> Any:
 
 def _cast(value: Any, spec: ArraySpec, where: str) -> Any:
     dtype = spec.dtype
-    leaf, _ = settled(*converted(value), spec)
+    leaf, structure = converted(value)
+    if structure is dtype:  # an array, a number or a string of just this dtype
+        return leaf
+    if isinstance(structure, tuple):
+        leaf, _ = settled(leaf, structure, spec)
     if isinstance(leaf, bytes | Ragged) or (isinstance(leaf, np.ndarray) and leaf.dtype.hasobject):
         if dtype != (leaf.dtype if isinstance(leaf, Ragged) else BYTES):
             raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
@@ -208,13 +220,11 @@ class Generated(ObjectNode):
         layout = self.layout()
         piece: Callable[[Any], Piece] = One if layout.components is None else Gathering(layout).row
 
-        def handed(elements: list[Any]) -> Generator[Piece]:
+        def handed(elements: list[Any]) -> Iterator[Piece]:
             nonlocal left
-            for made in elements:
-                left -= 1
-                if left < 0:
-                    yield piece(made)
-            left = max(left, 0)
+            passed = min(left, len(elements))
+            left -= passed
+            return map(piece, elements[passed:] if passed else elements)
 
         with contextlib.ExitStack() as stack:
             try:

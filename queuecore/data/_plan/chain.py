@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from queuecore import _machine
+from queuecore._checks.lazy import once, without_kept
 from queuecore._core.io.sources import FileList
 from queuecore._core.stream.describe import Description, Ops
 from queuecore._core.stream.marks import ShuffleCounter
@@ -221,6 +222,10 @@ class Chain:
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         return replace(self, options=self.options.merged(options))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled: everything that can't be made again."""
+        return without_kept(vars(self))
+
     # -- elements ------------------------------------------------------------------------------------------------------
 
     @property
@@ -239,6 +244,7 @@ class Chain:
         return next((step for step in self.steps if isinstance(step, ShapedBatch)), None)
 
     @property
+    @once
     def made(self) -> Made:
         """The result of all stages on a record."""
         return self.source.made(self.stages)
@@ -248,6 +254,7 @@ class Chain:
         self.source.made(self.stages)
 
     @property
+    @once
     def layout(self) -> Layout:
         """The components and the structure of the elements."""
         if self.source.has_objects or self.batches:

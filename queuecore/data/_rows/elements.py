@@ -39,6 +39,9 @@ def flattened(
     def walk(inner: Any, where: str) -> Any:
         if inner is None:
             return None
+        if type(inner) is np.ndarray and inner.dtype.names is None:  # most leaves
+            leaves.append(leaf(inner, where))
+            return len(leaves) - 1
         if opened is not None:
             inner = opened(inner, where)
         if isinstance(inner, dict):
