@@ -73,7 +73,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*open)(const char*) noexcept
         int (*close)(int) noexcept
         int (*fstat)(int, FileStat*) noexcept
-        int (*is_memory)(int) noexcept
+        int (*storage)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
         int (*poll)(int fd, int milliseconds) noexcept
         int (*advise)(void* p, size_t nbytes, int what) noexcept
@@ -84,6 +84,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         void* (*library)(const char* name) noexcept
         int (*library_close)(void*) noexcept
 
+    const int kStorageMemory, kStorageElsewhere
     const Syscalls* syscalls() noexcept
     void share_syscalls(Syscalls*) noexcept
     bint is_regular(uint32_t mode) noexcept

@@ -76,7 +76,7 @@ cdef void _read(FileTable* t, Request* r) noexcept nogil:
     read_.offset = r.at
     read_.nowait = False
     r.whole = read_records(t, &read_, &fault) == READ_OK
-    if not table_unpin(t, r.file, r.rows if r.whole else 0, &fault):
+    if not table_unpin(t, r.file, r.rows if r.whole else 0, False, &fault):
         r.whole = False
 
 

@@ -110,8 +110,9 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
             # If the run began in the middle of the file, the pieces before its place count as read.
             before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset
                                                           - 1) // s.plan.piece_bytes if b.begins else 0
-            if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1 + before, &b.fault):
-                status = READ_FAULT
+            if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1 + before, wait == WAIT_NONE,
+                               &b.fault):
+                status = READ_FAULT if b.fault.code != 0 else READ_NOT_CACHED
                 got = 0
             if status == READ_NOT_CACHED:
                 return False

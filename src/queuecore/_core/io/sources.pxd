@@ -10,7 +10,8 @@
 #   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
 #   I3  At most `fd_limit` files are open, plus one per thread at work.
 #   I4  Bytes of a file below its size at discovery don't change while it is read. This is checked by the thread that
-#       reads the last of its records, by the one that closes it, and at the end of the stream; a pass that opens it
+#       reads the last of its records, by the one that closes it, and at the end of the stream, by a thread that may
+#       wait for the storage; a pass that opens it
 #       again finds it as it was, to the last byte. So does a later table over the same files that is told what the
 #       earlier one found (KnownFiles).
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -60,6 +61,7 @@ cdef extern from *:
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
       int64_t claimed;           // files handed out for discovery; guarded by the turn
       Atomic<uint64_t> memory;   // device number of a file system in memory, whose reads never wait; 0: none is known
+      Atomic<uint64_t> near;     // of one on this machine: a look at an open file never waits; 0: none is known
       int64_t changed;           // one more than a file that had changed when it was closed; 0: none; under the turn
       alignas(kLine) Atomic<int64_t> known_files;
       Atomic<int64_t> known_records;
@@ -104,6 +106,7 @@ cdef extern from *:
         int32_t idle_first, idle_last
         int64_t claimed
         Atomic[uint64_t] memory
+        Atomic[uint64_t] near
         int64_t changed
         Atomic[int64_t] known_files
         Atomic[int64_t] known_records
@@ -196,9 +199,13 @@ cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* 
 # nowait: -1 with code 0 if the file would have to be opened.
 cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* fault) noexcept nogil
 # Gives a descriptor back, of which `records` of the file's records were read. False: now all are read, and the file has
-# changed meanwhile.
-cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil
+# changed meanwhile. nowait: False with code 0 if all are read now and a look at the file may wait; then they don't
+# count as read.
+cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, bint nowait, Fault* fault) noexcept nogil
+# Returns whether table_settle has something to look at. No system call.
+cdef bint table_unsettled(FileTable* t) noexcept nogil
 # Checks the files of which a part was read. False: one has changed meanwhile, and files after it may be unchecked.
+# System calls, as all that follows, but for what says otherwise.
 cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil
 # Opens a known file by its name. False: it is the file that was discovered, and has changed since. True also if the
 # name is another file's, or none's: what was read is no worse for that. System calls.

@@ -15,7 +15,7 @@ from queuecore._core.atoms.errors cimport (
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.atoms.platform cimport (
     Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed,
-    kRelease, layout_hash, monotonic_ns, size_product, syscalls)
+    kRelease, kStorageElsewhere, kStorageMemory, layout_hash, monotonic_ns, size_product, syscalls)
 from queuecore._core.atoms.runtime cimport stop_requested
 
 check_layout(layout_hash())
@@ -461,6 +461,9 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         syscalls().close(fd)
         fd = -1
     e.fd = -1
+    # relaxed, here and below: a number that several threads may find out
+    if fd >= 0 and st.dev != t.near.load(kRelaxed) and syscalls().storage(fd) != kStorageElsewhere:
+        t.near.store(st.dev, kRelaxed)
     if fd < 0:
         e.code = fault.code
         e.what = fault.what
@@ -665,15 +668,20 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
     return fd
 
 
-cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) noexcept nogil:
+cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, bint nowait, Fault* fault) noexcept nogil:
     # The file stays open: a run that begins again in the middle of a batch reads its last records once more.
     cdef FileEntry* e = &t.entries[f]
     cdef int64_t other = 0
     cdef int stale = -1
-    cdef bint well = True
+    cdef bint well = True, whole
     turn_take(&t.turn)
-    e.used += records
-    if records > 0 and e.used >= e.count:
+    whole = records > 0 and e.used + records >= e.count
+    if whole and nowait and e.dev != t.near.load(kRelaxed):
+        fault.code = 0
+        whole = well = False
+    else:
+        e.used += records
+    if whole:
         e.used -= e.count
         turn_give(&t.turn)
         well = _unchanged(t, f, e.fd, fault)  # it is pinned
@@ -681,10 +689,27 @@ cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, Fault* fault) no
     e.pins -= 1
     if e.pins == 0:
         _idle_append(t, f)
-        stale = _take_idle(t, t.fd_limit, &other)
+        if not nowait:  # closing may wait; who comes next closes what is too much
+            stale = _take_idle(t, t.fd_limit, &other)
     turn_give(&t.turn)
     _close(t, other, stale)
     return well
+
+
+cdef int32_t _first_unsettled(const FileTable* t) noexcept nogil:
+    # Returns an idle file of which a part was read; -1: there is none. Called with the turn held.
+    cdef int32_t f = t.idle_first
+    while f >= 0 and t.entries[f].used == 0:
+        f = t.entries[f].next
+    return f
+
+
+cdef bint table_unsettled(FileTable* t) noexcept nogil:
+    cdef bint found
+    turn_take(&t.turn)
+    found = t.changed > 0 or _first_unsettled(t) >= 0
+    turn_give(&t.turn)
+    return found
 
 
 cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil:
@@ -699,9 +724,7 @@ cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil:
             turn_give(&t.turn)
             _replaced(f, fault)
             return False
-        f = t.idle_first
-        while f >= 0 and t.entries[f].used == 0:
-            f = t.entries[f].next
+        f = _first_unsettled(t)
         if f < 0:
             turn_give(&t.turn)
             return True
@@ -711,7 +734,7 @@ cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil:
         _idle_remove(t, f)
         turn_give(&t.turn)
         well = _unchanged(t, f, e.fd, fault)
-        table_unpin(t, f, 0, fault)
+        table_unpin(t, f, 0, False, fault)
         if not well:
             return False
 
@@ -778,7 +801,7 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
         err = errno
         if n < 0 and err == EINTR:
             continue
-        if n < 0 and err == EOPNOTSUPP and flags != 0 and syscalls().is_memory(r.fd):
+        if n < 0 and err == EOPNOTSUPP and flags != 0 and syscalls().storage(r.fd) == kStorageMemory:
             t.memory.store(t.entries[r.file].dev, kRelaxed)
             flags = 0
             continue

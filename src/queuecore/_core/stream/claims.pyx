@@ -21,8 +21,9 @@ from queuecore._core.order.store cimport order_begin, order_loaded, order_plan_l
 from queuecore._core.atoms.parking cimport event_has_waiters, event_notify, event_notify_all, turn_give, turn_take
 from queuecore._core.io.engine cimport engine_full
 from queuecore._core.stream.pipe cimport (
-    BATCH_BREAK, BATCH_OWED, NOT_ASKED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Config,
-    Pipe, Segment, Unit, is_fed, pipe_complete, pipe_memory, pipe_no_memory, pipe_over_budget)
+    BATCH_BREAK, BATCH_OWED, NOT_ASKED, OWED_SUBS, SETTLE_ASKED, SETTLE_DONE, SETTLE_RUNS, UNIT_DISCOVER, UNIT_LOAD,
+    UNIT_MOVE, UNIT_PIECE, UNIT_ROWS, Config, Pipe, Segment, Unit, is_fed, pipe_complete, pipe_memory, pipe_no_memory,
+    pipe_over_budget)
 from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash, size_product, size_sum
 from queuecore._core.stream.maker cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested
@@ -511,7 +512,12 @@ cdef int unit_claim(Pipe* p, bint helper, Unit** unit) noexcept nogil:
             break  # it needs a file
         if stop_requested(&p.runner.stop):
             break
-    if not helper and _wants_file(p):
+    if not helper and p.settling == SETTLE_ASKED:
+        p.settling = SETTLE_RUNS
+        u.kind = UNIT_DISCOVER
+        u.file = -1
+        rc = CLAIM_UNIT
+    elif not helper and _wants_file(p):
         f = table_claim(p.table, _discover_ahead(p))
         if f >= 0:
             u.kind = UNIT_DISCOVER
@@ -550,6 +556,7 @@ cdef void unit_retire(Pipe* p, Unit* u) noexcept nogil:
     cdef Lane* lane
     # Other threads may wait for this file, for these rows or records, or for the room that they left.
     cdef bint tell = u.kind != UNIT_ROWS or p.store != NULL or p.blocks != NULL, published = False
+    cdef bint tell_consumer = p.plan.config.help
     turn_take(p.turn)
     if u.kind == UNIT_PIECE:
         lane = blocks_retire(p.blocks, u.piece)
@@ -566,6 +573,9 @@ cdef void unit_retire(Pipe* p, Unit* u) noexcept nogil:
             published = True
     elif u.kind == UNIT_MOVE:
         blocks_moved(p.blocks, u.piece)
+    elif u.kind == UNIT_DISCOVER and u.file < 0:
+        p.settling = SETTLE_DONE
+        tell_consumer = True
     elif u.kind == UNIT_LOAD:
         order_loaded(p.order, u.first, u.rows, u.ids, u.good, &u.fault)
     elif u.kind == UNIT_ROWS and p.store != NULL:
@@ -585,7 +595,7 @@ cdef void unit_retire(Pipe* p, Unit* u) noexcept nogil:
     turn_give(p.turn)  # from here on another thread may claim the unit
     if tell:
         event_notify_all(&p.runner.work)
-        if p.plan.config.help:
+        if tell_consumer:
             event_notify_all(&p.window.arrived)
 
 

@@ -20,11 +20,12 @@ from queuecore._core.order.op cimport PULL_FAULT, Cut, OpSpec
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.order.store cimport store_failed
 from queuecore._core.atoms.parking cimport turn_give, turn_take
+from queuecore._core.stream.discovery cimport discover_files
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.pipe cimport Beginning, Pipe, Plan
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, layout_hash
 from queuecore._core.io.sources cimport (
-    FileTable, KnownFiles, known_files_of, table_claim, table_discover, table_drop, table_find, table_new)
+    FileTable, KnownFiles, known_files_of, table_drop, table_find, table_new)
 
 check_layout(layout_hash())
 
@@ -321,14 +322,12 @@ cdef class Course:
         cdef FileTable* before = self.table
         cdef FileTable* t = table_new(self.files.names, before.record_bytes, before.header_bytes, before.footer_bytes,
                                       before.hop_bytes, before.tail, before.fd_limit)
-        cdef int64_t i, _file, n = place.files_known
+        cdef int64_t i, n = place.files_known
         if t == NULL:
             raise MemoryError
         t.retries = self.plan.config.retries
         try:
-            with nogil:
-                for _file in range(n):
-                    table_discover(t, table_claim(t, n))
+            discover_files(t, n)
             if check is not None:
                 check([t.entries[i].digest for i in range(n)])
             elif n > 0 and t.entries[n - 1].digest != place.files_digest:

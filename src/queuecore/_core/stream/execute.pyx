@@ -2,7 +2,7 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memcpy
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.blocks cimport BLOCK_PIECE
+from queuecore._core.io.blocks cimport BLOCK_PIECE, blocks_unfinished
 from queuecore._core.io.engine cimport (
     REQUEST_BYTES, EngineOwner, Request, engine_init, engine_step, engine_submit, job_find, job_room)
 from queuecore._core.io.pieces cimport blocks_move, blocks_read
@@ -29,7 +29,7 @@ from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, ru
 from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileRead, FileTable, head_of, read_records,
-    table_discover, table_find, table_pin, table_unpin)
+    table_discover, table_find, table_named_unchanged, table_pin, table_settle, table_unpin)
 from queuecore._core.atoms.timeline cimport Line, line_enter, line_leave, line_wait
 from queuecore._core.stream.traced cimport WORK, note_helped, note_helping, note_parts, note_unit
 from queuecore._core.atoms.window cimport window_less
@@ -248,10 +248,11 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
             m -= part
             if status[0] != READ_OK:
                 break
-        if not table_unpin(t, u.file_hint, 0 if status[0] == READ_NOT_CACHED else done - before, fault):
+        if not table_unpin(t, u.file_hint, 0 if status[0] == READ_NOT_CACHED else done - before, wait == WAIT_NONE,
+                           fault):
             fault.record = record - (done - before)
             done = before
-            status[0] = READ_FAULT
+            status[0] = READ_FAULT if fault.code != 0 else READ_NOT_CACHED
     return done
 
 
@@ -290,7 +291,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, i
     u.iov[0].iov_base = u.stage
     u.iov[0].iov_len = (n - 1) * step * layout.hop_bytes + layout.record_bytes
     well = _read(p, u, fd, 1, offset, wait, &got, &fault) == READ_OK
-    if not table_unpin(t, u.file_hint, n if well else 0, &fault) or not well:
+    if not table_unpin(t, u.file_hint, n if well else 0, wait == WAIT_NONE, &fault) or not well:
         return -1
     if p.plan.maker.run == NULL:
         layout_split(layout, u.stage, step * layout.hop_bytes, u.scratch.slot, row, n)
@@ -509,10 +510,11 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
                 done += part
                 record += part
                 m -= part
-            if not table_unpin(t, u.file_hint, 0 if status == READ_NOT_CACHED else done - before, &u.fault):
+            if not table_unpin(t, u.file_hint, 0 if status == READ_NOT_CACHED else done - before, wait == WAIT_NONE,
+                               &u.fault):
                 u.fault.record = record - (done - before)
                 at -= done - before
-                status = READ_FAULT
+                status = READ_FAULT if u.fault.code != 0 else READ_NOT_CACHED
             if status == READ_NOT_CACHED:
                 return False
             if status != READ_OK:
@@ -534,9 +536,28 @@ cdef bint _run_unit(Pipe* p, Unit* u, int wait) noexcept nogil:
         return blocks_read(p.blocks, u.piece, wait)
     if u.kind == UNIT_MOVE:
         blocks_move(p.blocks, u.piece)
-        return True
-    table_discover(p.table, u.file)
+    elif u.file < 0:
+        _settle(p)
+    else:
+        table_discover(p.table, u.file)
     return True
+
+
+cdef void _settle(Pipe* p) noexcept nogil:
+    # Looks at the files of which a part was read, up to the first one that has changed. A file is looked at when it has
+    # been read to its end, and what is found comes behind its last record. Here come those within which the order ends:
+    # it never comes to what is found.
+    cdef int64_t file
+    p.settled = True
+    while p.settled and p.blocks != NULL and p.settle_lane < p.plan.blocks.cycle:
+        turn_take(p.turn)
+        file = blocks_unfinished(p.blocks, p.settle_lane)
+        turn_give(p.turn)
+        p.settle_lane += 1
+        if file >= 0:
+            p.settled = table_named_unchanged(p.table, file, &p.settle_fault)
+    if p.settled:
+        p.settled = table_settle(p.table, &p.settle_fault)
 
 
 # Units that wait for the storage

@@ -31,7 +31,7 @@ cdef enum:
     # The work of a unit:
     UNIT_ROWS = 0          # makes rows of batches
     UNIT_LOAD = 1          # reads records into the store
-    UNIT_DISCOVER = 2      # opens and measures a file
+    UNIT_DISCOVER = 2      # opens and measures a file, or looks at those of which a part was read
     UNIT_PIECE = 3         # reads a piece of a file, and finds its records
     UNIT_MOVE = 4          # copies the records of a block that a shuffle keeps
 
@@ -50,6 +50,12 @@ cdef enum:
     BATCH_REFUSED = 5
 
 cdef enum:
+    # Pipe.settling
+    SETTLE_ASKED = 1       # the consumer waits for a look at the files of which a part was read
+    SETTLE_RUNS = 2        # a worker looks
+    SETTLE_DONE = 3
+
+cdef enum:
     OWED_SUBS = -1         # subs of a batch of records that are owed
 
 # The rows of one batch that one unit makes.
@@ -66,7 +72,7 @@ cdef struct Unit:
     bint fresh             # it was never taken: its memory is not counted yet
     int32_t kind           # UNIT_ROWS ...
     Unit* next
-    int64_t file           # to discover
+    int64_t file           # to discover; -1: those of which a part was read
     RecordBlock* piece     # to read
     Scratch scratch
     int64_t nbytes         # of records in blocks, an estimate
@@ -251,6 +257,11 @@ cdef struct Pipe:
     int32_t owed_status    # PULL_END or PULL_FAULT: follows the records that are owed
     bint begun             # the order is at the start of this run: rows are planned
     bint keeps_files       # open for the next run, which reads some again; set before this run's runner stops
+    int32_t settling       # SETTLE_*; 0: never asked for
+    # The look at files: its thread's alone while SETTLE_RUNS, the consumer's before and after.
+    int64_t settle_lane    # the first of the interleaved files that are left
+    bint settled           # False: the file of settle_fault has changed, and those after it were not looked at
+    Fault settle_fault
     int32_t end_status     # PULL_END or PULL_FAULT once the order is at its end
     Fault end_fault
     Cut* cuts

@@ -12,7 +12,7 @@ from queuecore._core.atoms.window cimport window_batch, window_ready, window_tak
 from queuecore._core.device.transfer cimport transfer_stop
 from queuecore._core.io.blocks cimport blocks_unfinished
 from queuecore._core.io.engine cimport engine_counts
-from queuecore._core.io.sources cimport file_skippable, table_named_unchanged, table_settle
+from queuecore._core.io.sources cimport file_skippable, table_unsettled
 from queuecore._core.stream.course cimport Course
 from queuecore._core.stream.describe cimport Description, keep_until_unused
 from queuecore._core.stream.execute cimport execute_init, execute_step
@@ -24,7 +24,7 @@ from queuecore._core.stream.pipe cimport (
 from queuecore._core.stream.to_device cimport ToDevice
 from queuecore._core.stream.traced cimport note_taken, trace_pipe
 from queuecore._core.stream.views cimport Views
-from queuecore._core.stream.waiting cimport wait_for_end
+from queuecore._core.stream.waiting cimport wait_for_end, wait_for_look
 
 check_layout(layout_hash())
 
@@ -32,24 +32,15 @@ cdef enum:
     NOTES_NS = 1000000000  # the end of a trace waits so long for what threads that end note last
 
 
-cdef bint _settled(Pipe* p, int64_t* lane, Fault* f) noexcept:
-    # False: a file from which records were given has changed, as `f` says; called again, it looks at the others.
-    with nogil:
-        return _are_ends_settled(p, lane, f) and table_settle(p.table, f)
-
-
-cdef bint _are_ends_settled(Pipe* p, int64_t* lane, Fault* f) noexcept nogil:
-    # A file is looked at when it has been read to its end, and what is found comes behind its last record. Here for
-    # files within which the order ends: it never comes to what was found. `lane`: the first of those that are left.
-    cdef int64_t file
-    while p.blocks != NULL and lane[0] < p.plan.blocks.cycle:
+cdef bint _unsettled(Pipe* p) noexcept nogil:
+    # Returns whether there are files of which a part was read: so most streams ask nothing of a worker at their end.
+    cdef int64_t lane, file = -1
+    if p.blocks != NULL:
         turn_take(p.turn)
-        file = blocks_unfinished(p.blocks, lane[0])
+        for lane in range(p.settle_lane, p.plan.blocks.cycle):
+            file = max(file, blocks_unfinished(p.blocks, lane))
         turn_give(p.turn)
-        lane[0] += 1
-        if file >= 0 and not table_named_unchanged(p.table, file, f):
-            return False
-    return True
+    return file >= 0 or table_unsettled(p.table)
 
 
 @cython.no_gc_clear  # __dealloc__ needs its keeper
@@ -228,9 +219,10 @@ cdef class Pipes:
     cdef object changed(self, Pipe* p, Course course):
         cdef LeftOut left_out = course.left_out
         cdef Fault f
-        cdef int64_t lane = 0
         cdef object error = None
-        while error is None and not _settled(p, &lane, &f):
+        p.settle_lane = 0
+        while error is None and _unsettled(p) and not wait_for_look(p):
+            f = p.settle_fault
             if left_out.skips is None or not file_skippable(f.code, f.what, f.err):
                 error = left_out.error(&f, self.feed)
             else:

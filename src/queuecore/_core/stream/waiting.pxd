@@ -11,6 +11,9 @@ cdef bint wait_for_end(Pipe* p, int64_t deadline) except *
 # Called when `timeout` seconds did not do: warns of threads that a system call keeps. One that only gets no processor
 # ends as soon as it gets one, which is worth some more time, in proportion to `timeout`.
 cdef int leave_behind(Pipe* p, double timeout) except -1
+# Lets a worker look at the files of which a part was read, and waits for it, in slices as wait_for_end. False: the file
+# of `settle_fault` has changed; True also if the pipe was stopped meanwhile.
+cdef bint wait_for_look(Pipe* p) except *
 # Waits until next() would not wait for batch k. False: the deadline passed.
 cdef bint wait_until_there(Pipe* p, uint64_t k, int64_t deadline) noexcept nogil
 

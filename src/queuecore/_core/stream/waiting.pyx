@@ -11,9 +11,10 @@ from queuecore._core.stream.limits cimport SPIN_NS
 from queuecore._core.stream.meter cimport AT_INPUT
 from queuecore._core.atoms.parking cimport (
     event_cancel, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
-from queuecore._core.stream.pipe cimport Pipe
+from queuecore._core.stream.pipe cimport SETTLE_ASKED, SETTLE_DONE, Pipe
 from queuecore._core.atoms.platform cimport Window, cpu_pause, cpu_ticks, kAcquire, kRelaxed, layout_hash, monotonic_ns
-from queuecore._core.atoms.runtime cimport WAIT_SLICE_NS, runner_join, runner_stuck, stop_requested, waited
+from queuecore._core.atoms.runtime cimport (
+    WAIT_SLICE_NS, runner_join, runner_stuck, still_waiting, stop_requested, waited)
 from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
 from queuecore._core.io.blocks cimport Lane
 from queuecore._core.io.sources cimport name_of, table_pinned
@@ -114,6 +115,41 @@ cdef int leave_behind(Pipe* p, double timeout) except -1:
             "get no processor, or do work that does not end. They are left behind with the memory they may still "
             "write to", 2)
     return 0
+
+
+cdef bint _is_looked_at(Pipe* p) noexcept nogil:
+    cdef bint over
+    turn_take(p.turn)
+    over = p.settling == SETTLE_DONE
+    turn_give(p.turn)
+    return over or stop_requested(&p.runner.stop)
+
+
+cdef void _wait_slice(Pipe* p) noexcept nogil:
+    cdef uint32_t epoch = event_prepare(&p.window.arrived)
+    if _is_looked_at(p):
+        event_cancel(&p.window.arrived, epoch)
+    else:
+        event_wait(&p.window.arrived, epoch, monotonic_ns() + WAIT_SLICE_NS)
+
+
+cdef bint wait_for_look(Pipe* p) except *:
+    with nogil:
+        turn_take(p.turn)
+        p.settling = SETTLE_ASKED
+        turn_give(p.turn)
+        event_notify_all(&p.runner.work)
+    waited()
+    while not _is_looked_at(p):
+        begin_wait(ON_INPUT)
+        with nogil:
+            _wait_slice(p)
+        end_wait()
+        PyErr_CheckSignals()
+        if not _is_looked_at(p):
+            still_waiting()
+    waited()
+    return stop_requested(&p.runner.stop) or p.settled
 
 
 cdef bint wait_until_there(Pipe* p, uint64_t k, int64_t deadline) noexcept nogil:

@@ -15,6 +15,9 @@ from queuecore._core.device.pinned cimport give_idle
 
 check_layout(layout_hash())
 
+cdef extern from "pythread.h" nogil:
+    unsigned long PyThread_get_thread_ident()
+
 cdef extern from "malloc.h" nogil:
     size_t malloc_usable_size(void*) noexcept
 
@@ -32,7 +35,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*open)(const char*) noexcept
         int (*close)(int) noexcept
         int (*fstat)(int, FileStat*) noexcept
-        int (*is_memory)(int) noexcept
+        int (*storage)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
         int (*poll)(int, int) noexcept
         void* (*malloc)(size_t) noexcept
@@ -170,7 +173,9 @@ cdef void* _hit_where = NULL
 cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _fail_read_sticky, _short
 cdef Atomic[int64_t] _interrupt_every
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
-cdef Atomic[int64_t] _uncached, _fstats
+cdef Atomic[int64_t] _uncached, _fstats, _far
+cdef Atomic[uint64_t] _watched            # a thread
+cdef Atomic[int64_t] _waits               # its calls of open, close and fstat
 
 
 cdef int _met(int kind, void* where) noexcept nogil:
@@ -205,9 +210,15 @@ cdef int _failure(int kind) noexcept nogil:
 # ---- files
 # ----------------------------------------------------------------------------------------------------------------------
 
+cdef void _note_wait() noexcept nogil:
+    if _watched.load(kRelaxed) == PyThread_get_thread_ident():
+        _waits.fetch_add(1, kRelaxed)
+
+
 cdef int _test_open(const char* path) noexcept nogil:
     cdef int fd
     cdef int64_t n = _opens.fetch_add(1, kRelaxed) + 1
+    _note_wait()
     if _met(OPEN, _caller(0)) == FAIL:
         return -1
     if _fail_open_at.load(kRelaxed) == n:
@@ -222,17 +233,19 @@ cdef int _test_open(const char* path) noexcept nogil:
 cdef int _test_close(int fd) noexcept nogil:
     # One that fails has closed all the same, as Linux does.
     cdef int rc = kRealSyscalls.close(fd)
+    _note_wait()
     _descriptors.fetch_sub(1, kRelaxed)
     return -1 if _met(CLOSE, _caller(0)) == FAIL else rc
 
 
 cdef int _test_fstat(int fd, FileStat* st) noexcept nogil:
     _fstats.fetch_add(1, kRelaxed)
+    _note_wait()
     return -1 if _met(FSTAT, _caller(0)) == FAIL else kRealSyscalls.fstat(fd, st)
 
 
-cdef int _test_is_memory(int fd) noexcept nogil:
-    return 0 if _met(FSTAT, _caller(0)) == FAIL else kRealSyscalls.is_memory(fd)
+cdef int _test_storage(int fd) noexcept nogil:
+    return 0 if _met(FSTAT, _caller(0)) == FAIL or _far.load(kRelaxed) else kRealSyscalls.storage(fd)
 
 
 cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
@@ -415,7 +428,7 @@ cdef void _install() noexcept:
     table.open = _test_open
     table.close = _test_close
     table.fstat = _test_fstat
-    table.is_memory = _test_is_memory
+    table.storage = _test_storage
     table.preadv = _test_preadv
     table.poll = _test_poll
     table.malloc = _test_malloc
@@ -561,6 +574,9 @@ def reset_faults():
     _fstats.store(0, kRelaxed)
     _fail_open_at.store(0, kRelaxed)
     _uncached.store(0, kRelaxed)
+    _far.store(0, kRelaxed)
+    _watched.store(0, kRelaxed)
+    _waits.store(0, kRelaxed)
 
 
 def set_read_delay(double seconds):
@@ -572,6 +588,22 @@ def set_read_delay(double seconds):
 def set_uncached(bint on):
     """Let reads that must not wait (RWF_NOWAIT) find nothing in the page cache, or no longer."""
     _uncached.store(on, kRelaxed)
+
+
+def set_far(bint on):
+    """Let every file system be one that may be on another machine, or no longer."""
+    _far.store(on, kRelaxed)
+
+
+def watch():
+    """Count from now on which calls this thread makes that may wait for another machine."""
+    _waits.store(0, kRelaxed)
+    _watched.store(PyThread_get_thread_ident(), kRelaxed)
+
+
+def wait_count():
+    """Files that the watched thread has opened, closed or looked at."""
+    return _waits.load(kRelaxed)
 
 
 def fail_read(int64_t nth, int error, bint sticky=False):

@@ -60,11 +60,24 @@ inline int real_fstat(int fd, FileStat* out) noexcept {
   return 0;
 }
 
-// 1: the file system keeps its files in memory, so that no read waits; 0: it doesn't, or nobody knows.
-inline int real_is_memory(int fd) noexcept {
+// Where the file system keeps its files: in memory, so that no read waits; on a disk of this machine, so that a call
+// about an open file doesn't wait; or on another machine, by a program, or nobody knows: any call may take any time.
+constexpr int kStorageElsewhere = 0, kStorageMemory = 1, kStorageDisk = 2;
+
+inline int real_storage(int fd) noexcept {
+  constexpr int64_t kDisks[] = {
+      0xef53 /* ext2 to ext4 */,    0x58465342 /* XFS */, 0x9123683e /* Btrfs */,    0xf2f52010 /* F2FS */,
+      0x794c7630 /* overlay */,     0x2fc12fc1 /* ZFS */, 0x3153464a /* JFS */,      0x4d44 /* FAT */,
+      0x2011bab0 /* exFAT */,       0x5346544e /* NTFS */, 0x73717368 /* SquashFS */, 0xe0f5e1e2 /* EROFS */,
+      0x9660 /* ISO 9660 */,        0xca451a4e /* bcachefs */,
+  };
   struct statfs st;
-  if (::fstatfs(fd, &st) != 0) return 0;
-  return st.f_type == TMPFS_MAGIC || st.f_type == RAMFS_MAGIC || st.f_type == HUGETLBFS_MAGIC ? 1 : 0;
+  if (::fstatfs(fd, &st) != 0) return kStorageElsewhere;
+  if (st.f_type == TMPFS_MAGIC || st.f_type == RAMFS_MAGIC || st.f_type == HUGETLBFS_MAGIC) return kStorageMemory;
+  for (int64_t disk : kDisks) {
+    if (int64_t(st.f_type) == disk) return kStorageDisk;
+  }
+  return kStorageElsewhere;
 }
 
 // flags: 0 or RWF_NOWAIT ("only what the page cache holds": EAGAIN when it doesn't, EOPNOTSUPP where unknown).
@@ -178,7 +191,7 @@ struct Syscalls {
   int (*open)(const char*);
   int (*close)(int);
   int (*fstat)(int, FileStat*);
-  int (*is_memory)(int);
+  int (*storage)(int);
   int64_t (*preadv)(int, const struct iovec*, int, int64_t, int);
   int (*poll)(int, int);
   void* (*malloc)(std::size_t);
@@ -204,7 +217,7 @@ struct Syscalls {
 };
 
 constexpr Syscalls kRealSyscalls = {
-    real_open,        real_close,      real_fstat,      real_is_memory, real_preadv,       real_poll,  real_malloc,
+    real_open,        real_close,      real_fstat,      real_storage,   real_preadv,       real_poll,  real_malloc,
     real_calloc,      real_realloc,    real_free,       real_memalign,  real_map,          real_unmap, real_advise,
     real_prefer_node, real_pin,        real_unpin,      real_thread,    real_affinity,     real_clock, real_sleep,
     real_futex_wait,  real_futex_wake, real_membarrier, real_library,   real_library_close};

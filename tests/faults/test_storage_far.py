@@ -1,0 +1,107 @@
+"""Files that may lie on another machine: any call about them may take any time, and the consumer makes none."""
+
+import gzip
+
+import numpy as np
+import pytest
+from helpers.data.chains import pull, write_files
+from helpers.formats import tfrecords
+from helpers.process import open_descriptors, soon, thread_ids
+
+from queuecore.data import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from queuecore.errors import SourceChangedError
+from queuecore.ragged import Ragged
+
+# Only a build with QUEUECORE_TESTING=1 has it; release wheels don't.
+syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
+
+RECORDS = 300  # of 100 bytes, in each of four files
+
+
+@pytest.fixture(autouse=True)
+def far():
+    before, descriptors = thread_ids(), open_descriptors()
+    syscalls.reset_faults()
+    syscalls.set_far(True)
+    yield
+    syscalls.reset_faults()
+    assert soon(lambda: thread_ids() <= before)
+    assert soon(lambda: open_descriptors() <= descriptors)
+
+
+def fixed(folder):
+    state = np.random.default_rng(0)
+    return FixedLengthRecordDataset(write_files(folder, [state.bytes(100 * RECORDS) for _ in range(4)]), 100)
+
+
+def lines(folder):
+    text = b"".join(b"%099d\n" % n for n in range(RECORDS))
+    return TextLineDataset(write_files(folder, [text] * 4))
+
+
+def compressed(folder):
+    text = gzip.compress(b"".join(b"%099d\n" % n for n in range(RECORDS)))
+    return TextLineDataset(write_files(folder, [text] * 4), "GZIP")
+
+
+def records(folder):
+    text = tfrecords.stream([b"%084d" % n for n in range(RECORDS)])
+    return TFRecordDataset(write_files(folder, [text] * 4))
+
+
+def plain(elements):
+    return [element.to_list() if isinstance(element, Ragged) else np.asarray(element).tolist() for element in elements]
+
+
+SOURCES = {make.__name__: make for make in (fixed, lines, compressed, records)}
+CHAINS = {
+    "to the end": lambda ds: ds.batch(16),
+    "twice": lambda ds: ds.repeat(2).batch(16),
+    "shuffled": lambda ds: ds.shuffle(50, seed=1).batch(16),
+    "within a file": lambda ds: ds.take(RECORDS + 7).batch(16),
+    "one by one": lambda ds: ds.skip(5),
+    "a shard": lambda ds: ds.shard(3, 1).batch(4),
+}
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_consumer_opens_closes_and_measures_no_file(tmp_path, source, chain):
+    ds = CHAINS[chain](SOURCES[source](tmp_path))
+    syscalls.set_far(False)
+    expected = plain(ds)
+    syscalls.set_far(True)
+    syscalls.watch()
+    with iter(ds) as it:
+        got = plain(it)
+    assert syscalls.wait_count() == 0
+    assert got == expected != []
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_nor_when_it_leaves_early_or_goes_to_a_saved_place(tmp_path, source):
+    ds = SOURCES[source](tmp_path).batch(16)
+    syscalls.watch()
+    with iter(ds) as it:
+        pull(it, 30)
+        state = it.state_dict()
+        rest = plain(it)
+    with iter(ds) as it:
+        pull(it, 3)
+        it.load_state_dict(state)
+        again = plain(it)
+    assert syscalls.wait_count() == 0
+    assert again == rest != []
+
+
+@pytest.mark.parametrize("source", ["lines", "records"])
+def test_a_file_that_changed_within_what_was_read_is_found_by_a_worker(tmp_path, source):
+    ds = SOURCES[source](tmp_path).take(RECORDS + 7).batch(16)
+    changed = tmp_path / sorted(path.name for path in tmp_path.iterdir())[1]
+    syscalls.watch()
+    with iter(ds) as it:
+        pull(it, 1)
+        changed.write_bytes(changed.read_bytes()[:200])
+        _, error = pull(it)
+    assert isinstance(error, SourceChangedError) and error.path == str(changed)
+    assert syscalls.wait_count() == 0
