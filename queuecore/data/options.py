@@ -87,6 +87,10 @@ class Options(Settings):
     io_depth : int, optional
         How many of these reads are in flight at most, 1 to 256. Default: as many as are measured to be good, beginning
         with 8, at most 64.
+    page_cache : {"keep", "drop"}, optional
+        What becomes of the system's copy of bytes that were read from files. ``"drop"``: the page cache forgets them,
+        which keeps what others have there; for data that is far larger than memory, and read once. A page of which a
+        read takes a part stays. Default: ``"keep"``, as long as there is room.
     identity : {"stat", "content"}, optional
         By what a saved place knows its files again. ``"stat"`` (the default): by size and modification time, as they
         were when they were opened. ``"content"``: by a digest of their bytes, so that files which were copied, or
@@ -142,6 +146,7 @@ class Options(Settings):
     on_error: Literal["raise", "skip"] | None = None
     io: Literal["auto", "threads", "pread"] | None = None
     io_depth: int | None = None
+    page_cache: Literal["keep", "drop"] | None = None
     identity: Literal["stat", "content"] | None = None
     max_skips: int | None = None
     quarantine: Path | None = None
@@ -242,6 +247,7 @@ _CHECKS: dict[str, Callable[[Any, str], object]] = {
     "on_error": _one_of("raise", "skip"),
     "io": _one_of("auto", "threads", "pread"),
     "io_depth": _between(1, _MOST_DEPTH),
+    "page_cache": _one_of("keep", "drop"),
     "identity": _one_of("stat", "content"),
     "max_skips": lambda value, _: Quarantine(None, value),
     "quarantine": lambda value, _: Quarantine(value, None),

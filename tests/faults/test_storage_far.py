@@ -1,6 +1,12 @@
-"""Files that may lie on another machine: any call about them may take any time, and the consumer makes none."""
+"""Files that may lie on another machine: any call about them may take any time, and the consumer makes none.
 
+And files that are larger than memory: the page cache forgets them.
+"""
+
+import ctypes
 import gzip
+import mmap
+import os
 
 import numpy as np
 import pytest
@@ -8,7 +14,7 @@ from helpers.data.chains import pull, write_files
 from helpers.formats import tfrecords
 from helpers.process import open_descriptors, soon, thread_ids
 
-from queuecore.data import FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from queuecore.errors import SourceChangedError
 from queuecore.ragged import Ragged
 
@@ -105,3 +111,43 @@ def test_a_file_that_changed_within_what_was_read_is_found_by_a_worker(tmp_path,
         _, error = pull(it)
     assert isinstance(error, SourceChangedError) and error.path == str(changed)
     assert syscalls.wait_count() == 0
+
+
+def cached_pages(path):
+    """How many pages of a file are in the page cache."""
+    size = path.stat().st_size
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as m:
+        pages = (ctypes.c_ubyte * (-(-size // mmap.PAGESIZE)))()
+        begin = ctypes.c_char.from_buffer(m)
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(begin)), ctypes.c_size_t(size), pages) == 0
+        del begin
+    return sum(page & 1 for page in pages)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("page_cache", [None, "keep", "drop"])
+def test_what_was_read_is_forgotten(tmp_path, source, page_cache):
+    ds = SOURCES[source](tmp_path).batch(16)
+    expected = plain(ds)
+    for path in tmp_path.iterdir():  # a page that isn't on the disk yet can't be forgotten
+        with open(path, "rb") as file:
+            os.fsync(file.fileno())
+    sizes = sum(path.stat().st_size for path in tmp_path.iterdir())
+    assert plain(ds.with_options(Options(page_cache=page_cache))) == expected
+    assert syscalls.forgotten_bytes() == (sizes if page_cache == "drop" else 0)
+
+
+def test_the_pages_are_gone(tmp_path):
+    path = tmp_path / "large"
+    path.write_bytes(bytes(4 << 20))
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+    ds = FixedLengthRecordDataset(str(path), 4096).batch(64)
+    before = cached_pages(path)
+    assert len(list(ds)) == 16 and cached_pages(path) == before > 0
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if cached_pages(path) == before:
+        pytest.skip("a file system in memory")
+    assert len(list(ds.with_options(Options(page_cache="drop")))) == 16
+    assert cached_pages(path) == 0

@@ -108,6 +108,7 @@ class Description:
     retries: int
     depth: int
     asks: bool
+    drops: bool
     stall_warn: float
     stall_timeout: float
     skips: Any

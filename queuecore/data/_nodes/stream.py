@@ -375,6 +375,7 @@ def _set_options(description: Description, options: Options, inner: bool) -> Non
     description.on_hold_raise = options.on_hold == "raise" and not inner
     description.retries = options.retries or 0
     description.asks, description.depth = options.io != "pread", options.io_depth or 0
+    description.drops = options.page_cache == "drop"
     description.stall_warn = -1 if inner else _native_seconds(options.stall_warn, 60.0)
     description.stall_timeout = -1 if inner else _native_seconds(options.stall_timeout, math.inf)
 

@@ -38,6 +38,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
         return False
     b.lane.stream.retries = s.table.retries
     b.lane.stream.stop = s.stop
+    b.lane.stream.drops = s.table.drops
     st.size = 0 if stream.special else stream.size
     st.mtime_ns = stream.mtime_ns
     st.dev = stream.dev

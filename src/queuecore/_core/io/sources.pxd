@@ -55,7 +55,8 @@ cdef extern from *:
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
       int32_t tail;
       int32_t fd_limit;
-      int32_t retries;           // of a read that fails with EIO; set before the first read, like `stop`
+      int32_t retries;           // of a read that fails with EIO; set before the first read, like `stop` and `drops`
+      bool drops;                // the page cache forgets what was read
       StopFlag* stop;            // ends the waits between retries; NULL: none
       int32_t open_files;        // guarded by the turn
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
@@ -101,6 +102,7 @@ cdef extern from *:
         int32_t tail
         int32_t fd_limit
         int32_t retries
+        bint drops
         StopFlag* stop
         int32_t open_files
         int32_t idle_first, idle_last

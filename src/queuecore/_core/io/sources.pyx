@@ -848,6 +848,8 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
             fault.what = WHAT_READ
             fault.err = err
         return READ_FAULT
+    if t.drops:
+        syscalls().forget(r.fd, r.offset, r.got)
     t.bytes_read.fetch_add(r.got, kRelaxed)  # relaxed: a statistic
     return READ_OK
 

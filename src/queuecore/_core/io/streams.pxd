@@ -17,6 +17,7 @@ cdef struct ByteStream:
     StopFlag* stop           # ends the waits between these tries, and those for a pipe
     # 1: a read that waits fails with CODE_AGAIN after 100 ms at most, and goes on when it is called again
     int32_t slices
+    bint drops               # the page cache forgets what was read
     # The rest belongs to streams.pyx.
     int32_t special          # a pipe or device, or a file that says that it is empty and isn't
     int32_t quiet            # of these: it may have neither bytes to read nor an end now

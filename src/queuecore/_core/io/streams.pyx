@@ -179,6 +179,8 @@ cdef bint _read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fau
             if _reopen(s, fault):
                 continue
         return False
+    if s.drops and not s.special:
+        syscalls().forget(s.fd, s.place - got[0], got[0])
     if got[0] > 0 and s.place == s.size and not _unchanged(s, fault):
         s.place -= got[0]
         got[0] = 0

@@ -310,6 +310,8 @@ cdef class Description:
         Whether the request engine reads what is not in the page cache; otherwise the workers wait for that.
     depth : int
         Requests that it does at a time; 0: as many as are measured to be good.
+    drops : bool
+        Whether the page cache forgets what was read.
     stall_warn, stall_timeout : float
         Seconds without progress after which the stream warns, or ends with an error; below 0: never.
     memory_budget : int

@@ -37,6 +37,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*fstat)(int, FileStat*) noexcept
         int (*storage)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
+        int (*forget)(int, int64_t, int64_t) noexcept
         int (*poll)(int, int) noexcept
         void* (*malloc)(size_t) noexcept
         void* (*calloc)(size_t, size_t) noexcept
@@ -173,7 +174,7 @@ cdef void* _hit_where = NULL
 cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _fail_read_sticky, _short
 cdef Atomic[int64_t] _interrupt_every
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
-cdef Atomic[int64_t] _uncached, _fstats, _far
+cdef Atomic[int64_t] _uncached, _fstats, _far, _forgotten
 cdef Atomic[uint64_t] _watched            # a thread
 cdef Atomic[int64_t] _waits               # its calls of open, close and fstat
 
@@ -246,6 +247,11 @@ cdef int _test_fstat(int fd, FileStat* st) noexcept nogil:
 
 cdef int _test_storage(int fd) noexcept nogil:
     return 0 if _met(FSTAT, _caller(0)) == FAIL or _far.load(kRelaxed) else kRealSyscalls.storage(fd)
+
+
+cdef int _test_forget(int fd, int64_t offset, int64_t nbytes) noexcept nogil:
+    _forgotten.fetch_add(nbytes, kRelaxed)
+    return kRealSyscalls.forget(fd, offset, nbytes)
 
 
 cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
@@ -429,6 +435,7 @@ cdef void _install() noexcept:
     table.close = _test_close
     table.fstat = _test_fstat
     table.storage = _test_storage
+    table.forget = _test_forget
     table.preadv = _test_preadv
     table.poll = _test_poll
     table.malloc = _test_malloc
@@ -575,6 +582,7 @@ def reset_faults():
     _fail_open_at.store(0, kRelaxed)
     _uncached.store(0, kRelaxed)
     _far.store(0, kRelaxed)
+    _forgotten.store(0, kRelaxed)
     _watched.store(0, kRelaxed)
     _waits.store(0, kRelaxed)
 
@@ -604,6 +612,11 @@ def watch():
 def wait_count():
     """Files that the watched thread has opened, closed or looked at."""
     return _waits.load(kRelaxed)
+
+
+def forgotten_bytes():
+    """Bytes that the page cache was asked to forget, since the last reset."""
+    return _forgotten.load(kRelaxed)
 
 
 def fail_read(int64_t nth, int error, bint sticky=False):

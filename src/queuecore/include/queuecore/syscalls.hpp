@@ -87,6 +87,11 @@ inline int64_t real_preadv(int fd, const struct iovec* iov, int count, int64_t o
   return ::preadv2(fd, iov, count, offset, flags);
 }
 
+// Lets the page cache forget these bytes of a file; pages of which others are a part stay.
+inline int real_forget(int fd, int64_t offset, int64_t nbytes) noexcept {
+  return ::posix_fadvise(fd, offset, nbytes, POSIX_FADV_DONTNEED);
+}
+
 // Waits until there is something to read, or the end. 0: so many milliseconds are over; -1: errno says why.
 inline int real_poll(int fd, int milliseconds) noexcept {
   struct pollfd one = {fd, POLLIN, 0};
@@ -193,6 +198,7 @@ struct Syscalls {
   int (*fstat)(int, FileStat*);
   int (*storage)(int);
   int64_t (*preadv)(int, const struct iovec*, int, int64_t, int);
+  int (*forget)(int, int64_t, int64_t);
   int (*poll)(int, int);
   void* (*malloc)(std::size_t);
   void* (*calloc)(std::size_t, std::size_t);
@@ -217,7 +223,7 @@ struct Syscalls {
 };
 
 constexpr Syscalls kRealSyscalls = {
-    real_open,        real_close,      real_fstat,      real_storage,   real_preadv,       real_poll,  real_malloc,
+    real_open,        real_close,      real_fstat,      real_storage,   real_preadv,      real_forget,       real_poll,  real_malloc,
     real_calloc,      real_realloc,    real_free,       real_memalign,  real_map,          real_unmap, real_advise,
     real_prefer_node, real_pin,        real_unpin,      real_thread,    real_affinity,     real_clock, real_sleep,
     real_futex_wait,  real_futex_wake, real_membarrier, real_library,   real_library_close};
