@@ -180,6 +180,7 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         Atomic[int32_t] live
         StepFn step
         void* context
+        ReleaseFn leave
         ReleaseFn release
         Runner* prev
         Runner* next

@@ -112,6 +112,8 @@ cdef void _worker_main(void* arg) noexcept nogil:
             runner_stop(r, &thrown)
             break
     waited()
+    if r.leave != NULL:
+        r.leave(context)
     if index < NUMBERED:
         r.numbers[index].store(0, kRelaxed)
     # W1 release: pairs with W2; the joiner sees all that this worker wrote.

@@ -45,9 +45,8 @@ cdef void pipe_drop(void* context) noexcept nogil:
         _pipe_free(p)
 
 
-cdef void _worker_drop(void* context) noexcept nogil:
-    # Ends a worker. Only workers read files: each that leaves closes the files that nobody reads, so that an ended
-    # stream holds none.
+cdef void _worker_leave(void* context) noexcept nogil:
+    # Only workers read files: each that leaves closes the files that nobody reads, so that an ended stream holds none.
     cdef Pipe* p = <Pipe*>context
     if not p.keeps_files:
         table_close_idle(p.table)
@@ -55,7 +54,6 @@ cdef void _worker_drop(void* context) noexcept nogil:
         turn_take(p.turn)
         blocks_close(p.blocks)
         turn_give(p.turn)
-    pipe_drop(context)
 
 
 @cython.final
@@ -317,7 +315,8 @@ cdef Pipe* pipe_new(const Plan* plan, Atomic[int32_t]* pipes, Beginning* begin, 
     p.order.skip_left = begin.skip
     p.order.skip_breaks = begin.skip_breaks
     p.runner.step = step
-    p.runner.release = _worker_drop
+    p.runner.leave = _worker_leave
+    p.runner.release = pipe_drop
     p.runner.context = p
     return p
 

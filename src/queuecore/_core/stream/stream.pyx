@@ -566,7 +566,8 @@ cdef class Stream:
             event_notify_all(self.gate.released)
             if p != NULL and not wait_for_end(p, deadline):
                 leave_behind(p, timeout)
-            self._close_kept(NULL)  # the last worker may not have closed them yet, and close() doesn't wait for it
+            else:
+                self._close_kept(NULL)
         finally:
             pipe_drop(p)
 
