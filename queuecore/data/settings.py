@@ -156,12 +156,15 @@ class Settings:
         values = vars(copy)
         for given in (self, later):
             for name, value in vars(given).items():
+                if value is None:  # most are not set
+                    values.setdefault(name)
+                    continue
                 mine = values.get(name)
                 if isinstance(value, Settings):
                     values[name] = (mine or type(value)()).merged(value)
                 elif isinstance(value, list):
                     values[name] = [*(mine or ()), *value]
-                elif name != "_fixed" and (value is not None or name not in values):
+                elif name != "_fixed":
                     values[name] = value
         return copy
 
