@@ -119,9 +119,9 @@ def test_a_file_that_changed_within_what_was_read_is_found_by_a_worker(tmp_path,
 def cached_pages(path):
     """How many pages of a file are in the page cache."""
     size = path.stat().st_size
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as m:
-        pages = (ctypes.c_ubyte * (-(-size // mmap.PAGESIZE)))()
-        begin = ctypes.c_char.from_buffer(m)
+    pages = (ctypes.c_ubyte * (-(-size // mmap.PAGESIZE)))()
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as mapped:
+        begin = ctypes.c_char.from_buffer(mapped)
         assert ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(begin)), ctypes.c_size_t(size), pages) == 0
         del begin
     return sum(page & 1 for page in pages)

@@ -75,9 +75,7 @@ class ObjectBatch(ObjectNode):
                 else:
                     run.used.clear()  # from here on the order of elements matters for batches
                 cut = failed and not isinstance(element, StopIteration)
-                full = len(group) == self.size or (
-                    cut_before and not failed and run.cuts.begins(pass_, number + 1, at)
-                )
+                full = len(group) == self.size or (cut_before and not failed and run.cuts.begins(pass_, number + 1, at))
                 # Good elements come before the one that failed.
                 if full or (failed and group and not self.drop_remainder):
                     number += 1

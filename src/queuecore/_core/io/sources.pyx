@@ -445,6 +445,12 @@ cdef void _discover_array(FileTable* t, int64_t f, int fd) noexcept nogil:
             t.empty_files.fetch_add(1, kRelaxed)  # relaxed: a statistic
 
 
+cdef void _note_storage(FileTable* t, int fd, uint64_t dev) noexcept nogil:
+    # relaxed, both: a number that several threads may find out
+    if dev != t.near.load(kRelaxed) and syscalls().storage(fd) != kStorageElsewhere:
+        t.near.store(dev, kRelaxed)
+
+
 cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
     cdef FileEntry* last
@@ -461,15 +467,13 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         syscalls().close(fd)
         fd = -1
     e.fd = -1
-    # relaxed, here and below: a number that several threads may find out
-    if fd >= 0 and st.dev != t.near.load(kRelaxed) and syscalls().storage(fd) != kStorageElsewhere:
-        t.near.store(st.dev, kRelaxed)
     if fd < 0:
         e.code = fault.code
         e.what = fault.what
         e.err = fault.err
         e.size = -1
     else:
+        _note_storage(t, fd, st.dev)
         e.size = st.size
         e.mtime_ns = st.mtime_ns
         e.dev = st.dev
@@ -484,8 +488,6 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
             t.empty_files.fetch_add(1, kRelaxed)  # relaxed: a statistic
         elif t.tail == TAIL_STREAM:
             e.count = 1
-            syscalls().close(fd)
-            fd = -1
         elif body < 0:
             e.code = CODE_TRUNCATED
             e.what = WHAT_HEADER
@@ -505,7 +507,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
                 else:
                     e.code = CODE_TRUNCATED
                     e.what = WHAT_TAIL
-        if e.count == 0 and fd >= 0:
+        if e.count == 0 or t.tail == TAIL_STREAM:
             syscalls().close(fd)
             fd = -1
     turn_take(&t.turn)

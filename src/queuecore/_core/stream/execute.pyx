@@ -141,6 +141,14 @@ cdef int _read(Pipe* p, Unit* u, int fd, int count, int64_t offset, int wait, in
     return status
 
 
+cdef bint _unpin(Pipe* p, const Unit* u, int64_t records, int wait, int* status, Fault* fault) noexcept nogil:
+    # Gives the unit's file back, of which so many records were read. False: they are none, as *status says.
+    if table_unpin(p.table, u.file_hint, 0 if status[0] == READ_NOT_CACHED else records, wait == WAIT_NONE, fault):
+        return True
+    status[0] = READ_FAULT if fault.code != 0 else READ_NOT_CACHED
+    return False
+
+
 cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_t n, const unsigned char* records,
                         int64_t row, Fault* fault) noexcept nogil:
     # Makes rows of n records. Returns the number made. If it is less than n, *fault is that of the next record;
@@ -248,11 +256,9 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
             m -= part
             if status[0] != READ_OK:
                 break
-        if not table_unpin(t, u.file_hint, 0 if status[0] == READ_NOT_CACHED else done - before, wait == WAIT_NONE,
-                           fault):
+        if not _unpin(p, u, done - before, wait, status, fault):
             fault.record = record - (done - before)
             done = before
-            status[0] = READ_FAULT if fault.code != 0 else READ_NOT_CACHED
     return done
 
 
@@ -510,11 +516,9 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
                 done += part
                 record += part
                 m -= part
-            if not table_unpin(t, u.file_hint, 0 if status == READ_NOT_CACHED else done - before, wait == WAIT_NONE,
-                               &u.fault):
+            if not _unpin(p, u, done - before, wait, &status, &u.fault):
                 u.fault.record = record - (done - before)
                 at -= done - before
-                status = READ_FAULT if u.fault.code != 0 else READ_NOT_CACHED
             if status == READ_NOT_CACHED:
                 return False
             if status != READ_OK:

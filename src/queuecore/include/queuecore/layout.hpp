@@ -132,7 +132,7 @@ struct Runner {
   Atomic<int32_t> live;
   StepFn step;
   void* context;
-  ReleaseFn leave;    // a worker's last work, before it counts as ended; null: none
+  ReleaseFn leave;  // a worker's last work, before it counts as ended; null: none
   ReleaseFn release;
   Runner* prev;  // in the registry of atoms/process.pyx
   Runner* next;

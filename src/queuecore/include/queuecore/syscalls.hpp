@@ -66,10 +66,10 @@ constexpr int kStorageElsewhere = 0, kStorageMemory = 1, kStorageDisk = 2;
 
 inline int real_storage(int fd) noexcept {
   constexpr int64_t kDisks[] = {
-      0xef53 /* ext2 to ext4 */,    0x58465342 /* XFS */, 0x9123683e /* Btrfs */,    0xf2f52010 /* F2FS */,
-      0x794c7630 /* overlay */,     0x2fc12fc1 /* ZFS */, 0x3153464a /* JFS */,      0x4d44 /* FAT */,
-      0x2011bab0 /* exFAT */,       0x5346544e /* NTFS */, 0x73717368 /* SquashFS */, 0xe0f5e1e2 /* EROFS */,
-      0x9660 /* ISO 9660 */,        0xca451a4e /* bcachefs */,
+      0xef53 /* ext2 to ext4 */, 0x58465342 /* XFS */,      0x9123683e /* Btrfs */,    0xf2f52010 /* F2FS */,
+      0x794c7630 /* overlay */,  0x2fc12fc1 /* ZFS */,      0x3153464a /* JFS */,      0x4d44 /* FAT */,
+      0x2011bab0 /* exFAT */,    0x5346544e /* NTFS */,     0x73717368 /* SquashFS */, 0xe0f5e1e2 /* EROFS */,
+      0x9660 /* ISO 9660 */,     0xca451a4e /* bcachefs */,
   };
   struct statfs st;
   if (::fstatfs(fd, &st) != 0) return kStorageElsewhere;
@@ -223,10 +223,10 @@ struct Syscalls {
 };
 
 constexpr Syscalls kRealSyscalls = {
-    real_open,        real_close,      real_fstat,      real_storage,   real_preadv,      real_forget,       real_poll,  real_malloc,
-    real_calloc,      real_realloc,    real_free,       real_memalign,  real_map,          real_unmap, real_advise,
-    real_prefer_node, real_pin,        real_unpin,      real_thread,    real_affinity,     real_clock, real_sleep,
-    real_futex_wait,  real_futex_wake, real_membarrier, real_library,   real_library_close};
+    real_open,   real_close,       real_fstat,      real_storage,    real_preadv,   real_forget,       real_poll,
+    real_malloc, real_calloc,      real_realloc,    real_free,       real_memalign, real_map,          real_unmap,
+    real_advise, real_prefer_node, real_pin,        real_unpin,      real_thread,   real_affinity,     real_clock,
+    real_sleep,  real_futex_wait,  real_futex_wake, real_membarrier, real_library,  real_library_close};
 
 // The seeded scheduler's modules share nothing with the rest of the process.
 #if defined(QUEUECORE_TESTING) && !defined(QUEUECORE_SCHEDULE)
