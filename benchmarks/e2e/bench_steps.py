@@ -201,7 +201,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     """Measure all of it."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     absent: dict[str, str] = {}
-    rounds, rows = (2, 20_000) if options.quick else (11, 500_000)
+    rounds, rows = (2, 20_000) if options.quick else (11, 5_000_000)
     harness.pin()
     steps = Steps(rounds, rows)
     with harness.scratch(options) as folder:
