@@ -178,6 +178,15 @@ class TurnTape:
         return [self.settled, self.next, open_, list(self.log)] if self.next or self.log else None
 
 
+def _parts(state: dict[str, Any]) -> tuple[int, dict[str, Any], dict[str, Any]]:
+    pass_, tapes, below = state.get("pass", 0), state.get("tapes", {}), state.get("below", {})
+    _check(_are_numbers([pass_]) and isinstance(tapes, dict) and isinstance(below, dict))
+    _check(
+        all(name.isdecimal() for name in (*tapes, *below)) and all(isinstance(inner, dict) for inner in below.values())
+    )
+    return pass_, tapes, below
+
+
 class Orders:
     """The tapes of a node, and of its inputs. Any thread may use it.
 
@@ -188,13 +197,7 @@ class Orders:
     """
 
     def __init__(self, state: dict[str, Any] | None = None) -> None:
-        state = state or {}
-        pass_, tapes, below = state.get("pass", 0), state.get("tapes", {}), state.get("below", {})
-        _check(_are_numbers([pass_]) and isinstance(tapes, dict) and isinstance(below, dict))
-        _check(
-            all(name.isdecimal() for name in (*tapes, *below))
-            and all(isinstance(inner, dict) for inner in below.values())
-        )
+        pass_, tapes, below = _parts(state) if state else (0, {}, {})
         self._lock = threading.RLock()
         self._mark: Mark = (pass_, 0)
         self._states: dict[int, Any] = {int(of): tape for of, tape in tapes.items()}
