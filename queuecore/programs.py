@@ -16,7 +16,7 @@ from queuecore._core.steps.stages import PythonStep, Step
 from queuecore._elements.component import shape_text
 from queuecore._elements.convert import Converter
 from queuecore._io.bad_data import check_on_error
-from queuecore._io.names import local_name
+from queuecore._io.names import name_to_read
 from queuecore._ops.chain import merged
 from queuecore._ops.functions import is_native, python
 from queuecore._queues.base import QueueBase
@@ -218,10 +218,10 @@ class StageProgram:
         work = self._work
         skip = None if self._quarantine is None else self._quarantine.skip
         if isinstance(work, QueueBase) and self._names_are_native():
-            self._native.run(queue._native, stop, work._native, None, local_name, order, placed, skip)
+            self._native.run(queue._native, stop, work._native, None, name_to_read, order, placed, skip)
         else:
             names = self._reader._next_name(work)
-            self._native.run(queue._native, stop, None, names, local_name, order, placed, skip)
+            self._native.run(queue._native, stop, None, names, name_to_read, order, placed, skip)
 
     def _names_are_native(self) -> bool:
         # Strings of a fixed number of characters are UCS-4, and objects are Python's.

@@ -6,12 +6,22 @@ import glob
 import os
 import re
 import urllib.parse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from queuecore._io import remote
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
 
-__all__ = ["Filename", "expand_filenames", "expand_patterns", "local_name", "local_text", "matches"]
+__all__ = [
+    "Filename",
+    "expand_filenames",
+    "expand_patterns",
+    "file_to_write",
+    "local_name",
+    "local_text",
+    "matches",
+    "name_to_read",
+]
 
 _STAGE = "open"
 
@@ -37,14 +47,15 @@ def local_name(name: bytes) -> bytes:
     if name.startswith(b"~"):
         return os.path.expanduser(name)
     scheme = _SCHEME.match(name)
-    if scheme is None or os.path.lexists(scheme[1] + b":"):
+    if scheme is None:
         return name
+    if os.path.lexists(scheme[1] + b":"):
+        return b"./" + name  # native code would take it for a URL
     shown = repr(os.fsdecode(name))
     if scheme[1].lower() != b"file":
         raise UnimplementedError(
-            f"{shown}: only local files are read and written, and '{os.fsdecode(scheme[1])}:' is none. Copy it to a "
-            "disk of this machine, or mount where it lies; or read it in Python, and hand the records to "
-            "Dataset.from_generator: see docs/data-sources.md",
+            f"{shown}: only local files are written, listed and looked at here, and '{os.fsdecode(scheme[1])}:' is "
+            "none. Use a disk of this machine, or mount where it lies: see docs/data-sources.md",
             path=name,
             stage=_STAGE,
         )
@@ -62,30 +73,44 @@ def local_name(name: bytes) -> bytes:
     return urllib.parse.unquote_to_bytes(path)
 
 
+def name_to_read(name: bytes) -> bytes:
+    """As `local_name`, but the URL of a file elsewhere stays, with two slashes, and may be read from now on."""
+    scheme = _SCHEME.match(name)
+    if scheme is None or scheme[1].lower() == b"file" or os.path.lexists(scheme[1] + b":"):
+        return local_name(name)
+    url = name if name[scheme.end() :].startswith(b"/") else name[: scheme.end()] + b"/" + name[scheme.end() :]
+    remote.check(url)
+    remote.ready()
+    return url
+
+
 def local_text(name: Any) -> str:
     """As `local_name`, of any path, as a string. A `TypeError`: it is none."""
     return os.fsdecode(local_name(os.fsencode(name)))
 
 
 def matches(pattern: bytes, *, hidden: bool = False, recursive: bool = False) -> list[bytes]:
-    """Return the names of local files that match a pattern, in no order; given again, each means the same file.
+    """Return the names of files that match a pattern, in no order; given again, each means the same file.
 
     Parameters
     ----------
     pattern : bytes
-        As `local_name` takes it.
+        As `name_to_read` takes it.
     hidden : bool, default False
         Whether ``*`` and ``?`` match a dot at the beginning too.
     recursive : bool, default False
         Whether ``**`` goes through all folders below.
     """
-    found = glob.glob(local_name(pattern), include_hidden=hidden, recursive=recursive)
+    path = name_to_read(pattern)
+    if remote.is_url(path):
+        return remote.listed(path)
+    found = glob.glob(path, include_hidden=hidden, recursive=recursive)
     return [b"./" + name if name.startswith(b"~") else name for name in found]
 
 
-def _encode(name: Any) -> bytes:
+def _encode(name: Any, local: Callable[[bytes], bytes] = name_to_read) -> bytes:
     try:
-        path = local_name(os.fsencode(name))
+        path = local(os.fsencode(name))
     except TypeError:
         raise DtypeError(f"a file name must be str, bytes or os.PathLike, not {name!r}") from None
     except UnicodeEncodeError:
@@ -97,14 +122,20 @@ def _encode(name: Any) -> bytes:
     return path
 
 
+def file_to_write(name: Filename) -> bytes:
+    """Return the name of a file that is written, as the operating system's bytes; it is no pattern."""
+    return _encode(name, local_name)
+
+
 def expand_filenames(filenames: Filename | Iterable[Filename]) -> list[bytes]:
     """Return the names as the operating system's bytes; a single name may be a glob pattern, a sequence empty."""
     if isinstance(filenames, str | bytes | os.PathLike):
         path = _encode(filenames)
-        if not glob.has_magic(path) or os.path.lexists(path):
+        is_url = remote.is_url(path)  # a "?" begins the query of one
+        if not (b"*" in path if is_url else glob.has_magic(path)) or os.path.lexists(path):
             return [path]
         # Sorted by bytes: the order must depend neither on the locale nor on the directory's own order.
-        found = sorted(glob.glob(path))
+        found = remote.listed(path) if is_url else sorted(glob.glob(path))
         if not found:
             raise InvalidArgumentError(f"no file matches the pattern {os.fsdecode(path)!r}", path=path, stage=_STAGE)
         return found

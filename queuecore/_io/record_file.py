@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from queuecore._io.compression import Codec
-from queuecore._io.names import Filename, expand_filenames
+from queuecore._io.names import Filename, file_to_write
 from queuecore.errors import DtypeError, FailedPreconditionError, QueueCoreError, os_error
 
 __all__ = ["RecordFile", "flat"]
@@ -45,7 +45,7 @@ class RecordFile:
         self._records = 0  # written, or on their way
         self._whole_bytes = 0  # of the file, up to the last record that was written as a whole
         self._whole_records = 0
-        (self._path,) = expand_filenames([path])
+        self._path = file_to_write(path)
         try:
             self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
         except OSError as error:

@@ -9,7 +9,7 @@ from queuecore._checks.checks import check_index
 from queuecore._core.io.readers import NativeReader
 from queuecore._elements.component import BYTES, Component
 from queuecore._io.lmdb import LmdbRecords
-from queuecore._io.names import local_name
+from queuecore._io.names import name_to_read
 from queuecore._queues.base import QueueBase
 from queuecore._readers.state import pack_state, parse_state
 from queuecore._readers.work import check_names, check_names_queue, unit_of
@@ -185,7 +185,7 @@ class ReaderBase:
         return Component(BYTES, (), name="key"), Component(BYTES, (), self._value_bytes, "value")
 
     def _local(self, unit: bytes) -> bytes:
-        return local_name(unit) if self._opens else unit
+        return name_to_read(unit) if self._opens else unit
 
     def _next_name(self, work: Any) -> Callable[[], bytes]:
         """Return a function that returns the next name."""

@@ -14,6 +14,7 @@ from queuecore._checks.checks import check_bool, check_int, check_name
 from queuecore._core.io.sources import FileList
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes, compile_record
+from queuecore._io import remote
 from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.names import Filename, expand_filenames
 from queuecore._ops.csv import csv_columns, csv_format
@@ -580,8 +581,11 @@ class _Headings:
 
     def _row(self, path: bytes) -> list[str]:
         try:
-            with open(path, "rb") as file:
-                start = file.read(_HEADING_BYTES)
+            if remote.is_url(path):
+                start = remote.beginning_of(path, _HEADING_BYTES)
+            else:
+                with open(path, "rb") as file:
+                    start = file.read(_HEADING_BYTES)
             if self._encoding:
                 start = zlib.decompressobj(wbits=47).decompress(start, _HEADING_BYTES)
             text = io.StringIO(start.decode(errors="surrogateescape"), newline="")

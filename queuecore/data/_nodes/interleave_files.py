@@ -13,7 +13,7 @@ import numpy as np
 
 from queuecore._core.io.sources import FileList
 from queuecore._elements.component import BYTES
-from queuecore._io.names import local_name
+from queuecore._io.names import name_to_read
 from queuecore.data._nodes.arrays import Slices
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.pad_shards import Padded
@@ -75,7 +75,7 @@ class Named(Node):
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Rows | Failed]:
         with contextlib.closing(run.elements(0, pass_)) as elements:  # whose errors are those of the list
-            names = [local_name(bytes(name)) for name in elements]
+            names = [name_to_read(bytes(name)) for name in elements]
         if not names:
             return
         chain = Chain(replace(self.source, files=FileList(names)))
@@ -146,7 +146,7 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
     paths: list[bytes] = []
     for index, name in enumerate(names):
         try:
-            paths.append(local_name(name))
+            paths.append(name_to_read(name))
             if index > 1 and isinstance(called, type):
                 continue
             dataset = function(name)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from queuecore._core.stream.describe import Description
 from queuecore._core.stream.marks import Saved, ShuffleCounter
 from queuecore._core.stream.stream import Stream
+from queuecore._io import remote
 from queuecore._io.bad_data import check_on_error
 from queuecore._io.names import Filename
 from queuecore._machine import memory_bytes
@@ -374,6 +375,8 @@ def _ahead_of(chain: Chain, seeded: Seeded | None) -> tuple[int, int]:
 def _set_options(description: Description, options: Options, inner: bool) -> None:
     description.on_hold_raise = options.on_hold == "raise" and not inner
     description.retries = options.retries or 0
+    if description.files.remote:
+        remote.ready()
     description.asks, description.depth = options.io != "pread", options.io_depth or 0
     description.drops = options.page_cache == "drop"
     description.stall_warn = -1 if inner else _native_seconds(options.stall_warn, 60.0)

@@ -13,6 +13,7 @@ from queuecore._core.io.sources import FileList
 from queuecore._core.stream.describe import Description, Elements, Records
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import RecordPlan, compile_bytes
+from queuecore._io import remote
 from queuecore._ops.raw import record_stage
 from queuecore._ops.stage import Stage
 from queuecore.data._plan.chain import Source
@@ -86,7 +87,15 @@ class FixedLengthSource(Source):
         return total
 
     def _count_file(self, path: bytes, needed: int | None) -> int:
+        good, bad = self.frame(self._size_of(path))
+        if bad is not None and not (needed is not None and good >= needed):
+            raise self._cut(path, good, bad)
+        return good
+
+    def _size_of(self, path: bytes) -> int:
         try:
+            if remote.is_url(path):
+                return remote.look(path)[0]
             info = os.stat(path)
         except OSError as error:
             raise errors.os_error(error.errno or 0, f"{os.fsdecode(path)}: ", path=path, stage=_STAGE) from None
@@ -99,10 +108,7 @@ class FixedLengthSource(Source):
                 path=path,
                 stage=_STAGE,
             )
-        good, bad = self.frame(info.st_size)
-        if bad is not None and not (needed is not None and good >= needed):
-            raise self._cut(path, good, bad)
-        return good
+        return info.st_size
 
     def check_sizes(self) -> None:
         """Raise a `TruncatedRecordError` for the first file that ends inside a record, where such a rest isn't dropped.
@@ -111,6 +117,8 @@ class FixedLengthSource(Source):
         """
         for index in range(0 if self.drop_tail else len(self.files)):
             path = self.files[index]
+            if remote.is_url(path):  # a request for each would make the beginning late
+                continue
             try:
                 info = os.stat(path)
             except OSError:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from queuecore._core.stream.stream import Stream
+from queuecore._io import remote
 from queuecore.data._plan.chain import Chain
 from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error
 
@@ -180,6 +181,8 @@ def _digest(parts: Any) -> str:
 
 def _stamp(path: bytes) -> bytes:
     try:
+        if remote.is_url(path):
+            return struct.pack("<qq", *remote.look(path))
         info = os.stat(path)
     except OSError:
         return b""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ from queuecore._checks.checks import MAX_DIMS
 from queuecore._core.io.sources import FileList
 from queuecore._elements.component import shape_text
 from queuecore._elements.record import RecordPlan, compile_record
+from queuecore._io import remote
 from queuecore.data._plan.blocks import MOST_BYTES
 from queuecore.data._plan.fixed import FixedLengthSource, not_regular
 
@@ -197,13 +199,15 @@ def _damaged(path: bytes, why: str, offset: int) -> errors.DataLossError:
 def _read_head(path: bytes) -> tuple[bytes, int]:
     """Return the bytes of a file before its first number, and its size."""
     try:
+        if remote.is_url(path):
+            return _head_of(path, functools.partial(remote.beginning_of, path)), remote.look(path)[0]
         # Without waiting, should it be a pipe that nobody writes to.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             info = os.fstat(fd)
             if not stat.S_ISREG(info.st_mode):
                 raise not_regular(path, info.st_mode, ", so that its rows have no places. Copy it to one")
-            return _head_of(path, fd), info.st_size
+            return _head_of(path, functools.partial(_pread, fd)), info.st_size
         finally:
             os.close(fd)
     except errors.QueueCoreError:
@@ -214,8 +218,9 @@ def _read_head(path: bytes) -> tuple[bytes, int]:
         ) from None
 
 
-def _head_of(path: bytes, fd: int) -> bytes:
-    text = _pread(fd, _FIRST_READ)
+def _head_of(path: bytes, first: Callable[[int], bytes]) -> bytes:
+    # first: returns so many of the file's first bytes, if there are as many.
+    text = first(_FIRST_READ)
     if text[:4] == b"PK\x03\x04":
         raise _damaged(path, "it is a ZIP archive, as an .npz file is. Unpack it into files, one for each array", 0)
     if text[:6] != _MAGIC:
@@ -230,7 +235,7 @@ def _head_of(path: bytes, fd: int) -> bytes:
         raise _damaged(path, f"its header would have {length} bytes, and at most {_MOST_TEXT} are read", 8)
     end = 8 + width + length
     if len(text) < end:
-        text = _pread(fd, end)
+        text = first(end)
     if len(text) < end:
         raise _damaged(path, f"it ends after {len(text)} bytes, inside its header of {end} bytes", len(text))
     return text[:end]

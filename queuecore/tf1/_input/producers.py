@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._io.names import local_name, matches
+from queuecore._io.names import matches, name_to_read
 from queuecore.errors import InvalidArgumentError, OutOfRangeError
 from queuecore.tf1._graph.graph import (
     GraphKeys,
@@ -78,7 +78,7 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
 
 def _matches(pattern: bytes) -> list[bytes]:
     names = matches(pattern, hidden=True)
-    pattern = local_name(pattern)
+    pattern = name_to_read(pattern)
     return [os.path.join(b".", one) for one in names] if glob.has_magic(pattern.partition(b"/")[0]) else names
 
 

@@ -213,47 +213,61 @@ def test_the_command_line(home, capsys):
     (home / "x.bin").write_bytes(bytes(12))
     assert main(["stream", "~/x.bin", "--record-bytes", "4", "--batch", "2", "--rounds", "0"]) == 0
     assert "3 records of 4 bytes" in capsys.readouterr().out
-    assert main(["verify", "s3://bucket/x"]) == 1
-    assert "from_generator" in capsys.readouterr().err
+    assert main(["verify", "nothing://bucket/x"]) == 1
+    assert "mount" in capsys.readouterr().err
 
 
-ELSEWHERE = ["s3://bucket/x", "gs://bucket/*.bin", "https://host/x?y=1", "hdfs://h/x", pathlib.Path("s3://bucket/x")]
+# Of schemes that nobody knows: of others see test_remote.
+ELSEWHERE = [
+    "nothing://bucket/x",
+    "no-thing://bucket/*.bin",
+    "nothing://host/x?y=1",
+    pathlib.Path("nothing://bucket/x"),
+]
+READ = [
+    TextLineDataset,
+    lambda name: NumpyDataset([name]),
+    Dataset.list_files,
+    lambda name: qc.TextLineReader().read([name]),
+    lambda name: through_a_queue(os.fsencode(name), tf.WholeFileReader),
+    tf.gfile.Glob,
+]
+WRITTEN = [
+    qc.TFRecordWriter,
+    lambda name: Dataset.range(1).cache(name),
+    lambda name: Dataset.range(1).snapshot(name),
+    lambda name: Options(on_error="skip", quarantine=name),
+    tf.gfile.Exists,
+]
 
 
 @pytest.mark.parametrize("name", ELSEWHERE, ids=str)
-@pytest.mark.parametrize(
-    "use",
-    [
-        TextLineDataset,
-        lambda name: NumpyDataset([name]),
-        Dataset.list_files,
-        lambda name: qc.TextLineReader().read([name]),
-        lambda name: through_a_queue(os.fsencode(name), tf.WholeFileReader),
-        qc.TFRecordWriter,
-        lambda name: Dataset.range(1).cache(name),
-        lambda name: Dataset.range(1).snapshot(name),
-        lambda name: Options(on_error="skip", quarantine=name),
-        tf.gfile.Exists,
-        tf.gfile.Glob,
-    ],
-)
-def test_what_lies_elsewhere_is_refused_with_what_to_do(use, name):
-    with pytest.raises(UnimplementedError, match="local files.*Copy it.*mount.*from_generator") as caught:
+@pytest.mark.parametrize("use", READ)
+def test_what_nobody_can_read_is_refused_with_what_to_do(use, name):
+    with pytest.raises(UnimplementedError, match="no local file, and fsspec.*copy it.*mount") as caught:
+        use(name)
+    assert caught.value.path == f"{name}".replace("nothing:/bucket", "nothing://bucket")
+
+
+@pytest.mark.parametrize("name", ELSEWHERE, ids=str)
+@pytest.mark.parametrize("use", WRITTEN)
+def test_what_is_not_local_is_not_written(use, name):
+    with pytest.raises(UnimplementedError, match="only local files.*mount") as caught:
         use(name)
     assert caught.value.path == str(name)
 
 
 def test_names_in_a_list_of_which_one_lies_elsewhere(home):
-    names = [str(home / NAME)] * 4 + ["s3://bucket/x"]
+    names = [str(home / NAME)] * 4 + ["nothing://bucket/x"]
     lines = iter(Dataset.from_tensor_slices(names).interleave(TextLineDataset, cycle_length=1))
     assert [next(lines) for _ in range(4)] == [b"7,8"] * 4
-    with pytest.raises(qc.errors.QueueCoreError, match="'s3:'"):
+    with pytest.raises(qc.errors.QueueCoreError, match="'nothing://bucket/x'"):
         next(lines)
 
 
 def test_a_program_says_what_lies_elsewhere():
-    with pytest.raises(UnimplementedError, match="'s3:'"):
-        programmed("s3://bucket/x")
+    with pytest.raises(UnimplementedError, match="'nothing://bucket/x'"):
+        programmed("nothing://bucket/x")
 
 
 def test_an_uri_of_another_machine():
@@ -291,6 +305,6 @@ def test_the_page_that_errors_name_is_there():
     if not (root / "docs").exists():
         pytest.skip("runs where the docs are")
     with pytest.raises(UnimplementedError) as caught:
-        TextLineDataset("s3://bucket/x")
+        TextLineDataset("nothing://bucket/x")
     (page,) = re.findall(r"docs/[\w-]+\.md", str(caught.value))
     assert (root / page).exists()

@@ -241,6 +241,21 @@ cdef str _csv_sentence(const Fault* f, str heading):
     return f": a row of more than {f.b} bytes. Is a quote not closed? Otherwise raise max_record_bytes"
 
 
+cdef object _cause_of = None  # under the GIL
+
+
+def tell_causes(cause_of):
+    """Let errors of remote files have their causes.
+
+    Parameters
+    ----------
+    cause_of : callable
+        From the name of a file to what went wrong with it last, or None.
+    """
+    global _cause_of
+    _cause_of = cause_of
+
+
 cdef object fault_error(const Fault* fault, object path, object headings=None):
     cdef bint of_csv = WHAT_CSV_FIELDS <= fault.what <= WHAT_CSV_OPEN
     heading = None
@@ -260,6 +275,8 @@ cdef object fault_error(const Fault* fault, object path, object headings=None):
         error.line = fault.a
         error.field = fault.b & 0xFFFFFFFF if fault.what != WHAT_CSV_FIELDS else None
         error.column = heading
+    if fault.err != 0 and _cause_of is not None and b"://" in (path or b""):
+        error.__cause__ = _cause_of(path)
     return error
 
 

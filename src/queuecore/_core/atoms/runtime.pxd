@@ -92,6 +92,8 @@ cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil
 # gets no processor, or waits for another thread. Reads /proc: not for the hot path. The first 128 threads are looked
 # at.
 cdef int32_t runner_stuck(Runner* r) except -1
+# Returns the stop of the runner that this thread works for, or NULL: it is none's. What it waits for it gives up then.
+cdef StopFlag* this_stop() noexcept nogil
 # Once the interpreter is exiting, a Python thread other than the main one stays here for good, without the GIL: an
 # error would only make its program print a traceback during the exit.
 cdef int wait_out_exit() except -1

@@ -43,8 +43,10 @@ cdef extern from * nogil:
     // A thread that waits for another of ours is in this call.
     constexpr int kFutexCall = SYS_futex;
     int thread_number() noexcept { return int(::gettid()); }
+    thread_local queuecore::StopFlag* threads_stop = nullptr;
     }
     """
+    StopFlag* threads_stop
     int kFutexCall
     int thread_number() noexcept
 
@@ -69,6 +71,15 @@ cdef struct Worker:
     int32_t index, spin
 
 
+cdef void _set_stop(StopFlag* stop) noexcept nogil:
+    global threads_stop
+    threads_stop = stop
+
+
+cdef StopFlag* this_stop() noexcept nogil:
+    return threads_stop
+
+
 cdef void _worker_main(void* arg) noexcept nogil:
     cdef Worker* w = <Worker*>arg
     cdef Runner* r = w.runner
@@ -80,6 +91,7 @@ cdef void _worker_main(void* arg) noexcept nogil:
     cdef ReleaseFn release = r.release
     cdef void* context = r.context
     free(w)
+    _set_stop(&r.stop)
     if index < NUMBERED:
         r.numbers[index].store(thread_number(), kRelaxed)  # relaxed, here and below: only for messages
     while not stop_requested(&r.stop):

@@ -138,6 +138,7 @@ cdef enum:
 
 cdef class FileList:
     cdef Names* names
+    cdef readonly bint remote  # one is a URL
 
     cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1
 

@@ -17,6 +17,8 @@ from queuecore._core.atoms.platform cimport (
     Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed,
     kRelease, kStorageElsewhere, kStorageMemory, layout_hash, monotonic_ns, size_product, syscalls)
 from queuecore._core.atoms.runtime cimport stop_requested
+from queuecore._core.io.remote cimport (
+    file_close, file_forget, file_read, file_stat, file_storage, is_url, remote_open)
 
 check_layout(layout_hash())
 
@@ -65,6 +67,7 @@ cdef class FileList:
         for path in paths:
             n.offsets[i] = total
             memcpy(n.text + total, <const char*>path, len(path) + 1)
+            self.remote = self.remote or is_url(<const char*>path)
             total += len(path) + 1
             i += 1
         n.offsets[i] = total
@@ -293,14 +296,14 @@ cdef void _close(FileTable* t, int64_t f, int fd) noexcept nogil:
         turn_take(&t.turn)
         t.changed = f + 1
         turn_give(&t.turn)
-    syscalls().close(fd)
+    file_close(fd)
 
 
 cdef bint _unchanged(FileTable* t, int64_t f, int fd, Fault* fault) noexcept nogil:
     # Returns whether an open file still has the bytes that it had when it was discovered.
     cdef FileEntry* e = &t.entries[f]
     cdef FileStat st
-    if syscalls().fstat(fd, &st) != 0:
+    if file_stat(fd, &st) != 0:
         fault_begin(fault, os_code(errno), WHAT_STAT, STAGE_READ)
         fault.err = errno
     elif changed_since(&st, e.size, e.mtime_ns):
@@ -364,11 +367,17 @@ cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil:
 cdef int _open(const char* name, bint special, FileStat* st, Fault* fault) noexcept nogil:
     cdef int fd
     st.mode = 0
+    if is_url(name):
+        fd = remote_open(name, st)
+        if fd < 0:
+            fault_begin(fault, os_code(errno), WHAT_OPEN, STAGE_OPEN)
+            fault.err = errno
+        return fd
     while True:
         fd = syscalls().open(name)
         if fd >= 0 or errno != EINTR:
             break
-    if fd >= 0 and syscalls().fstat(fd, st) == 0 and (is_regular(st.mode) or (special and not is_directory(st.mode))):
+    if fd >= 0 and file_stat(fd, st) == 0 and (is_regular(st.mode) or (special and not is_directory(st.mode))):
         return fd
     fault_begin(fault, OK, 0, STAGE_OPEN)
     fault.err = errno
@@ -387,7 +396,7 @@ cdef int _open(const char* name, bint special, FileStat* st, Fault* fault) noexc
         fault.what = WHAT_SPECIAL
         fault.err = 0
         fault.code = CODE_UNAVAILABLE
-    syscalls().close(fd)
+    file_close(fd)
     return -1
 
 
@@ -399,7 +408,7 @@ cdef bint is_empty(int fd, int32_t retries, StopFlag* stop, Fault* fault) noexce
     iov.iov_base = &byte
     iov.iov_len = 1
     while True:
-        n = syscalls().preadv(fd, &iov, 1, 0, 0)
+        n = file_read(fd, &iov, 1, 0, 0)
         if n >= 0:
             break
         if errno == EIO and tries < retries and backoff(tries, stop):
@@ -447,7 +456,7 @@ cdef void _discover_array(FileTable* t, int64_t f, int fd) noexcept nogil:
 
 cdef void _note_storage(FileTable* t, int fd, uint64_t dev) noexcept nogil:
     # relaxed, both: a number that several threads may find out
-    if dev != t.near.load(kRelaxed) and syscalls().storage(fd) != kStorageElsewhere:
+    if dev != t.near.load(kRelaxed) and file_storage(fd) != kStorageElsewhere:
         t.near.store(dev, kRelaxed)
 
 
@@ -464,7 +473,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     # relaxed: set before any thread had the table
     same = fd < 0 or e.state.load(kRelaxed) != 2 or _is_as_it_was(e, &st)
     if fd >= 0 and same and st.size == 0 and t.names.arrays == NULL and not is_empty(fd, t.retries, t.stop, &fault):
-        syscalls().close(fd)
+        file_close(fd)
         fd = -1
     e.fd = -1
     if fd < 0:
@@ -508,7 +517,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
                     e.code = CODE_TRUNCATED
                     e.what = WHAT_TAIL
         if e.count == 0 or t.tail == TAIL_STREAM:
-            syscalls().close(fd)
+            file_close(fd)
             fd = -1
     turn_take(&t.turn)
     if fd >= 0:
@@ -599,7 +608,7 @@ cdef int _open_same(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
     cdef int fd = open_regular(name_of(t.names, f), &st, fault)
     fault.file = f
     if fd >= 0 and not _is_as_it_was(&t.entries[f], &st):
-        syscalls().close(fd)
+        file_close(fd)
         return _replaced(f, fault)
     return fd
 
@@ -648,7 +657,7 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
         fault.file = f
         return -1
     if not table_is_same(t, f, pass_, &st):
-        syscalls().close(fd)
+        file_close(fd)
         return _replaced(f, fault)
     turn_take(&t.turn)
     if e.fd >= 0:  # it is open already
@@ -666,7 +675,7 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
     if other >= 0:
         _close(t, other, stale)
     else:
-        syscalls().close(stale)
+        file_close(stale)
     return fd
 
 
@@ -747,7 +756,7 @@ cdef bint table_named_unchanged(const FileTable* t, int64_t f, Fault* fault) noe
     cdef int fd = open_regular(name_of(t.names, f), &st, fault)
     if fd < 0:
         return True
-    syscalls().close(fd)
+    file_close(fd)
     if not _is_file(e, &st) or not changed_since(&st, e.size, e.mtime_ns):
         return True
     changed_fault(&st, e.size, fault)
@@ -788,7 +797,7 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
     r.got = 0
     while r.count > 0:
         part = r.count if r.count < IOV_MAX_COUNT else IOV_MAX_COUNT
-        n = syscalls().preadv(r.fd, r.iov, part, r.offset + r.got, flags)
+        n = file_read(r.fd, r.iov, part, r.offset + r.got, flags)
         if n > 0:
             r.got += n
             tries = 0
@@ -803,7 +812,7 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
         err = errno
         if n < 0 and err == EINTR:
             continue
-        if n < 0 and err == EOPNOTSUPP and flags != 0 and syscalls().storage(r.fd) == kStorageMemory:
+        if n < 0 and err == EOPNOTSUPP and flags != 0 and file_storage(r.fd) == kStorageMemory:
             t.memory.store(t.entries[r.file].dev, kRelaxed)
             flags = 0
             continue
@@ -824,7 +833,7 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
                 other.offset += r.got
                 other.nowait = False
                 status = read_full(t, &other, fault)
-                syscalls().close(other.fd)
+                file_close(other.fd)
                 r.got += other.got
                 return status
             if fault.code == CODE_SOURCE_CHANGED:
@@ -851,7 +860,7 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
             fault.err = err
         return READ_FAULT
     if t.drops:
-        syscalls().forget(r.fd, r.offset, r.got)
+        file_forget(r.fd, r.offset, r.got)
     t.bytes_read.fetch_add(r.got, kRelaxed)  # relaxed: a statistic
     return READ_OK
 

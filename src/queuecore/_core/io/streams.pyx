@@ -11,6 +11,7 @@ from queuecore._core.io.inflate cimport (
     ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
 from queuecore._core.atoms.platform cimport Fault, FileStat, iovec, is_regular, layout_hash, syscalls
 from queuecore._core.atoms.runtime cimport stop_requested
+from queuecore._core.io.remote cimport file_close, file_forget, file_read, file_stat
 from queuecore._core.io.sources cimport backoff, changed_fault, changed_since, is_empty, open_any, open_regular, os_code
 
 check_layout(layout_hash())
@@ -103,10 +104,10 @@ cdef bint _reopen(ByteStream* s, Fault* fault) noexcept nogil:
     if fd < 0:
         return False
     if st.size != s.size or st.mtime_ns != s.mtime_ns or st.ino != s.ino or st.dev != s.dev:
-        syscalls().close(fd)
+        file_close(fd)
         _fault(fault, CODE_SOURCE_CHANGED, WHAT_REPLACED, STAGE_READ, s.place)
         return False
-    syscalls().close(s.fd)
+    file_close(s.fd)
     s.fd = fd
     return True
 
@@ -116,7 +117,7 @@ cdef bint _unchanged(ByteStream* s, Fault* fault) noexcept nogil:
     cdef FileStat st
     if s.special:
         return True
-    if syscalls().fstat(s.fd, &st) != 0:
+    if file_stat(s.fd, &st) != 0:
         _fault(fault, os_code(errno), WHAT_STAT, STAGE_READ, s.place)
         fault.err = errno
         return False
@@ -143,7 +144,7 @@ cdef bint _read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fau
                 return False
         iov.iov_base = into + got[0]
         iov.iov_len = n - got[0]
-        part = syscalls().preadv(s.fd, &iov, 1, -1 if s.special else s.place, 0)
+        part = file_read(s.fd, &iov, 1, -1 if s.special else s.place, 0)
         if part > 0:
             got[0] += part
             s.place += part
@@ -180,7 +181,7 @@ cdef bint _read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fau
                 continue
         return False
     if s.drops and not s.special:
-        syscalls().forget(s.fd, s.place - got[0], got[0])
+        file_forget(s.fd, s.place - got[0], got[0])
     if got[0] > 0 and s.place == s.size and not _unchanged(s, fault):
         s.place -= got[0]
         got[0] = 0
@@ -260,7 +261,7 @@ cdef bint stream_read(ByteStream* s, unsigned char* into, int64_t n, int64_t* go
 cdef void stream_close(ByteStream* s) noexcept nogil:
     if s.fd < 0:
         return
-    syscalls().close(s.fd)
+    file_close(s.fd)
     s.fd = -1
     inflater_end(&s.inflater)
     buffer_give(s.memory, MEMORY_BYTES)

@@ -1,0 +1,287 @@
+"""Files of object stores and web servers, by the URLs that fsspec knows: opened, and read in ranges.
+
+Native threads ask for ranges; threads of Python's, the servers, get them here. What a store needs to know (keys,
+endpoints, regions) comes from fsspec's own configuration.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import itertools
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+from queuecore._core.atoms.errors import tell_causes
+from queuecore._core.io.remote import begin, serve
+from queuecore.errors import QueueCoreError, UnimplementedError
+
+__all__ = ["beginning_of", "check", "failure_of", "is_url", "listed", "look", "ready"]
+
+_ADVICE = "Or copy it to a disk of this machine, or mount where it lies: see docs/data-sources.md"
+# Seconds that a server stays without a call, besides the first one.
+_IDLE = 5.0
+# Seconds before a request is made again: the first wait, and by how much each further one is longer.
+_FIRST_WAIT, _LONGER = 0.1, 2.0
+_MOST_TRIES = 5
+# Bytes of a read that is called small, and the most that are read ahead for such.
+_SMALL, _MOST_AHEAD = 256 << 10, 8 << 20
+# The answers of a server that are worth another request.
+_AGAIN = {408, 425, 429, 500, 502, 503, 504}
+# What stores say of an object that changes with its content.
+_MARKS = ("ETag", "etag", "LastModified", "mtime", "created", "version_id")
+# What went wrong last with a file, by its name, for the error that tells it; so many are kept.
+_MOST_FAILURES = 256
+_failures: dict[bytes, BaseException] = {}
+# Those that fsspec can read.
+_schemes: set[str] = set()
+
+T = TypeVar("T")
+
+
+def is_url(name: bytes) -> bool:
+    """Return whether a name is a URL of a file elsewhere: as native code sees it."""
+    scheme, colon, rest = name.partition(b"://")
+    return bool(
+        colon
+        and len(scheme) > 1
+        and scheme[:1].isalpha()
+        and scheme.decode("latin-1").replace("+", "").replace("-", "").replace(".", "").isalnum()
+        and rest
+    )
+
+
+def check(name: bytes) -> None:
+    """Raise an error if fsspec can't read URLs of a scheme here. Makes no request.
+
+    Raises
+    ------
+    UnimplementedError
+        If fsspec isn't installed, or doesn't know the scheme, or needs a package for it that isn't installed.
+    """
+    scheme = os.fsdecode(name.partition(b":")[0]).lower()
+    if scheme in _schemes:
+        return
+    shown = repr(os.fsdecode(name))
+    try:
+        import fsspec
+    except ImportError:
+        raise UnimplementedError(
+            f"{shown} is no local file, and fsspec, which reads others, is not installed: pip install fsspec, and what "
+            f"it needs for this scheme. {_ADVICE}",
+            path=name,
+            stage="open",
+        ) from None
+    try:
+        fsspec.get_filesystem_class(scheme)
+    except (ImportError, ValueError) as error:
+        raise UnimplementedError(
+            f"{shown} is no local file, and fsspec can't read it: {error}. {_ADVICE}",
+            path=name,
+            stage="open",
+        ) from error
+    _schemes.add(scheme)
+
+
+def ready() -> None:
+    """Let this process read remote files. Called before the first one is opened, also after a fork."""
+    begin(_opened, _errno_of, _start)
+    tell_causes(failure_of)
+
+
+def failure_of(name: bytes) -> BaseException | None:
+    """Return what went wrong last with a file."""
+    return _failures.get(name)
+
+
+@contextlib.contextmanager
+def _as_os_error() -> Iterator[None]:
+    """Let what goes wrong with a store be an `OSError` with a number, as of a local file."""
+    try:
+        yield
+    except QueueCoreError:
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno:
+            raise
+        raise OSError(_errno_of(error), str(error) or type(error).__name__) from error
+
+
+def look(name: bytes) -> tuple[int, int]:
+    """Return the size of a remote file in bytes, and a number that changes with its content. Raises `OSError`."""
+    with _as_os_error():
+        return _opened(name).look()
+
+
+def beginning_of(name: bytes, nbytes: int) -> bytes:
+    """Return the first bytes of a remote file. Raises `OSError`."""
+    with _as_os_error():
+        return _opened(name).read(0, nbytes)
+
+
+def listed(pattern: bytes) -> list[bytes]:
+    """Return the URLs that match a pattern, sorted by bytes. Raises `OSError`."""
+    with _as_os_error():
+        filesystem, path = _place(pattern)
+        found = _tried(lambda: filesystem.glob(path))
+        return sorted(os.fsencode(filesystem.unstrip_protocol(one)) for one in found)
+
+
+def _place(name: bytes) -> tuple[Any, str]:
+    check(name)
+    import fsspec
+
+    filesystem, path = fsspec.core.url_to_fs(os.fsdecode(name))
+    return filesystem, path
+
+
+class _File:
+    """An open remote file."""
+
+    def __init__(self, name: bytes) -> None:
+        self._name = name
+        self._filesystem, self._path = _place(name)
+        self._whole: bytes | None = None
+        self._requests = 0
+        # Where the last request ended, and the bytes that were read ahead, with their offset.
+        self._next = 0
+        self._ahead: tuple[int, bytes] = (0, b"")
+        self.size, self._stamp = self._measured()
+
+    def _measured(self) -> tuple[int, int]:
+        info = _tried(lambda: self._filesystem.info(self._path))
+        if info.get("type") == "directory":
+            raise IsADirectoryError(errno.EISDIR, "is a directory")
+        size = info.get("size")
+        if size is None:  # the server doesn't say: it is read at once
+            self._whole = _tried(lambda: self._filesystem.cat_file(self._path))
+            size = len(self._whole)
+        marks = [str(info[key]) for key in _MARKS if key in info]
+        digest = hashlib.blake2b("\0".join(marks).encode(), digest_size=8).digest()
+        return int(size), int.from_bytes(digest, "little") >> 2
+
+    def look(self) -> tuple[int, int]:
+        """Return the size, and a number that changes with the content."""
+        try:
+            if self._requests > 1 and self._whole is None:  # one answer is of one content
+                self.size, self._stamp = self._measured()
+            return self.size, self._stamp
+        except BaseException as error:
+            _note(self._name, error)
+            raise
+
+    def read(self, offset: int, nbytes: int) -> bytes:
+        """Return bytes from an offset on, fewer only at the end."""
+        if self._whole is not None:
+            return self._whole[offset : offset + nbytes]
+        end = min(offset + nbytes, self.size)
+        if offset >= end:
+            return b""
+        first, data = self._ahead
+        if not first <= offset <= end <= first + len(data):
+            # Small reads that follow each other are those of a stream of bytes, by one thread.
+            in_turn = offset == self._next and nbytes < _SMALL
+            most = min(max(2 * len(data), 4 * nbytes), _MOST_AHEAD) if in_turn else nbytes
+            self._requests += 1
+            try:
+                data = _tried(lambda: self._range(offset, min(offset + most, self.size)))
+            except BaseException as error:
+                _note(self._name, error)
+                raise
+            first = offset
+            if in_turn:
+                self._ahead = first, data
+        self._next = end
+        return data[offset - first : end - first]
+
+    def _range(self, offset: int, end: int) -> bytes:
+        data: bytes = self._filesystem.cat_file(self._path, start=offset, end=end)
+        if len(data) == self.size > end - offset:  # the server ignores ranges
+            data = data[offset:end]
+        if len(data) != end - offset:
+            raise ConnectionError(f"{len(data)} bytes came instead of {end - offset}")
+        return data
+
+
+def _opened(name: bytes) -> _File:
+    try:
+        file = _File(name)
+    except BaseException as error:
+        _note(name, error)
+        raise
+    _failures.pop(name, None)
+    return file
+
+
+def _note(name: bytes, error: BaseException) -> None:
+    while len(_failures) >= _MOST_FAILURES:
+        _failures.pop(next(iter(_failures)), None)
+    _failures[name] = error
+
+
+def _tried(request: Callable[[], T]) -> T:
+    """Return what a request returns, after further tries where the failure may pass."""
+    wait = _FIRST_WAIT
+    for tries in range(1, _MOST_TRIES + 1):
+        try:
+            return request()
+        except Exception as error:
+            if tries == _MOST_TRIES or not _may_pass(error):
+                raise
+        time.sleep(wait * random.uniform(0.5, 1.5))
+        wait *= _LONGER
+    raise AssertionError("unreachable")
+
+
+def _may_pass(error: Exception) -> bool:
+    status = getattr(error, "status", None)  # of aiohttp
+    if isinstance(status, int):
+        return status in _AGAIN
+    if isinstance(error, FileNotFoundError | PermissionError | IsADirectoryError | NotADirectoryError):
+        return False
+    if isinstance(error, TimeoutError | ConnectionError):
+        return True
+    if isinstance(error, OSError):
+        return error.errno in (None, errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ETIMEDOUT, errno.ECONNRESET)
+    return type(error).__module__.partition(".")[0] in ("aiohttp", "botocore", "urllib3")
+
+
+def _errno_of(error: BaseException) -> int:
+    for kind, number in (
+        (FileNotFoundError, errno.ENOENT),
+        (PermissionError, errno.EACCES),
+        (IsADirectoryError, errno.EISDIR),
+        (TimeoutError, errno.ETIMEDOUT),
+        (MemoryError, errno.ENOMEM),
+        (UnimplementedError, errno.EPROTONOSUPPORT),
+    ):
+        if isinstance(error, kind):
+            return number
+    status = getattr(error, "status", None)
+    if status in (401, 403):
+        return errno.EACCES
+    own = getattr(error, "errno", None)
+    return own if isinstance(own, int) and own > 0 else errno.EIO
+
+
+def _start() -> None:
+    """Start a server. The first one of a process stays."""
+    number = next(_numbers)
+    idle = _IDLE if number else -1.0
+    threading.Thread(target=serve, args=(idle,), name=f"qc-remote-{number}", daemon=True).start()
+
+
+_numbers = itertools.count()
+
+
+def _forked() -> None:
+    global _numbers
+    _numbers = itertools.count()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -1,0 +1,54 @@
+# Remote files: those that a Python library reads, in ranges, such as objects of a store. To native code they are
+# descriptors from REMOTE_FD on, and the calls are those of the system.
+#
+# A native thread never takes the GIL: it hands a call in and sleeps. Threads of Python's, the servers, take the calls
+# in order; each does one under the GIL, and copies its bytes without.
+#   R1  A call is its caller's, and the list's or a server's; who lets go of it last frees it.
+#   R2  A server writes to the caller's memory only while the call is CALL_COPIES, and the caller stays until that is
+#       over. Otherwise a caller whose runner stops leaves at once. `result` and `st` are the server's until CALL_DONE.
+# Any thread without a turn; blocking. The runner of a native thread that waits here ends the wait (this_stop).
+from libc.errno cimport EAGAIN
+from libc.stdint cimport int32_t, int64_t
+from queuecore._core.atoms.platform cimport FileStat, iovec, kStorageElsewhere, syscalls
+
+cdef enum:
+    REMOTE_FD = 1 << 30
+
+# Returns whether a name is a URL: a scheme of at least two letters, and "://".
+cdef bint is_url(const char* name) noexcept nogil
+# As open, fstat, preadv and close; -1: errno says why. A call that is given up fails with ECANCELED.
+cdef int remote_open(const char* name, FileStat* st) noexcept nogil
+cdef int remote_fstat(int fd, FileStat* st) noexcept nogil
+cdef int64_t remote_read(int fd, const iovec* iov, int count, int64_t offset) noexcept nogil
+cdef void remote_close(int fd) noexcept nogil
+cdef void set_errno(int value) noexcept nogil
+
+
+# The calls of the system, for descriptors of both kinds. What may not wait never gets bytes of a remote file.
+cdef inline void file_close(int fd) noexcept nogil:
+    if fd >= REMOTE_FD:
+        remote_close(fd)
+    else:
+        syscalls().close(fd)
+
+
+cdef inline int file_stat(int fd, FileStat* st) noexcept nogil:
+    return remote_fstat(fd, st) if fd >= REMOTE_FD else syscalls().fstat(fd, st)
+
+
+cdef inline int64_t file_read(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
+    if fd < REMOTE_FD:
+        return syscalls().preadv(fd, iov, count, offset, flags)
+    if flags != 0:
+        set_errno(EAGAIN)
+        return -1
+    return remote_read(fd, iov, count, offset)
+
+
+cdef inline int file_storage(int fd) noexcept nogil:
+    return kStorageElsewhere if fd >= REMOTE_FD else syscalls().storage(fd)
+
+
+cdef inline void file_forget(int fd, int64_t offset, int64_t nbytes) noexcept nogil:
+    if fd < REMOTE_FD:
+        syscalls().forget(fd, offset, nbytes)

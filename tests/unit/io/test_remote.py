@@ -1,0 +1,334 @@
+"""Files elsewhere, by URLs that fsspec knows: the same elements, errors with their causes, and waits that end."""
+
+import contextlib
+import gzip
+import itertools
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+from helpers.formats import tfrecords
+from helpers.process import PATIENCE, run_python, soon
+
+import queuecore as qc
+from queuecore.data import (
+    CsvDataset,
+    Dataset,
+    FixedLengthRecordDataset,
+    NumpyDataset,
+    TextLineDataset,
+    TFRecordDataset,
+    WholeFileDataset,
+)
+from queuecore.errors import (
+    InvalidArgumentError,
+    NotAFileError,
+    NotFoundError,
+    PermissionDeniedError,
+    QueueCoreError,
+    ResumeMismatchError,
+    SourceChangedError,
+    UnavailableError,
+    UnimplementedError,
+)
+
+fsspec = pytest.importorskip("fsspec")
+
+RECORDS = 500
+
+
+class Store(fsspec.AbstractFileSystem):
+    """Objects in memory, whose requests do what a test wants."""
+
+    protocol = "store"
+    objects: dict[str, bytes] = {}
+    requests: list[tuple] = []
+    before = None  # is called before each request, with its arguments
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return path.removeprefix("store://")
+
+    def _of(self, kind, path, *rest):
+        Store.requests.append((kind, path, *rest))
+        if Store.before is not None:
+            Store.before(kind, path, *rest)
+        try:
+            return Store.objects[path]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def info(self, path, **words):
+        data = self._of("info", path)
+        return {"name": path, "size": len(data), "type": "file", "etag": hash(data)}
+
+    def cat_file(self, path, start=None, end=None, **words):
+        return self._of("read", path, start, end)[start:end]
+
+    def ls(self, path, detail=True, **words):
+        prefix = f"{path.rstrip('/')}/" if path else ""
+        names = [name for name in Store.objects if name.startswith(prefix)]
+        return [{"name": name, "size": len(Store.objects[name]), "type": "file"} if detail else name for name in names]
+
+
+fsspec.register_implementation("store", Store, clobber=True)
+
+
+@pytest.fixture(autouse=True)
+def store(monkeypatch):
+    monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
+    Store.objects, Store.requests, Store.before = {}, [], None
+    return Store
+
+
+def contents():
+    state = np.random.default_rng(0)
+    text = [b"".join(b"%d,%d\n" % (n, state.integers(1000)) for n in range(RECORDS + k)) for k in range(3)]
+    return {
+        "fixed": [state.bytes(20 * (RECORDS + k)) for k in range(3)],
+        "lines": text,
+        "compressed": [gzip.compress(one) for one in text],
+        "records": [tfrecords.stream([b"%d" % (n + k) for n in range(RECORDS)]) for k in range(3)],
+        "csv": text,
+    }
+
+
+MAKE = {
+    "fixed": lambda names: FixedLengthRecordDataset(names, 20),
+    "lines": TextLineDataset,
+    "compressed": lambda names: TextLineDataset(names, "GZIP"),
+    "records": TFRecordDataset,
+    "csv": lambda names: CsvDataset(names, [np.int64, np.int32]),
+}
+CHAINS = {
+    "as they come": lambda ds: ds,
+    "batches": lambda ds: ds.batch(16),
+    "shuffled": lambda ds: ds.shuffle(50, seed=1, reshuffle_each_iteration=False).batch(16),
+    "twice": lambda ds: ds.repeat(2).batch(16),
+    "a part": lambda ds: ds.skip(3).take(RECORDS).batch(8),
+}
+
+
+def plain(element):
+    if isinstance(element, tuple):
+        return tuple(map(plain, element))
+    if isinstance(element, qc.Ragged):
+        return element.to_list()
+    return element if isinstance(element, bytes) else np.asarray(element).tolist()
+
+
+def elements(ds):
+    return [plain(element) for element in ds]
+
+
+def both(tmp_path, store, kind):
+    """The dataset over local files, and over the same bytes elsewhere."""
+    local = []
+    for index, data in enumerate(contents()[kind]):
+        local.append(str(tmp_path / f"{index}"))
+        (tmp_path / f"{index}").write_bytes(data)
+        store.objects[f"bucket/{index}"] = data
+    urls = [f"store://bucket/{index}" for index in range(3)]
+    return MAKE[kind](local), MAKE[kind](urls)
+
+
+@pytest.mark.parametrize("chain", CHAINS)
+@pytest.mark.parametrize("kind", MAKE)
+def test_the_same_elements_as_from_local_files(tmp_path, store, kind, chain):
+    local, there = both(tmp_path, store, kind)
+    assert elements(CHAINS[chain](there)) == elements(CHAINS[chain](local)) != []
+
+
+def test_whole_files(tmp_path, store):
+    for index, data in enumerate(contents()["lines"]):
+        store.objects[f"bucket/{index}"] = data
+    got = elements(WholeFileDataset([f"store://bucket/{index}" for index in range(3)]))
+    assert got == [(b"store://bucket/%d" % index, store.objects[f"bucket/{index}"]) for index in range(3)]
+
+
+def test_records_in_any_order_come_in_ranges(tmp_path, store):
+    local, there = both(tmp_path, store, "fixed")
+    assert len(there) == len(local)
+    assert elements(there.permute(seed=3).batch(8)) == elements(local.permute(seed=3).batch(8))
+    assert len([one for one in store.requests if one[0] == "read"]) > 3
+
+
+def test_patterns_and_lists_of_names(store):
+    store.objects.update({"bucket/a1": b"1\n", "bucket/a2": b"2\n", "bucket/b": b"3\n"})
+    assert elements(TextLineDataset("store://bucket/a*")) == [b"1", b"2"]
+    names = elements(Dataset.list_files("store://bucket/*", shuffle=False))
+    assert names == [b"store://bucket/a1", b"store://bucket/a2", b"store://bucket/b"]
+    files = Dataset.list_files("store://bucket/*", shuffle=False)
+    assert elements(files.interleave(TextLineDataset)) == [b"1", b"2", b"3"]
+    with pytest.raises(InvalidArgumentError, match="no file matches"):
+        TextLineDataset("store://bucket/c*")
+
+
+def test_readers_programs_and_one_slash(store):
+    store.objects["bucket/a"] = b"one\ntwo\n"
+    queue = qc.FIFOQueue(10, ["S99"], [()])
+    queue.enqueue_many([["store://bucket/a", "store:/bucket/a"]])
+    queue.close()
+    reader = qc.TextLineReader()
+    got = [reader.read(queue)[1] for _ in range(4)]
+    assert got == [b"one", b"two"] * 2
+
+
+@pytest.mark.parametrize(
+    "error, expected",
+    [
+        (FileNotFoundError("gone"), NotFoundError),
+        (PermissionError("denied"), PermissionDeniedError),
+        (IsADirectoryError("a folder"), NotAFileError),
+        (ValueError("nonsense"), UnavailableError),
+        (ConnectionResetError("reset"), UnavailableError),
+    ],
+)
+@pytest.mark.parametrize("kind", ["info", "read"])
+def test_an_error_comes_in_its_place_with_its_cause(store, kind, error, expected):
+    store.objects.update({"bucket/a": b"1\n2\n", "bucket/b": b"3\n"})
+
+    def fail(what, path, *_):
+        if what == kind and path == "bucket/b":
+            raise error
+
+    store.before = fail
+    got = []
+    with pytest.raises(expected) as caught, iter(TextLineDataset(["store://bucket/a", "store://bucket/b"])) as it:
+        got.extend(it)
+    assert got == [b"1", b"2"]
+    assert caught.value.path == "store://bucket/b" and caught.value.__cause__ is error
+
+
+def test_what_may_pass_is_tried_again(store):
+    store.objects["bucket/a"] = b"1\n2\n"
+    left = {"info": 3, "read": 3}
+
+    def fail(what, *_):
+        left[what] -= 1
+        if left[what] > 0:
+            raise ConnectionResetError("reset")
+
+    store.before = fail
+    assert elements(TextLineDataset("store://bucket/a")) == [b"1", b"2"]
+    assert left == {"info": 0, "read": 0}
+
+
+def test_an_object_that_changes_between_two_ranges(store):
+    store.objects["bucket/a"] = bytes(8 << 20)
+
+    def change(what, path, start=None, _end=None):
+        if what == "read" and start:
+            store.objects["bucket/a"] = bytes(4 << 20) + b"\1" * (4 << 20)
+
+    store.before = change
+    with pytest.raises(SourceChangedError):
+        elements(FixedLengthRecordDataset("store://bucket/a", 1024).batch(64))
+
+
+def test_a_saved_place_goes_on_and_refuses_another_object(tmp_path, store):
+    _, there = both(tmp_path, store, "lines")
+    ds = there.batch(16)
+    with iter(ds) as it:
+        list(itertools.islice(map(plain, it), 40))
+        state = it.state_dict()
+        rest = elements(it)
+    with iter(ds) as it:
+        it.load_state_dict(state)
+        assert elements(it) == rest != []
+    store.objects["bucket/0"] = b"9" + store.objects["bucket/0"][1:]
+    with iter(ds) as it, pytest.raises(ResumeMismatchError):
+        it.load_state_dict(state)
+
+
+@pytest.fixture
+def hanging(store):
+    """Requests to read hang until the test ends."""
+    release, hangs = threading.Event(), threading.Event()
+
+    def hang(what, *_):
+        if what == "read":
+            hangs.set()
+            release.wait(PATIENCE)
+
+    store.objects["bucket/a"] = b"1\n" * 1000
+    store.before = hang
+    yield hangs
+    release.set()
+
+
+def test_a_close_does_not_wait_for_the_store(hanging):
+    it = iter(TextLineDataset("store://bucket/a"))
+
+    def take():
+        with contextlib.suppress(StopIteration, QueueCoreError):
+            next(it)
+
+    taker = threading.Thread(target=take)
+    taker.start()
+    assert hanging.wait(PATIENCE)
+    begun = time.monotonic()
+    it.close()
+    taker.join(PATIENCE)
+    assert not taker.is_alive() and time.monotonic() - begun < 1
+
+
+def test_ctrl_c_is_heard_while_the_store_hangs(hanging):
+    def interrupt():
+        hanging.wait(PATIENCE)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with iter(TextLineDataset("store://bucket/a")) as it, pytest.raises(KeyboardInterrupt):
+        next(it)
+
+
+def test_a_forked_process_reads_too():
+    code = """
+        import os
+        import fsspec
+        from queuecore.data import TextLineDataset
+        fsspec.filesystem("memory").pipe("/a", b"1\\n2\\n")
+        ds = TextLineDataset("memory://a")
+        assert list(ds) == [b"1", b"2"]
+        child = os.fork()
+        if child == 0:
+            os._exit(list(ds) != [b"1", b"2"])
+        assert os.waitpid(child, 0)[1] == 0
+        print("good")
+    """
+    child = run_python(code)
+    assert child.stdout.strip() == "good" and child.returncode == 0
+
+
+def test_schemes_that_fsspec_does_not_know_are_refused_at_once():
+    with pytest.raises(UnimplementedError, match="no local file, and fsspec can't read it"):
+        TextLineDataset("nothing://bucket/x")
+    with pytest.raises(UnimplementedError, match="only local files are written"):
+        qc.TFRecordWriter("store://bucket/x")
+
+
+def test_servers_end_when_they_have_nothing_to_do(store, monkeypatch):
+    monkeypatch.setattr("queuecore._io.remote._IDLE", 0.05)
+    for index in range(40):
+        store.objects[f"bucket/{index:02}"] = b"1\n"
+    assert elements(TextLineDataset([f"store://bucket/{index:02}" for index in range(40)])) == [b"1"] * 40
+    # Those of the tests before stay for five seconds.
+    assert soon(lambda: sum(thread.name.startswith("qc-remote") for thread in threading.enumerate()) <= 1, 20)
+
+
+def test_arrays_and_columns_by_name(tmp_path, store):
+    array = np.arange(60, dtype=">i4").reshape(20, 3)
+    np.save(tmp_path / "x.npy", array)
+    store.objects["bucket/x.npy"] = (tmp_path / "x.npy").read_bytes()
+    ds = NumpyDataset("store://bucket/x.npy")
+    assert len(ds) == 20 and np.array_equal(next(iter(ds.batch(20))), array)
+    store.objects["bucket/t.csv"] = b"name,age\na,1\nb,2\n"
+    table = CsvDataset("store://bucket/t.csv", [np.int32], header=True, select_cols=["age"])
+    assert elements(table) == [(1,), (2,)]
+    for missing in (NumpyDataset, lambda name: len(FixedLengthRecordDataset(name, 4))):
+        with pytest.raises(NotFoundError):
+            missing("store://bucket/missing")
