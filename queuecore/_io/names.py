@@ -50,7 +50,8 @@ def local_name(name: bytes) -> bytes:
     if scheme is None:
         return name
     if os.path.lexists(scheme[1] + b":"):
-        return b"./" + name  # native code would take it for a URL
+        # What native code would take for a URL is told from one.
+        return b"./" + name if name[scheme.end() :].startswith(b"/") else name
     shown = repr(os.fsdecode(name))
     if scheme[1].lower() != b"file":
         raise UnimplementedError(

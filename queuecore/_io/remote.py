@@ -252,6 +252,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _errno_of(error: BaseException) -> int:
+    error.__traceback__ = None  # it is kept as a cause, and would keep the data of requests
     for kind, number in (
         (FileNotFoundError, errno.ENOENT),
         (PermissionError, errno.EACCES),

@@ -117,7 +117,7 @@ class FixedLengthSource(Source):
         """
         for index in range(0 if self.drop_tail else len(self.files)):
             path = self.files[index]
-            if remote.is_url(path):  # a request for each would make the beginning late
+            if self.files.remote and remote.is_url(path):  # a request for each would make the beginning late
                 continue
             try:
                 info = os.stat(path)

@@ -277,7 +277,7 @@ def test_an_uri_of_another_machine():
 
 def test_names_that_only_look_like_others(home):
     # As a shell takes them: only a "~" at the beginning; nobody's home; a folder whose name ends with a colon.
-    for name in ("x~", "~nobody-has-this-name", "run:/x", "c:x", "x/s3:/y", "x/~/y"):
+    for name in ("x~", "~nobody-has-this-name", "run:/x", "run://y", "c:x", "x/s3:/y", "x/~/y"):
         path = pathlib.Path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(name)
