@@ -90,7 +90,9 @@ def local_text(name: Any) -> str:
     return os.fsdecode(local_name(os.fsencode(name)))
 
 
-def matches(pattern: bytes, *, hidden: bool = False, recursive: bool = False) -> list[bytes]:
+def matches(
+    pattern: bytes, *, hidden: bool = False, recursive: bool = False, options: dict[str, Any] | None = None
+) -> list[bytes]:
     """Return the names of files that match a pattern, in no order; given again, each means the same file.
 
     Parameters
@@ -101,10 +103,12 @@ def matches(pattern: bytes, *, hidden: bool = False, recursive: bool = False) ->
         Whether ``*`` and ``?`` match a dot at the beginning too.
     recursive : bool, default False
         Whether ``**`` goes through all folders below.
+    options : dict, optional
+        Of the store, for a URL.
     """
     path = name_to_read(pattern)
     if remote.is_url(path):
-        return remote.listed(path)
+        return remote.listed(path, options)
     found = glob.glob(path, include_hidden=hidden, recursive=recursive)
     return [b"./" + name if name.startswith(b"~") else name for name in found]
 
@@ -128,15 +132,25 @@ def file_to_write(name: Filename) -> bytes:
     return _encode(name, local_name)
 
 
-def expand_filenames(filenames: Filename | Iterable[Filename]) -> list[bytes]:
-    """Return the names as the operating system's bytes; a single name may be a glob pattern, a sequence empty."""
+def expand_filenames(filenames: Filename | Iterable[Filename], storage_options: Any = None) -> list[bytes]:
+    """Return the names as the operating system's bytes; a single name may be a glob pattern, a sequence empty.
+
+    Files elsewhere are opened with `storage_options` from now on.
+    """
+    options = remote.checked(storage_options)
+    names = _expanded(filenames, options)
+    remote.remember(names, options)
+    return names
+
+
+def _expanded(filenames: Filename | Iterable[Filename], options: dict[str, Any] | None) -> list[bytes]:
     if isinstance(filenames, str | bytes | os.PathLike):
         path = _encode(filenames)
         is_url = remote.is_url(path)  # a "?" begins the query of one
         if not (b"*" in path if is_url else glob.has_magic(path)) or os.path.lexists(path):
             return [path]
         # Sorted by bytes: the order must depend neither on the locale nor on the directory's own order.
-        found = remote.listed(path) if is_url else sorted(glob.glob(path))
+        found = remote.listed(path, options) if is_url else sorted(glob.glob(path))
         if not found:
             raise InvalidArgumentError(f"no file matches the pattern {os.fsdecode(path)!r}", path=path, stage=_STAGE)
         return found
@@ -153,7 +167,7 @@ def _encoded(names: Iterable[Filename], what: str) -> list[bytes]:
     return [_encode(name) for name in given]
 
 
-def expand_patterns(patterns: Filename | Iterable[Filename]) -> list[bytes]:
+def expand_patterns(patterns: Filename | Iterable[Filename], storage_options: Any = None) -> list[bytes]:
     """Return the names that match, as the operating system's bytes, sorted by them over all patterns.
 
     Of a pattern or several, as ``Dataset.list_files`` takes them: ``*`` and ``?`` match a dot at the beginning too, and
@@ -161,10 +175,11 @@ def expand_patterns(patterns: Filename | Iterable[Filename]) -> list[bytes]:
     slashes, and a link that leads back up ends nowhere else. A name that matches twice is there twice. A pattern
     without any match is an `InvalidArgumentError` if that leaves no name at all, as in TensorFlow.
     """
+    options = remote.checked(storage_options)
     names = [_encode(patterns)] if isinstance(patterns, str | bytes | os.PathLike) else _encoded(patterns, "patterns")
     if not names:
         raise InvalidArgumentError("patterns is empty: a dataset needs at least one file")
-    found = sorted(match for name in names for match in matches(name, hidden=True))
+    found = sorted(match for name in names for match in matches(name, hidden=True, options=options))
     if not found:
         shown = ", ".join(repr(os.fsdecode(name)) for name in names)
         raise InvalidArgumentError(f"No files matched pattern: {shown}", path=names[0], stage=_STAGE)

@@ -1,7 +1,7 @@
 """Files of object stores and web servers, by the URLs that fsspec knows: opened, and read in ranges.
 
 Native threads ask for ranges; threads of Python's, the servers, get them here. What a store needs to know (keys,
-endpoints, regions) comes from fsspec's own configuration.
+endpoints, regions) comes from fsspec's own configuration, or is given with the names.
 """
 
 from __future__ import annotations
@@ -14,14 +14,25 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from queuecore._core.atoms.errors import tell_causes
 from queuecore._core.io.remote import begin, serve
-from queuecore.errors import QueueCoreError, UnimplementedError
+from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError
 
-__all__ = ["beginning_of", "check", "failure_of", "is_url", "listed", "look", "ready"]
+__all__ = [
+    "beginning_of",
+    "check",
+    "checked",
+    "failure_of",
+    "is_url",
+    "listed",
+    "look",
+    "options_of",
+    "ready",
+    "remember",
+]
 
 _ADVICE = "Or copy it to a disk of this machine, or mount where it lies: see docs/data-sources.md"
 # Seconds that a server stays without a call, besides the first one.
@@ -40,6 +51,8 @@ _MOST_FAILURES = 256
 _failures: dict[bytes, BaseException] = {}
 # Those that fsspec can read.
 _schemes: set[str] = set()
+# By which options files are opened, by their names: the last ones that somebody gave.
+_options: dict[bytes, dict[str, Any]] = {}
 
 T = TypeVar("T")
 
@@ -88,6 +101,26 @@ def check(name: bytes) -> None:
     _schemes.add(scheme)
 
 
+def checked(options: Any) -> dict[str, Any] | None:
+    """Return a copy of a user's options of a store. Raises `InvalidArgumentError` if they are none."""
+    if options is None:
+        return None
+    if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
+        raise InvalidArgumentError(f"storage_options must be a dict with strings as keys, not {type(options).__name__}")
+    return dict(options)
+
+
+def remember(names: Iterable[bytes], options: dict[str, Any] | None) -> None:
+    """Let those of these files that lie elsewhere be opened with options, in this process."""
+    if options is not None:
+        _options.update((name, options) for name in names if is_url(name))
+
+
+def options_of(names: Sequence[bytes]) -> dict[str, Any] | None:
+    """Return the options that the files of a dataset were given, if any."""
+    return _options.get(names[0]) if names else None
+
+
 def ready() -> None:
     """Let this process read remote files. Called before the first one is opened, also after a fork."""
     begin(_opened, _errno_of, _start)
@@ -124,19 +157,22 @@ def beginning_of(name: bytes, nbytes: int) -> bytes:
         return _opened(name).read(0, nbytes)
 
 
-def listed(pattern: bytes) -> list[bytes]:
+def listed(pattern: bytes, options: dict[str, Any] | None = None) -> list[bytes]:
     """Return the URLs that match a pattern, sorted by bytes. Raises `OSError`."""
+    remember([pattern], options)
     with _as_os_error():
         filesystem, path = _place(pattern)
         found = _tried(lambda: filesystem.glob(path))
-        return sorted(os.fsencode(filesystem.unstrip_protocol(one)) for one in found)
+    names = sorted(os.fsencode(filesystem.unstrip_protocol(one)) for one in found)
+    remember(names, options)
+    return names
 
 
 def _place(name: bytes) -> tuple[Any, str]:
     check(name)
     import fsspec
 
-    filesystem, path = fsspec.core.url_to_fs(os.fsdecode(name))
+    filesystem, path = fsspec.core.url_to_fs(os.fsdecode(name), **_options.get(name, {}))
     return filesystem, path
 
 

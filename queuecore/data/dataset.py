@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, SupportsIndex, TypeVar
 
@@ -1299,6 +1299,8 @@ class Dataset(Sources, Grouping, Keeping):
         shuffle: bool | None = None,
         seed: SupportsIndex | None = None,
         name: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> Dataset:
         """Return a dataset of the names of files.
 
@@ -1312,6 +1314,9 @@ class Dataset(Sources, Grouping, Keeping):
             The seed of that shuffle.
         name : str, optional
             An identifier, else it is an `InvalidArgumentError`. Not used.
+        storage_options : dict, optional
+            What fsspec needs to know for URLs: as of `FixedLengthRecordDataset`. Datasets that are made of the names
+            open them with these too.
 
         Returns
         -------
@@ -1340,7 +1345,7 @@ class Dataset(Sources, Grouping, Keeping):
         """
         check_name(name)
         shuffled = True if shuffle is None else check_bool(shuffle, "shuffle")
-        names = expand_patterns(file_pattern)
+        names = expand_patterns(file_pattern, storage_options)
         files = Dataset.from_tensor_slices(names)
         return files.shuffle(len(names), seed) if shuffled else files
 

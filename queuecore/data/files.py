@@ -6,7 +6,7 @@ import csv
 import io
 import itertools
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
 
@@ -71,6 +71,9 @@ class FixedLengthRecordDataset(Dataset):
     tail : {"error", "drop"}, default "error"
         What to do about a file that ends inside a record: raise `TruncatedRecordError`, or leave the rest out and count
         it in ``stats()["dropped_tails"]``.
+    storage_options : dict, optional
+        What fsspec needs to know to open files that are URLs, such as ``{"key": …, "endpoint_url": …}``: the arguments
+        of its class for the scheme. They hold for these URLs in the whole process; the last ones that were given win.
 
     Raises
     ------
@@ -131,6 +134,7 @@ class FixedLengthRecordDataset(Dataset):
         record: Any = None,
         hop_bytes: SupportsIndex = 0,
         tail: Literal["error", "drop"] = "error",
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         del buffer_size
         check_name(name)
@@ -147,7 +151,7 @@ class FixedLengthRecordDataset(Dataset):
         hop = check_int(hop_bytes, "hop_bytes", 0, MOST_BYTES)
         if tail not in ("error", "drop"):
             raise InvalidArgumentError(f'tail must be "error" or "drop", not {tail!r}')
-        files = FileList(expand_filenames(filenames))
+        files = FileList(expand_filenames(filenames, storage_options))
         threads = check_threads(num_parallel_reads, "num_parallel_reads")
         encoding = encoding_number(compression_type)
         hop = hop or plan.record_bytes
@@ -167,6 +171,8 @@ class NumpyDataset(Dataset):
         As of `FixedLengthRecordDataset`, but at least one.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+    storage_options : dict, optional
+        As of `FixedLengthRecordDataset`.
 
     Raises
     ------
@@ -214,9 +220,15 @@ class NumpyDataset(Dataset):
     [[1.0, 1.0]]
     """
 
-    def __init__(self, filenames: Filename | Iterable[Filename], num_parallel_reads: int | None = None) -> None:
+    def __init__(
+        self,
+        filenames: Filename | Iterable[Filename],
+        num_parallel_reads: int | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         threads = check_threads(num_parallel_reads, "num_parallel_reads")
-        paths = expand_filenames(filenames)
+        paths = expand_filenames(filenames, storage_options)
         if not paths:
             raise InvalidArgumentError("filenames is empty: only a file says what the rows are")
         self._chain = Chain(npy_source(paths, threads))
@@ -239,6 +251,8 @@ class TextLineDataset(Dataset):
         Lines to leave out at the top of each file.
     name : str, optional
         An identifier, else it is an `InvalidArgumentError`. Not used.
+    storage_options : dict, optional
+        As of `FixedLengthRecordDataset`.
 
     Raises
     ------
@@ -281,6 +295,7 @@ class TextLineDataset(Dataset):
         name: str | None = None,
         *,
         skip_header_lines: SupportsIndex = 0,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         check_name(name)
         del buffer_size
@@ -291,6 +306,7 @@ class TextLineDataset(Dataset):
             "lines",
             compression_type,
             num_parallel_reads,
+            storage_options=storage_options,
             components=(Component(BYTES, ()),),
             template=0,
             words={"skip_header_lines": header},
@@ -316,6 +332,8 @@ class TFRecordDataset(Dataset):
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
     name : str, optional
         An identifier, else it is an `InvalidArgumentError`. Not used.
+    storage_options : dict, optional
+        As of `FixedLengthRecordDataset`.
 
     Raises
     ------
@@ -356,6 +374,8 @@ class TFRecordDataset(Dataset):
         buffer_size: SupportsIndex | None = None,
         num_parallel_reads: int | None = None,
         name: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         check_name(name)
         del buffer_size
@@ -365,6 +385,7 @@ class TFRecordDataset(Dataset):
             "tfrecord",
             compression_type,
             num_parallel_reads,
+            storage_options=storage_options,
             components=(Component(BYTES, ()),),
             template=0,
             guess=1024,
@@ -384,6 +405,8 @@ class WholeFileDataset(Dataset):
         How files are compressed.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
+    storage_options : dict, optional
+        As of `FixedLengthRecordDataset`.
 
     Raises
     ------
@@ -417,6 +440,8 @@ class WholeFileDataset(Dataset):
         filenames: Filename | Iterable[Filename],
         compression_type: str | None = None,
         num_parallel_reads: int | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         source = block_source(
             "WholeFileDataset",
@@ -424,6 +449,7 @@ class WholeFileDataset(Dataset):
             "whole",
             compression_type,
             num_parallel_reads,
+            storage_options=storage_options,
             components=(Component(BYTES, ()), Component(BYTES, ())),
             template=(0, 1),
             guess=64 << 10,
@@ -464,6 +490,8 @@ class CsvDataset(Dataset):
     as_dict : bool, default False
         Whether elements are dicts by the names of the columns in the header of the first file, which is read for it
         here and now.
+    storage_options : dict, optional
+        As of `FixedLengthRecordDataset`.
 
     Raises
     ------
@@ -513,6 +541,7 @@ class CsvDataset(Dataset):
         *,
         num_parallel_reads: int | None = None,
         as_dict: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         if buffer_size is not None:
             check_int(buffer_size, "buffer_size", 1)
@@ -522,7 +551,7 @@ class CsvDataset(Dataset):
         headings = _Headings(delim, encoding, use_quote_delim) if header else None
         if isinstance(filenames, Iterator):
             filenames = list(filenames)
-        wanted = _Wanted(filenames, headings, len(columns))
+        wanted = _Wanted(filenames, headings, len(columns), storage_options)
         select_cols, order, most = wanted.numbers(select_cols, exclude_cols)
         columns = [columns[at] for at in order]
         options = (field_delim, use_quote_delim, na_value, select_cols)
@@ -540,6 +569,7 @@ class CsvDataset(Dataset):
             "csv",
             compression_type,
             num_parallel_reads,
+            storage_options=storage_options,
             components=tuple(
                 Component(dtype, (), name=name)
                 for (dtype, _), name in zip(columns, names or itertools.repeat(None), strict=False)
@@ -606,15 +636,18 @@ class _Wanted:
         The names of columns.
     count : int
         How many columns are to be taken.
+    storage_options : dict, optional
+        By which files elsewhere are opened.
     """
 
-    def __init__(self, filenames: Any, headings: _Headings | None, count: int) -> None:
+    def __init__(self, filenames: Any, headings: _Headings | None, count: int, storage_options: Any) -> None:
         self._filenames = filenames
+        self._storage_options = storage_options
         self._headings = headings
         self._count = count
 
     def _all(self) -> list[str]:
-        paths = expand_filenames(self._filenames)
+        paths = expand_filenames(self._filenames, self._storage_options)
         names = self._headings.of(paths[0]) if self._headings is not None and paths else []
         if not names:
             raise InvalidArgumentError(

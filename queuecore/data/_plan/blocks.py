@@ -11,6 +11,7 @@ from queuecore._core.io.sources import FileList
 from queuecore._core.stream.describe import Description, Frames, Records
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes
+from queuecore._io import remote
 from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.names import Filename, expand_filenames
 from queuecore._ops.raw import record_stage
@@ -90,7 +91,8 @@ class BlockSource(Source):
 
     def __reduce__(self) -> tuple[Any, ...]:
         paths = [self.files[index] for index in range(len(self.files))]
-        return _rebuild, (paths, {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "files"})
+        rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "files"}
+        return _rebuild, (paths, rest, remote.options_of(paths))
 
     def describe(self) -> dict[str, Any]:
         """Return plain values that decide which records there are and how an element looks."""
@@ -156,7 +158,8 @@ def blocks_of_fixed(source: FixedLengthSource) -> BlockSource:
     )
 
 
-def _rebuild(paths: list[bytes], rest: dict[str, Any]) -> BlockSource:
+def _rebuild(paths: list[bytes], rest: dict[str, Any], options: dict[str, Any] | None = None) -> BlockSource:
+    remote.remember(paths, options)
     return BlockSource(files=FileList(paths), **rest)
 
 
@@ -167,11 +170,12 @@ def block_source(
     compression_type: str | None,
     num_parallel_reads: int | None,
     *,
+    storage_options: Any = None,
     words: dict[str, Any] | None = None,
     **rest: Any,
 ) -> BlockSource:
     """Return the source for a user's arguments; `rest` as for `BlockSource`."""
-    files = FileList(expand_filenames(filenames))
+    files = FileList(expand_filenames(filenames, storage_options))
     encoding = encoding_number(compression_type)
     return BlockSource(
         name=name,

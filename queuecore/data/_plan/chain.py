@@ -139,7 +139,7 @@ class Source(abc.ABC):
 
     def where(self) -> str:
         """Return where the source's work is done, and what forces it into Python."""
-        return "native: read, cut"
+        return "native: cut; fsspec reads, in threads of Python's" if self.files.remote else "native: read, cut"
 
     @property
     def gives_many(self) -> bool:

@@ -59,7 +59,7 @@ class FixedLengthSource(Source):
     def __reduce__(self) -> tuple[Any, ...]:
         paths = [self.files[index] for index in range(len(self.files))]
         rest = (self.record, self.header_bytes, self.footer_bytes, self.hop_bytes, self.drop_tail, self.num_threads)
-        return _rebuild, (paths, *rest)
+        return _rebuild, (paths, *rest, remote.options_of(paths))
 
     def describe(self) -> dict[str, Any]:
         """Return what decides which records there are and what an element looks like, as plain values."""
@@ -201,4 +201,7 @@ def not_regular(path: bytes, mode: int, so: str = "") -> errors.QueueCoreError:
 
 
 def _rebuild(paths: list[bytes], *rest: Any) -> FixedLengthSource:
-    return FixedLengthSource(FileList(paths), *rest)
+    # A pickle of an earlier version has no options.
+    source = FixedLengthSource(FileList(paths), *rest[:6])
+    remote.remember(paths, *rest[6:] or (None,))
+    return source

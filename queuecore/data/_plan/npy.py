@@ -67,7 +67,7 @@ class NpySource(FixedLengthSource):
 
     def __reduce__(self) -> tuple[Any, ...]:
         paths = [self.files[index] for index in range(len(self.files))]
-        return NpySource.of, (paths, self.record, self.arrays, self.num_threads)
+        return _rebuild, (remote.options_of(paths), paths, self.record, self.arrays, self.num_threads)
 
     def describe(self) -> dict[str, Any]:
         """Return what decides which records there are and what an element looks like, as plain values."""
@@ -77,6 +77,11 @@ class NpySource(FixedLengthSource):
         """Return the number of rows, which the headers state."""
         del needed
         return sum(rows for _, rows, _ in self.arrays)
+
+
+def _rebuild(options: dict[str, Any] | None, *rest: Any) -> NpySource:
+    remote.remember(rest[0], options)
+    return NpySource.of(*rest)
 
 
 def npy_source(paths: Sequence[bytes], num_threads: int | None) -> NpySource:

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import itertools
 import os
+import pickle
 import signal
 import threading
 import time
@@ -14,6 +15,7 @@ from helpers.formats import tfrecords
 from helpers.process import PATIENCE, run_python, soon
 
 import queuecore as qc
+from queuecore._io import remote
 from queuecore.data import (
     CsvDataset,
     Dataset,
@@ -44,9 +46,14 @@ class Store(fsspec.AbstractFileSystem):
     """Objects in memory, whose requests do what a test wants."""
 
     protocol = "store"
+    keys: list = []  # that its users gave
     objects: dict[str, bytes] = {}
     requests: list[tuple] = []
     before = None  # is called before each request, with its arguments
+
+    def __init__(self, key=None, **words):
+        super().__init__(**words)
+        self.key = key
 
     @classmethod
     def _strip_protocol(cls, path):
@@ -54,6 +61,7 @@ class Store(fsspec.AbstractFileSystem):
 
     def _of(self, kind, path, *rest):
         Store.requests.append((kind, path, *rest))
+        Store.keys.append(self.key)
         if Store.before is not None:
             Store.before(kind, path, *rest)
         try:
@@ -80,7 +88,8 @@ fsspec.register_implementation("store", Store, clobber=True)
 @pytest.fixture(autouse=True)
 def store(monkeypatch):
     monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
-    Store.objects, Store.requests, Store.before = {}, [], None
+    monkeypatch.setattr("queuecore._io.remote._options", {})
+    Store.objects, Store.requests, Store.keys, Store.before = {}, [], [], None
     return Store
 
 
@@ -332,3 +341,43 @@ def test_arrays_and_columns_by_name(tmp_path, store):
     for missing in (NumpyDataset, lambda name: len(FixedLengthRecordDataset(name, 4))):
         with pytest.raises(NotFoundError):
             missing("store://bucket/missing")
+
+
+@pytest.mark.parametrize("kind", [*MAKE, "whole", "arrays"])
+def test_options_of_the_store(tmp_path, store, kind):
+    np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2))
+    made = {
+        "fixed": lambda name, **words: FixedLengthRecordDataset(name, 20, **words),
+        "lines": TextLineDataset,
+        "compressed": lambda name, **words: TextLineDataset(name, "GZIP", **words),
+        "records": TFRecordDataset,
+        "csv": lambda name, **words: CsvDataset(name, [np.int64, np.int32], **words),
+        "whole": WholeFileDataset,
+        "arrays": NumpyDataset,
+    }[kind]
+    if kind in MAKE:
+        store.objects["bucket/a"] = contents()[kind][0]
+    else:
+        store.objects["bucket/a"] = (tmp_path / "x.npy").read_bytes()
+    ds = made("store://bucket/*", storage_options={"key": "of mine"})
+    there = pickle.dumps(ds)
+    assert elements(ds)
+    assert set(store.keys) == {"of mine"}
+    remote._options.clear()  # as in another process
+    store.keys.clear()
+    assert elements(pickle.loads(there)) and set(store.keys) == {"of mine"}
+    with pytest.raises(InvalidArgumentError, match="storage_options must be a dict"):
+        made("store://bucket/a", storage_options="key")
+
+
+def test_the_plan_says_who_reads():
+    assert "fsspec reads" in TextLineDataset("store://bucket/a").plan()
+    assert "fsspec" not in TextLineDataset("a").plan()
+
+
+def test_names_that_are_listed_keep_the_options(store):
+    store.objects.update({"bucket/a": b"1\n", "bucket/b": b"2\n"})
+    files = Dataset.list_files("store://bucket/*", shuffle=False, storage_options={"key": 7})
+    assert elements(files.interleave(TextLineDataset)) == [b"1", b"2"]
+    assert elements(files.flat_map(lambda name: TextLineDataset(name))) == [b"1", b"2"]
+    assert set(store.keys) == {7}
