@@ -195,8 +195,8 @@ class _File:
             raise IsADirectoryError(errno.EISDIR, "is a directory")
         size = info.get("size")
         if size is None:  # the server doesn't say: it is read at once
-            self._whole = _tried(lambda: self._filesystem.cat_file(self._path))
-            size = len(self._whole)
+            whole: bytes = _tried(lambda: self._filesystem.cat_file(self._path))
+            self._whole, size = whole, len(whole)
         marks = [str(info[key]) for key in _MARKS if key in info]
         digest = hashlib.blake2b("\0".join(marks).encode(), digest_size=8).digest()
         return int(size), int.from_bytes(digest, "little") >> 2

@@ -346,7 +346,7 @@ def test_arrays_and_columns_by_name(tmp_path, store):
 @pytest.mark.parametrize("kind", [*MAKE, "whole", "arrays"])
 def test_options_of_the_store(tmp_path, store, kind):
     np.save(tmp_path / "x.npy", np.arange(6).reshape(3, 2))
-    made = {
+    datasets = {
         "fixed": lambda name, **words: FixedLengthRecordDataset(name, 20, **words),
         "lines": TextLineDataset,
         "compressed": lambda name, **words: TextLineDataset(name, "GZIP", **words),
@@ -354,12 +354,13 @@ def test_options_of_the_store(tmp_path, store, kind):
         "csv": lambda name, **words: CsvDataset(name, [np.int64, np.int32], **words),
         "whole": WholeFileDataset,
         "arrays": NumpyDataset,
-    }[kind]
+    }
+    make = datasets[kind]
     if kind in MAKE:
         store.objects["bucket/a"] = contents()[kind][0]
     else:
         store.objects["bucket/a"] = (tmp_path / "x.npy").read_bytes()
-    ds = made("store://bucket/*", storage_options={"key": "of mine"})
+    ds = make("store://bucket/*", storage_options={"key": "of mine"})
     there = pickle.dumps(ds)
     assert elements(ds)
     assert set(store.keys) == {"of mine"}
@@ -367,7 +368,7 @@ def test_options_of_the_store(tmp_path, store, kind):
     store.keys.clear()
     assert elements(pickle.loads(there)) and set(store.keys) == {"of mine"}
     with pytest.raises(InvalidArgumentError, match="storage_options must be a dict"):
-        made("store://bucket/a", storage_options="key")
+        make("store://bucket/a", storage_options="key")
 
 
 def test_the_plan_says_who_reads():
