@@ -101,7 +101,7 @@ MUTANTS = [
     ),
     row(
         "a put believes that nothing has been taken since it last looked",
-        "native one_by_one",
+        "fibres both_full",
         ("atoms/ring.pxd _fifo_put", "<int64_t>((p & ~<uint64_t>1) - h) >= room", "True"),
     ),
     row(

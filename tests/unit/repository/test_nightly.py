@@ -8,7 +8,7 @@ import pytest
 from helpers.repository.failures import ROOT
 
 HALF = 'test "$QUEUECORE_SEARCH" = 1 && echo "half $QUEUECORE_SEARCH_HALF"'
-FAILING = "echo FAILED tests/unit/test_x.py::test_y[1] - why; echo half $QUEUECORE_SEARCH_HALF; exit 1"
+FAILING = "echo 'FAILED tests/unit/test_x.py::test_y[two words] - why'; echo half $QUEUECORE_SEARCH_HALF; exit 1"
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_runs_are_kept(nightly, monkeypatch):
     runs = nightly.earlier_runs()
     assert [[row.split(" | ")[0] for row in run] for run in runs] == [["b"] * 3, ["c"] * 3, ["d"] * 3]
     assert [row.split(" | ")[3:5] + row.split(" | ")[6:] for row in runs[0]] == [
-        ["test", "passed"], ["thorough, half 2", "failed", "tests/unit/test_x.py::test_y[1]"], ["soak", "passed"],
+        ["test", "passed"], ["thorough, half 2", "failed", "tests/unit/test_x.py::test_y[two words]"], ["soak", "passed"],
     ]  # fmt: skip
 
 
