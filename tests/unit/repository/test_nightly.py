@@ -39,8 +39,10 @@ def test_runs_are_kept(nightly, monkeypatch):
     runs = nightly.earlier_runs()
     assert [[row.split(" | ")[0] for row in run] for run in runs] == [["b"] * 3, ["c"] * 3, ["d"] * 3]
     assert [row.split(" | ")[3:5] + row.split(" | ")[6:] for row in runs[0]] == [
-        ["test", "passed"], ["thorough, half 2", "failed", "tests/unit/test_x.py::test_y[two words]"], ["soak", "passed"],
-    ]  # fmt: skip
+        ["test", "passed"],
+        ["thorough, half 2", "failed", "tests/unit/test_x.py::test_y[two words]"],
+        ["soak", "passed"],
+    ]
 
 
 def test_some_steps_are_no_run_of_the_search(nightly, monkeypatch):

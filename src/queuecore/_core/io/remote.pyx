@@ -297,7 +297,11 @@ cdef int _serve(RemoteCall* call) except -1:
             data = _files[call.file].read(call.offset, call.nbytes)
             result = min(<int64_t>len(data), call.nbytes)
     except BaseException as error:  # the caller tells it; what it was, the opener's module knows
-        result = -<int64_t>(_errno_of(error) or EIO)
+        result = -<int64_t>EIO
+        try:
+            result = -<int64_t>(_errno_of(error) or EIO)
+        except BaseException:
+            pass
     if data is not None:
         text = data
     with nogil:
@@ -320,6 +324,7 @@ def serve(double idle):
     One that takes a call starts another server, if none is idle: so the next call need not wait for this one.
     """
     cdef RemoteCall* call
+    cdef int32_t number
     cdef bint more
     while True:
         with nogil:
@@ -336,11 +341,15 @@ def serve(double idle):
             _start_one()
         if call == NULL:
             return
-        if call.kind == CALL_CLOSE:
-            _files.pop(call.file, None)
-            _drop(call)
-        else:
-            _serve(call)
+        try:
+            if call.kind == CALL_CLOSE:
+                number = call.file
+                _drop(call)
+                _files.pop(number, None)
+            else:
+                _serve(call)
+        except BaseException:  # no memory for a number: the file stays open
+            pass
 
 
 cdef int _start_one() except -1:
