@@ -6,7 +6,7 @@ cdef enum:
     CHUNK_ROWS = 4096
     UNIT_BATCHES = 64            # most batches of a unit
     VARYING_BYTES = 64           # how many bytes a value of varying length counts as before any is known
-    TOGETHER_BYTES = 32 << 10    # bytes of rows that a step makes in one pass, with the rows that they are made of
+    TOGETHER_BYTES = 128 << 10   # bytes of rows that a step makes in one pass, with the rows that they are made of
     TOGETHER_ROWS = 8            # of longer rows so many, up to
     TOGETHER_MOST = 256 << 10    # so many bytes
     # most rows of a unit if each may take a read of its own; otherwise a stop request is noticed late
