@@ -30,7 +30,8 @@ cdef void registry_remove(Runner* r) noexcept nogil
 # Calls visit on every registered runner while the registry's turn is held: visit must not wait.
 cdef void registry_visit(void (*visit)(Runner*) noexcept nogil) noexcept nogil
 # Returns page-aligned memory of any content, or NULL if there is none. A few buffers that were given back stay mapped,
-# up to 64 MiB in all, for the next caller that wants the same size (an epoch loop makes the same pipeline again and
-# again, and first touch costs more than filling it); the kernel may take their pages when memory is short.
+# up to 64 MiB in all, for the next caller that wants about the same size (an epoch loop makes the same pipeline again
+# and again, and first touch costs more than filling it); the kernel may take their pages when memory is short. Sizes
+# are rounded up to classes, eight from one power of two to the next.
 cdef void* buffer_take(size_t nbytes) noexcept nogil
 cdef void buffer_give(void* p, size_t nbytes) noexcept nogil

@@ -10,7 +10,7 @@ cdef extern from "pthread.h" nogil:
     int pthread_atfork(void (*prepare)() noexcept, void (*parent)() noexcept, void (*child)() noexcept)
 
 cdef enum:
-    KEPT_MOST = 8
+    KEPT_MOST = 16
     KEPT_BYTES = 64 << 20
 
 cdef struct KeptBuffer:
@@ -127,9 +127,18 @@ cdef KeptBuffer _kept_remove(int i) noexcept nogil:
     return buffer
 
 
+cdef size_t _class_bytes(size_t nbytes) noexcept nogil:
+    # The size that a buffer of nbytes bytes is mapped with.
+    cdef size_t step = 4096
+    while step << 4 <= nbytes and step < <size_t>1 << 59:
+        step <<= 1
+    return nbytes if nbytes > ~<size_t>0 - step else (nbytes + step - 1) // step * step
+
+
 cdef void* buffer_take(size_t nbytes) noexcept nogil:
     cdef void* p = NULL
     cdef int i
+    nbytes = _class_bytes(nbytes)
     if turn_try(&_kept_turn):  # otherwise another thread uses the list, and waiting for it isn't worth it
         for i in range(_kept_count - 1, -1, -1):
             if _kept[i].nbytes == nbytes:
@@ -145,6 +154,7 @@ cdef void buffer_give(void* p, size_t nbytes) noexcept nogil:
     cdef int i, n = 0
     if p == NULL:
         return
+    nbytes = _class_bytes(nbytes)
     if nbytes > KEPT_BYTES:
         unmap_pages(p, nbytes)
         return

@@ -33,7 +33,7 @@ from queuecore._core.io.walk cimport WalkKind
 
 cdef enum:
     BLOCK_BYTES = 256 << 10  # of a piece
-    HEADROOM = 64 << 10      # in front of a piece, for the record that the one before it cut off
+    HEADROOM = 64 << 10      # in front of a piece, for the record that the one before it cut off, to begin with
     CSV_STRIDE = 32          # rows between two places that are known
 
 cdef enum:
@@ -73,6 +73,7 @@ cdef struct RecordBlock:
     int32_t kind
     unsigned char* memory
     int64_t room             # bytes of `memory`
+    int64_t headroom         # of them in front of the piece, or more
     unsigned char* text
     int64_t nbytes
     int64_t used             # bytes of whole records
@@ -146,6 +147,7 @@ cdef struct Lane:
     RecordBlock* spent       # the piece before, whose bytes were moved
     int64_t index_epoch
     int64_t need             # bytes that the next record takes, as far as known
+    int64_t cut              # most bytes that a piece cut off, of those that are less than a piece
     Place at                 # of the next record
     int64_t lead             # FRAME_FIXED: bytes before the next record
     # CSV: how far the search for the end of the carry's record has come; lines use `seen` alone
@@ -217,6 +219,7 @@ cdef struct Blocks:
     int32_t most, ahead
     int32_t asked            # units that wait for the storage: so many blocks more may be ahead
     int32_t reading          # pieces that were claimed and are not published
+    int64_t headroom         # of the pieces that are claimed from now on: a power of two above what is cut off
     int64_t epochs
     int64_t records, nbytes  # published since the start
     int64_t available        # records that are published and not given

@@ -29,6 +29,7 @@ cdef Blocks* blocks_new(const BlockPlan* plan, FileTable* table, StopFlag* stop,
         s.table = table
         s.stop = stop
         s.memory = memory
+        s.headroom = plan.headroom
         s.block_bytes = sizeof(RecordBlock)
     return s
 
@@ -162,6 +163,7 @@ cdef RecordBlock* block_take(Blocks* s, Lane* l) noexcept nogil:
     b.count = b.given = b.inside = b.left = b.skip = b.nbytes = b.used = 0
     b.begins = b.opens = b.last = b.noted = b.few = False
     b.fault.code = 0
+    b.headroom = s.headroom
     b.pass_ = l.pass_
     b.epoch = l.epoch
     b.sequence = l.sequence
@@ -192,7 +194,7 @@ cdef void whole_too_long(Blocks* s, RecordBlock* b) noexcept nogil:
 
 cdef bint blocks_full(Blocks* s) noexcept nogil:
     # An index of lines takes up to four times their bytes.
-    cdef int64_t one = s.plan.headroom + s.plan.piece_bytes * (5 if s.plan.framing == FRAME_LINES else 2)
+    cdef int64_t one = s.headroom + s.plan.piece_bytes * (5 if s.plan.framing == FRAME_LINES else 2)
     if s.plan.memory_most == 0 or s.ahead == 0 or s.free != NULL:
         return False
     # relaxed: a piece more or less
@@ -365,6 +367,8 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef RecordBlock* spent = l.spent
     cdef bint carried = l.carry == b
     l.spent = NULL
+    while s.headroom < l.cut:
+        s.headroom *= 2
     s.reading -= 1
     if spent != NULL:
         blocks_done(s, spent, 1)
@@ -475,8 +479,6 @@ cdef void blocks_done(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil:
         b = _memory_pass(s, b)
         if b == NULL:
             return
-    if b.room > s.plan.headroom + s.plan.piece_bytes:  # it was made for one long record
-        _memory_free(s, b)
     block_give(s, b)
 
 

@@ -62,6 +62,23 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
     return True
 
 
+cdef bint _room_for_piece(Blocks* s, RecordBlock* b) noexcept nogil:
+    # Sees to it that the block has memory for a piece, and no memory that was made for one long record. False: there is
+    # none.
+    cdef int64_t room = b.headroom + s.plan.piece_bytes
+    if b.memory != NULL:
+        if b.room == room:
+            return True
+        buffer_give(b.memory, b.room)
+        s.memory.fetch_sub(b.room, kRelaxed)  # relaxed, like all accesses to `memory`
+    b.room = room
+    b.memory = <unsigned char*>buffer_take(room)
+    if b.memory == NULL:
+        return False
+    s.memory.fetch_add(room, kRelaxed)
+    return True
+
+
 cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
     cdef FileTable* t = s.table
     cdef iovec iov
@@ -70,16 +87,12 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
     cdef int fd, status
     if b.kind != BLOCK_PIECE:
         return True
-    if b.memory == NULL:
-        b.room = s.plan.headroom + s.plan.piece_bytes
-        b.memory = <unsigned char*>buffer_take(b.room)
-        if b.memory == NULL:
-            piece_no_memory(b, b.room)
-            b.nbytes = 0
-            b.last = False
-            return True
-        s.memory.fetch_add(b.room, kRelaxed)
-    b.text = b.memory + s.plan.headroom
+    if not _room_for_piece(s, b):
+        piece_no_memory(b, b.headroom + s.plan.piece_bytes)
+        b.nbytes = 0
+        b.last = False
+        return True
+    b.text = b.memory + b.headroom
     if s.plan.encoding:
         if not b.opens or _stream_to(s, b):
             if stream_read(&b.lane.stream, b.text, s.plan.piece_bytes, &got, &b.fault):
@@ -143,6 +156,8 @@ cdef bint _join(Blocks* s, RecordBlock* b) noexcept nogil:
         return True
     rest = c.text + c.used
     n = c.nbytes - c.used
+    if l.cut < n <= s.plan.piece_bytes:
+        l.cut = n
     if n <= b.text - b.memory:
         memcpy(b.text - n, rest, n)
         b.text -= n
