@@ -38,7 +38,7 @@ BENCHMARKS = (
     "bench_stdqueue",
 )
 # Of these units less is better.
-COSTS = {"us", "us/MB", "ns", "ns/pair", "ms", "s", "batch times", "seconds", "bytes"}
+COSTS = {"us", "us/MB", "times", "ns", "ns/pair", "ms", "s", "batch times", "seconds", "bytes"}
 # By how much a path's instructions may grow.
 MOST = 0.02
 

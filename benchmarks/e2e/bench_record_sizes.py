@@ -71,7 +71,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     shortest, *longer = raw
     for name in longer:
         ratios = [cost / least for cost, least in zip(raw[name], raw[shortest], strict=True)]
-        findings.append(harness.finding(f"{name}, over {shortest}", "x", ratios, at_most=1.15))
+        findings.append(harness.finding(f"{name}, over {shortest}", "times", ratios, at_most=1.15))
     parameters = {"rounds": rounds, "bytes": total, "threads": 1}
     title = "CPU time of TFRecords of Examples by their size"
     return harness.report("record sizes", title, findings, raw, parameters=parameters)

@@ -5,9 +5,9 @@ the step, in the same round: a step's cost is what it adds. NumPy's is that of a
 batch, and tf.data's that of a map behind its batch, if TensorFlow is installed. The loop in C converts and scales the
 same bytes, and writes into four arrays in turn, of a batch each.
 
-All runs are restricted to one core, where a consumer that waits sleeps. With a core of its own it spins for a while, and
-the CPU time of the process would have each step twice. By SCHED_BATCH a thread that was woken does not take the core
-from the other, so there are many batches between two switches.
+All runs are restricted to one core, where a consumer that waits sleeps. With a core of its own it spins for a while,
+and the CPU time of the process would have each step twice. By SCHED_BATCH a thread that was woken does not take the
+core from the other, so there are many batches between two switches.
 """
 
 from __future__ import annotations
