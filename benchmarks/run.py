@@ -30,6 +30,7 @@ BENCHMARKS = (
     "bench_images.py",
     "e2e/bench_fixed.py",
     "e2e/bench_records.py",
+    "e2e/bench_record_sizes.py",
     "e2e/bench_cold.py",
     "e2e/bench_data.py",
     "e2e/bench_sources.py",
