@@ -461,18 +461,26 @@ def test_what_else_the_machine_did(change, words):
 # ---- README and docs -------------------------------------------------------------------------------------------------
 
 # How many programs each page has.
-PAGES = {"README.md": 1, "docs/guide.md": 4, "docs/data-sources.md": 4, "docs/queues.md": 4, "docs/devices.md": 1}
+PAGES = {"README.md": 1, "docs/guide.md": 4, "docs/data-sources.md": 5, "docs/queues.md": 4, "docs/devices.md": 1}
+
+
+def examples(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="runs where the README is")
+def test_every_example_is_run():
+    assert {page: len(examples(page)) for page in PAGES} == PAGES
+    assert all(7 <= len(block.splitlines()) <= 32 for page in PAGES for block in examples(page))
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="runs where the README is")
 @pytest.mark.parametrize(("page", "number"), [(page, number) for page, most in PAGES.items() for number in range(most)])
 def test_the_examples_of_the_readme_and_the_docs_run(tmp_path, page, number):
-    text = (ROOT / page).read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert len(blocks) == PAGES[page]
-    assert 15 <= len(blocks[number].splitlines()) <= 32
-    for package in re.findall(r"^import (h5py|pyarrow)", blocks[number], re.MULTILINE):
+    blocks = examples(page)
+    for package in re.findall(r"^import (fsspec|h5py|pyarrow)", blocks[number], re.MULTILINE):
         pytest.importorskip(package, reason=f"{package} is not installed: make doors")
     (tmp_path / "data").mkdir()
     for index in range(2):
