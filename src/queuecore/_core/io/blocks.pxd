@@ -73,7 +73,7 @@ cdef struct RecordBlock:
     int32_t kind
     unsigned char* memory
     int64_t room             # bytes of `memory`
-    int64_t headroom         # of them in front of the piece, or more
+    int64_t headroom         # bytes to leave in front of the piece when it is read
     unsigned char* text
     int64_t nbytes
     int64_t used             # bytes of whole records
@@ -319,6 +319,8 @@ cdef RecordBlock* files_at(Blocks* s, int64_t pass_, int64_t ordinal, int64_t* n
 cdef void files_restart(Blocks* s, int64_t pass_) noexcept nogil
 
 # For pieces.pyx, without the turn.
+# Gives back the memory of a block, and its index.
+cdef void block_memory_free(Blocks* s, RecordBlock* b) noexcept nogil
 # Sets the fault of a piece for which nbytes bytes of memory can't be had.
 cdef void piece_no_memory(RecordBlock* b, int64_t nbytes) noexcept nogil
 # Sets the fault of a piece whose file is longer than a record may be.

@@ -29,7 +29,7 @@ cdef Blocks* blocks_new(const BlockPlan* plan, FileTable* table, StopFlag* stop,
         s.table = table
         s.stop = stop
         s.memory = memory
-        s.headroom = plan.headroom
+        s.headroom = max(plan.headroom, <int64_t>1)  # it is doubled; of a tiny budget, none would be left
         s.block_bytes = sizeof(RecordBlock)
     return s
 
@@ -74,7 +74,7 @@ cdef int64_t _index_memory(Blocks* s, int64_t nbytes) noexcept nogil:
     return most if nbytes > most else nbytes
 
 
-cdef void _memory_free(Blocks* s, RecordBlock* b) noexcept nogil:
+cdef void block_memory_free(Blocks* s, RecordBlock* b) noexcept nogil:
     if b.memory != NULL:
         s.memory.fetch_sub(b.room, kRelaxed)  # relaxed, like all accesses to `memory`: a statistic and a hint
     s.memory.fetch_sub(_index_memory(s, b.index_bytes), kRelaxed)
@@ -99,7 +99,7 @@ cdef void blocks_free(Blocks* s) noexcept nogil:
     while s.made != NULL:
         b = s.made
         s.made = b.made_before
-        _memory_free(s, b)
+        block_memory_free(s, b)
         _moved_free(s, b.moved)
         free(b.here)
         free(b)

@@ -4,8 +4,8 @@ from libc.string cimport memchr, memcpy, memset
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
 from queuecore._core.io.blocks cimport (
-    BLOCK_PIECE, CSV_STRIDE, Blocks, Lane, Moved, MovedBlock, RecordBlock, index_room, piece_no_memory,
-    whole_too_long)
+    BLOCK_PIECE, CSV_STRIDE, Blocks, Lane, Moved, MovedBlock, RecordBlock, block_memory_free, index_room,
+    piece_no_memory, whole_too_long)
 from queuecore._core.io.csv cimport CsvBlock, CsvCursor, CsvScan, csv_cut
 from queuecore._core.atoms.errors cimport (
     CODE_SOURCE_CHANGED, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_HEADER, WHAT_LINE, WHAT_REPLACED, WHAT_TAIL)
@@ -66,16 +66,14 @@ cdef bint _room_for_piece(Blocks* s, RecordBlock* b) noexcept nogil:
     # Sees to it that the block has memory for a piece, and no memory that was made for one long record. False: there is
     # none.
     cdef int64_t room = b.headroom + s.plan.piece_bytes
-    if b.memory != NULL:
-        if b.room == room:
-            return True
-        buffer_give(b.memory, b.room)
-        s.memory.fetch_sub(b.room, kRelaxed)  # relaxed, like all accesses to `memory`
+    if b.memory != NULL and b.room == room:
+        return True
+    block_memory_free(s, b)
     b.room = room
     b.memory = <unsigned char*>buffer_take(room)
     if b.memory == NULL:
         return False
-    s.memory.fetch_add(room, kRelaxed)
+    s.memory.fetch_add(room, kRelaxed)  # relaxed, like all accesses to `memory`
     return True
 
 
