@@ -472,7 +472,7 @@ def examples(page):
 @pytest.mark.skipif(not (ROOT / "README.md").exists(), reason="runs where the README is")
 def test_every_example_is_run():
     assert {page: len(examples(page)) for page in PAGES} == PAGES
-    assert all(7 <= len(block.splitlines()) <= 32 for page in PAGES for block in examples(page))
+    assert all(15 <= len(block.splitlines()) <= 32 for page in PAGES for block in examples(page))
 
 
 @pytest.mark.sampled(3)
@@ -480,7 +480,7 @@ def test_every_example_is_run():
 @pytest.mark.parametrize(("page", "number"), [(page, number) for page, most in PAGES.items() for number in range(most)])
 def test_the_examples_of_the_readme_and_the_docs_run(tmp_path, page, number):
     blocks = examples(page)
-    for package in re.findall(r"^import (fsspec|h5py|pyarrow)", blocks[number], re.MULTILINE):
+    for package in re.findall(r"^import (h5py|pyarrow)", blocks[number], re.MULTILINE):
         pytest.importorskip(package, reason=f"{package} is not installed: make doors")
     (tmp_path / "data").mkdir()
     for index in range(2):

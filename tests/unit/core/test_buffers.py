@@ -24,6 +24,7 @@ def test_the_next_one_of_about_that_size_gets_it_again():
     assert mapped(first)
     other = load.buffer_address(8 << 20)
     assert other != first
+    assert load.buffer_address(12 << 20) == first
     assert load.buffer_address((12 << 20) - 1000) == first
 
 
