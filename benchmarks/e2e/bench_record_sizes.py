@@ -1,13 +1,10 @@
 """What a byte costs in TFRecords of 20 KB to 4 MB: read, checked, found in an Example, copied into a batch.
 
-One core, and one native thread; batches of 2 MB. A figure is the CPU time of the process for a pass over 64 MB. By
-SCHED_BATCH a thread that was woken does not take the core from the other, so there are many batches between two
-switches.
+One core, and one native thread; batches of 2 MB. A figure is the CPU time of the process for a pass over 64 MB.
 """
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from pathlib import Path
@@ -59,8 +56,7 @@ def pictures(folder: Path, kilobytes: int, total: int) -> tuple[Any, int]:
 def run(options: harness.Options) -> dict[str, Any]:
     """Measure each size, beside the shortest."""
     rounds, total = (3, 16 << 20) if options.quick else (11, 64 << 20)
-    harness.pin(1)
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    harness.pin_alone()
     with harness.scratch(options) as folder:
         contenders = []
         for kilobytes in SIZES:

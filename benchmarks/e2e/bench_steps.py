@@ -6,8 +6,7 @@ batch, and tf.data's that of a map behind its batch, if TensorFlow is installed.
 same bytes, and writes into four arrays in turn, of a batch each.
 
 All runs are restricted to one core, where a consumer that waits sleeps. With a core of its own it spins for a while,
-and the CPU time of the process would have each step twice. By SCHED_BATCH a thread that was woken does not take the
-core from the other, so there are many batches between two switches.
+and the CPU time of the process would have each step twice.
 """
 
 from __future__ import annotations
@@ -206,8 +205,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     absent: dict[str, str] = {}
     rounds, rows = (2, 20_000) if options.quick else (11, 5_000_000)
-    harness.pin(1)
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    harness.pin_alone()
     steps = Steps(rounds, rows)
     with harness.scratch(options) as folder:
         steps_on_numbers(steps, folder)

@@ -69,6 +69,16 @@ def pin(count: int = 2) -> list[int]:
     return cpus
 
 
+def pin_alone() -> None:
+    """Restrict this process to one CPU, for figures of CPU time.
+
+    By SCHED_BATCH a thread that was woken doesn't take the CPU from the one that woke it, so there are many batches
+    between two switches.
+    """
+    pin(1)
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
 def native(module: str = "bench_native") -> Any:
     """Return a compiled module of ``native/``, the yardsticks unless another is named; built if need be."""
     import build
