@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 
@@ -35,6 +36,15 @@ def thread_ids() -> set[str]:
     while (again := set(os.listdir("/proc/self/task"))) != found:
         found = again
     return found
+
+
+def pipeline_threads() -> set[threading.Thread]:
+    """Python threads that work for a pipeline.
+
+    Not the servers of remote files: one stays as long as the process, whichever test has read such a file.
+    """
+    ours = {one for one in threading.enumerate() if one.name.startswith("qc-")}
+    return {one for one in ours if not one.name.startswith("qc-remote-")}
 
 
 def open_descriptors() -> int:

@@ -7,14 +7,13 @@ import ctypes
 import gc
 import hashlib
 import os
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from helpers.device.fake_cuda import DISABLE_TIMING, LEGACY, NON_BLOCKING, Fake, check, compiled as build_shared
-from helpers.process import PATIENCE, collect, soon
+from helpers.process import PATIENCE, collect, pipeline_threads, soon
 
 from queuecore._core.atoms.process import thread_count
 from queuecore._core.device import driver, memory
@@ -186,7 +185,7 @@ class Plane:
 def nobody_works() -> bool:
     """Whether all threads of iterators have ended."""
     gc.collect()
-    return thread_count() == 0 and not any(one.name.startswith("qc-") for one in threading.enumerate())
+    return thread_count() == 0 and not pipeline_threads()
 
 
 def plane(path: Path) -> Iterator[Plane]:

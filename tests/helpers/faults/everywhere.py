@@ -25,7 +25,7 @@ import numpy as np
 import pytest
 from helpers.data.chains import threads as in_threads
 from helpers.data.matrix import PIPELINES, lines, numbers_in, packed, tfrecords, write
-from helpers.process import open_descriptors, soon, thread_ids
+from helpers.process import open_descriptors, pipeline_threads, soon, thread_ids
 
 import queuecore as qc
 from queuecore.data import Dataset
@@ -318,8 +318,8 @@ def others() -> dict[str, Scenario]:
 
 
 def _ours() -> list[str]:
-    # Python threads of the library.
-    return [one.name for one in threading.enumerate() if one.name.startswith(("qc-", "QueueRunnerThread"))]
+    runners = {one for one in threading.enumerate() if one.name.startswith("QueueRunnerThread")}
+    return [one.name for one in pipeline_threads() | runners]
 
 
 def _nobody_works() -> bool:

@@ -11,7 +11,7 @@ import pytest
 from helpers.data.chains import THREADS, dataset, threads, write_files
 from helpers.data.functions import check_resume, in_python, plain, pulled
 from helpers.data.nodes import Handed, made, numbers
-from helpers.process import PATIENCE, run_python, soon, thread_ids
+from helpers.process import PATIENCE, pipeline_threads, run_python, soon, thread_ids
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -228,7 +228,7 @@ def test_an_error_between_a_wait_for_the_input_and_its_use(monkeypatch):
 @pytest.mark.parametrize("calls", [None, 4])
 def test_threads_end_with_the_iterator(calls, end):
     gc.collect()
-    assert soon(lambda: not any(thread.name.startswith("qc-") for thread in threading.enumerate()), 20)
+    assert soon(lambda: not pipeline_threads(), PATIENCE)
     before = thread_ids()
 
     def function(x):
@@ -252,7 +252,7 @@ def test_threads_end_with_the_iterator(calls, end):
     else:
         del it
         gc.collect()
-    assert soon(lambda: not any(thread.name.startswith("qc-") for thread in threading.enumerate()))
+    assert soon(lambda: not pipeline_threads())
     assert soon(lambda: thread_ids() <= before)
 
 
