@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import gc
 import os
 import pathlib
@@ -10,7 +12,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import queuecore
 
@@ -79,6 +81,30 @@ def soon(condition: Callable[[], bool], within: float = AT_ONCE) -> bool:
             return False
         time.sleep(0.002)
     return True
+
+
+@contextlib.contextmanager
+def interrupted_in(function: str) -> Iterator[None]:
+    """Send Ctrl-C once the main thread runs this function, and expect that it ends the block.
+
+    Not at any other moment: what a garbage collection calls swallows it.
+    """
+    main_thread = threading.main_thread().ident
+    assert main_thread is not None
+
+    def interrupt() -> None:
+        if soon(lambda: sys._current_frames()[main_thread].f_code.co_name == function, PATIENCE):
+            _thread.interrupt_main()
+
+    sender = threading.Thread(target=interrupt)
+    sender.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        return
+    finally:
+        sender.join()
+    raise AssertionError("nothing was interrupted")
 
 
 def run_python(code: str, *arguments: object, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ import pytest
 from helpers.data.chains import THREADS, threads, write_files
 from helpers.formats.example_messages import example, feature
 from helpers.formats.tfrecords import stream
-from helpers.process import open_descriptors, soon, thread_ids
+from helpers.process import interrupted_in, open_descriptors, soon, thread_ids
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
@@ -456,15 +456,9 @@ def test_folds_that_do_not_fit():
 
 
 def test_interrupted(native):
-    import _thread
-    import threading
-
     endless = Dataset.range(1000).repeat()
-    timer = threading.Timer(0.2, _thread.interrupt_main)
-    with pytest.raises(KeyboardInterrupt):
-        timer.start()
+    with interrupted_in("_folded"):
         endless.reduce(0, lambda s, x: s + x)
-    timer.join()
     assert len(native) == 1
 
 

@@ -1,6 +1,5 @@
 """Queues of a graph: what runs do with them. What TensorFlow does as well is in helpers/tensorflow/tf1_queues.py."""
 
-import _thread
 import contextlib
 import threading
 import time
@@ -9,7 +8,7 @@ from collections import deque
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from helpers.process import PATIENCE, soon, thread_ids
+from helpers.process import PATIENCE, interrupted_in, soon, thread_ids
 from hypothesis import given, settings
 
 import queuecore.tf1 as tf
@@ -144,11 +143,8 @@ def test_a_wait_with_another_cause_is_silent(impatient, sess, how):
 def test_ctrl_c_ends_a_run(sess, beside):
     a, b = tf.FIFOQueue(1, tf.int32, [()]), tf.FIFOQueue(1, tf.int32, [()])
     fetches = [a.dequeue(), b.dequeue()] if beside else a.dequeue()
-    timer = threading.Timer(0.1, _thread.interrupt_main)
-    with pytest.raises(KeyboardInterrupt):
-        timer.start()
+    with interrupted_in("_taken" if beside else "dequeue"):
         sess.run(fetches, options=within(20000))
-    timer.join()
     # Nothing waits any more that would take this.
     sess.run([a.enqueue(1), b.enqueue(2)])
     assert sess.run([a.size(), b.size()]) == [1, 1]
