@@ -86,10 +86,11 @@ class FixedLengthRecordDataset(Dataset):
     Notes
     -----
     Files are opened when their turn comes, and not here: a missing one, or a directory, is an error
-    in its place in the order, after all good records before it. Only their sizes are looked at when an iteration
-    begins: ``iter()`` raises `TruncatedRecordError` if one ends inside a record, most often because records have
-    another length, unless `tail` or ``Options(on_error="skip")`` leaves such a rest out. Where the size doesn't tell,
-    in a compressed file, the whole records come first. It names the file, and where it applies the offset and
+    in its place in the order, after all good records before it. Only the sizes of the first 64 files are looked at
+    when an iteration begins, by threads of its own: ``iter()`` raises `TruncatedRecordError` if one ends inside a
+    record, most often because records have another length, unless `tail` or ``Options(on_error="skip")`` leaves such a
+    rest out. Of later files, of URLs, and where the size doesn't tell, in a compressed file, the whole records come
+    first. It names the file, and where it applies the offset and
     the record. Those classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`,
     `TruncatedRecordError`, `SourceChangedError` (a file that was written to or replaced while it was in use:
     when the last of it was read, bytes that it had when it was opened must not have changed, by its size and

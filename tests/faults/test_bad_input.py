@@ -123,6 +123,19 @@ def test_sizes_are_checked_when_the_iteration_begins(tmp_path, ops, where):
     assert_same(run(apply(dataset(paths, 6, tail="drop", **frame), ops), 30)[0], expected)
 
 
+def test_sizes_of_the_first_files_alone_are_checked_then(tmp_path):
+    # A hundred thousand files would make the beginning late.
+    paths = write_files(tmp_path, [bytes(8)] * 66)
+    paths[64].write_bytes(bytes(11))
+    got, error = run(dataset(paths, 4), 200)
+    assert len(got) == 64 * 2 + 2
+    assert isinstance(error, qc.errors.TruncatedRecordError) and (error.path, error.record) == (str(paths[64]), 2)
+    paths[63].write_bytes(bytes(11))
+    with pytest.raises(qc.errors.TruncatedRecordError) as caught:
+        iter(dataset(paths, 4))
+    assert caught.value.path == str(paths[63])
+
+
 @pytest.mark.parametrize("over", ["zip", "interleave", "flat_map", "cache", "take", "ignore_errors", "skip", "missing"])
 def test_sizes_of_files_beneath_other_steps(tmp_path, over):
     good, bad = write_files(tmp_path, [bytes(8), bytes(7)])

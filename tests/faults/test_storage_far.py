@@ -101,6 +101,16 @@ def test_nor_when_it_leaves_early_or_goes_to_a_saved_place(tmp_path, source):
     assert again == rest != []
 
 
+def test_nor_does_it_ask_for_sizes_when_it_begins(tmp_path, monkeypatch):
+    ds = fixed(tmp_path).batch(16)
+    syscalls.watch()
+    monkeypatch.setattr(os, "stat", None)
+    with iter(ds) as it:
+        next(it)
+    monkeypatch.undo()
+    assert syscalls.wait_count() == 0
+
+
 @pytest.mark.parametrize("source", ["lines", "records"])
 def test_a_file_that_changed_within_what_was_read_is_found_by_a_worker(tmp_path, source):
     ds = SOURCES[source](tmp_path).take(RECORDS + 7).batch(16)

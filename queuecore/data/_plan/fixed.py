@@ -11,6 +11,7 @@ from typing import Any
 from queuecore import errors
 from queuecore._core.io.sources import FileList
 from queuecore._core.stream.describe import Description, Elements, Records
+from queuecore._core.stream.discovery import first_cut
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import RecordPlan, compile_bytes
 from queuecore._io import remote
@@ -111,21 +112,19 @@ class FixedLengthSource(Source):
         return info.st_size
 
     def check_sizes(self) -> None:
-        """Raise a `TruncatedRecordError` for the first file that ends inside a record, where such a rest isn't dropped.
+        """Raise a `TruncatedRecordError` if one of the first files ends inside a record, where such a rest isn't dropped.
 
-        A file that can't be looked at is an error in its place, when it is read.
+        Records of another length show in nearly every file. A later file, one that can't be looked at, and a URL, whose
+        request would make the beginning late, is an error in its place, when it is read.
         """
-        for index in range(0 if self.drop_tail else len(self.files)):
-            path = self.files[index]
-            if self.files.remote and remote.is_url(path):  # a request for each would make the beginning late
-                continue
-            try:
-                info = os.stat(path)
-            except OSError:
-                continue
-            good, bad = self.frame(info.st_size) if stat.S_ISREG(info.st_mode) else (0, None)
-            if bad is not None:
-                raise self._cut(path, good, bad)
+        if self.drop_tail or self.files.remote:
+            return
+        cut = first_cut(self.files, self.record.record_bytes, self.header_bytes, self.footer_bytes, self.hop_bytes)
+        if cut is not None:
+            index, size = cut
+            good, bad = self.frame(size)
+            assert bad is not None  # the native core counts by the same rule
+            raise self._cut(self.files[index], good, bad)
 
     def _cut(self, path: bytes, good: int, bad: str) -> errors.QueueCoreError:
         advice = "Check the length of a record, complete the file, or pass tail='drop' to leave such a rest out"

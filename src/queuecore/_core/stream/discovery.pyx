@@ -1,4 +1,4 @@
-"""Opening and measuring the files of a saved place. See discovery.pxd for the contract."""
+"""Opening and measuring files before a stream needs them. See discovery.pxd for the contract."""
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.memory cimport free
@@ -7,7 +7,9 @@ from queuecore._core.atoms.platform cimport (
 from queuecore._core.atoms.process cimport check_layout, registry_remove
 from queuecore._core.atoms.runtime cimport (
     STEP_DONE, STEP_WORKED, WAIT_SLICE_NS, runner_join, runner_start, runner_stop, stop_requested)
-from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop
+from queuecore._core.atoms.errors cimport CODE_TRUNCATED
+from queuecore._core.io.sources cimport (
+    TAIL_ERROR, FileList, FileTable, table_claim, table_discover, table_drop, table_new)
 
 check_layout(layout_hash())
 
@@ -54,7 +56,7 @@ cdef void _drop(void* context) noexcept nogil:
         free(d)
 
 
-cdef int discover_files(FileTable* t, int64_t n) except -1:
+cdef int discover_files(FileTable* t, int64_t n, int64_t threads) except -1:
     cdef Discovery* d
     cdef int32_t started = 0
     cdef bint over = n == 0
@@ -73,7 +75,7 @@ cdef int discover_files(FileTable* t, int64_t n) except -1:
     try:
         with nogil:
             # Those that could not be started are no loss; without any, this thread does the work.
-            runner_start(&d.runner, <int32_t>min(n, <int64_t>DISCOVERERS), "qc-open", _hold, &started)
+            runner_start(&d.runner, <int32_t>min(n, threads), "qc-open", _hold, &started)
             while started == 0 and _discover(d, 0) == STEP_WORKED:
                 pass
         while not over:
@@ -85,3 +87,29 @@ cdef int discover_files(FileTable* t, int64_t n) except -1:
             runner_stop(&d.runner, NULL)
             _drop(d)
     return 0
+
+
+def first_cut(FileList files, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes, int64_t hop_bytes):
+    """Return the first file that ends inside a record of fixed length, with its size; `None`: there is none.
+
+    The first 64 files are looked at. Native threads open them, and the caller waits without the GIL. Files that can't
+    be opened are passed over.
+
+    Returns
+    -------
+    tuple of int or None
+        The index of the file, and its size in bytes.
+    """
+    cdef FileTable* t = table_new(files.names, record_bytes, header_bytes, footer_bytes, hop_bytes, TAIL_ERROR, 0)
+    cdef int64_t f, n = min(files.names.count, <int64_t>FIRST_FILES)
+    if t == NULL:
+        raise MemoryError
+    try:
+        discover_files(t, n, FIRST_DISCOVERERS)
+        for f in range(n):
+            if t.entries[f].code == CODE_TRUNCATED:
+                return f, t.entries[f].size
+    finally:
+        with nogil:
+            table_drop(t)
+    return None
