@@ -112,7 +112,7 @@ class FixedLengthSource(Source):
         return info.st_size
 
     def check_sizes(self) -> None:
-        """Raise a `TruncatedRecordError` if one of the first files ends inside a record, where such a rest isn't dropped.
+        """Raise a `TruncatedRecordError` if one of the first files ends inside a record whose rest isn't dropped.
 
         Records of another length show in nearly every file. A later file, one that can't be looked at, and a URL, whose
         request would make the beginning late, is an error in its place, when it is read.
