@@ -136,6 +136,20 @@ def test_sizes_of_the_first_files_alone_are_checked_then(tmp_path):
     assert caught.value.path == str(paths[63])
 
 
+@pytest.mark.parametrize("obstacle", ["below a file", "directory", "loop", "pipe", "cut"])
+def test_lengths_of_many_files(tmp_path, obstacle):
+    sizes = [4 * (index % 5) for index in range(150)]
+    contents = [bytes(size) for size in sizes]
+    assert len(dataset(place(tmp_path, contents), 4)) == sum(sizes) // 4
+    other = tmp_path / "other"
+    other.mkdir()
+    paths = place(other, contents[:100] + [bytes(7) if obstacle == "cut" else obstacle] + contents[101:])
+    with pytest.raises(qc.errors.QueueCoreError) as caught:
+        len(dataset(paths, 4))
+    assert caught.value.path == str(paths[100])
+    assert len(dataset(paths, 4).take(sum(sizes[:100]) // 4)) == sum(sizes[:100]) // 4
+
+
 @pytest.mark.parametrize("over", ["zip", "interleave", "flat_map", "cache", "take", "ignore_errors", "skip", "missing"])
 def test_sizes_of_files_beneath_other_steps(tmp_path, over):
     good, bad = write_files(tmp_path, [bytes(8), bytes(7)])

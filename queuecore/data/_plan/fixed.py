@@ -11,7 +11,7 @@ from typing import Any
 from queuecore import errors
 from queuecore._core.io.sources import FileList
 from queuecore._core.stream.describe import Description, Elements, Records
-from queuecore._core.stream.discovery import first_cut
+from queuecore._core.stream.discovery import file_sizes
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import RecordPlan, compile_bytes
 from queuecore._io import remote
@@ -23,6 +23,7 @@ from queuecore.data._plan.made import Made, made_by
 __all__ = ["FixedLengthSource", "not_regular"]
 
 _STAGE = "open"
+_FIRST_FILES = 64  # whose sizes are looked at when an iteration begins
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,18 +81,19 @@ class FixedLengthSource(Source):
         NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError, TruncatedRecordError
             The error of a reader on its way to the record `needed`.
         """
-        total = 0
-        for index in range(len(self.files)):
+        total, files = 0, len(self.files)
+        sizes: list[int] = []
+        for index in range(files):
             if needed is not None and total >= needed:
                 break
-            total += self._count_file(self.files[index], None if needed is None else needed - total)
+            if index == len(sizes):  # twice as many each time, where a few may be enough
+                sizes += file_sizes(self.files, index, files - index if needed is None else min(index + 1, files - index))
+            path = self.files[index]
+            good, bad = self.frame(sizes[index] if sizes[index] > 0 else self._size_of(path))
+            total += good
+            if bad is not None and (needed is None or total < needed):
+                raise self._cut(path, good, bad)
         return total
-
-    def _count_file(self, path: bytes, needed: int | None) -> int:
-        good, bad = self.frame(self._size_of(path))
-        if bad is not None and not (needed is not None and good >= needed):
-            raise self._cut(path, good, bad)
-        return good
 
     def _size_of(self, path: bytes) -> int:
         try:
@@ -117,14 +119,13 @@ class FixedLengthSource(Source):
         Records of another length show in nearly every file. A later file, one that can't be looked at, and a URL, whose
         request would make the beginning late, is an error in its place, when it is read.
         """
-        if self.drop_tail or self.files.remote:
+        first = min(len(self.files), _FIRST_FILES)
+        if self.drop_tail or first == 0:
             return
-        cut = first_cut(self.files, self.record.record_bytes, self.header_bytes, self.footer_bytes, self.hop_bytes)
-        if cut is not None:
-            index, size = cut
-            good, bad = self.frame(size)
-            assert bad is not None  # the native core counts by the same rule
-            raise self._cut(self.files[index], good, bad)
+        for index, size in enumerate(file_sizes(self.files, 0, first)):
+            good, bad = self.frame(max(0, size))
+            if bad is not None:
+                raise self._cut(self.files[index], good, bad)
 
     def _cut(self, path: bytes, good: int, bad: str) -> errors.QueueCoreError:
         advice = "Check the length of a record, complete the file, or pass tail='drop' to leave such a rest out"

@@ -72,6 +72,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
     cppclass Syscalls:
         int (*open)(const char*) noexcept
         int (*close)(int) noexcept
+        int (*stat)(const char*, FileStat*) noexcept
         int (*fstat)(int, FileStat*) noexcept
         int (*storage)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept

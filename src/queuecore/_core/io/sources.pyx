@@ -300,9 +300,12 @@ cdef void _close(FileTable* t, int64_t f, int fd) noexcept nogil:
 
 
 cdef bint _unchanged(FileTable* t, int64_t f, int fd, Fault* fault) noexcept nogil:
-    # Returns whether an open file still has the bytes that it had when it was discovered.
+    # Returns whether an open file that was read still has the bytes that it had when it was discovered.
     cdef FileEntry* e = &t.entries[f]
     cdef FileStat st
+    if t.drops:
+        # Each read has let the cache forget its part, but a page of up to some megabytes goes only as a whole.
+        file_forget(fd, 0, 0)
     if file_stat(fd, &st) != 0:
         fault_begin(fault, os_code(errno), WHAT_STAT, STAGE_READ)
         fault.err = errno

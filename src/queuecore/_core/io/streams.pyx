@@ -182,6 +182,8 @@ cdef bint _read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fau
         return False
     if s.drops and not s.special:
         file_forget(s.fd, s.place - got[0], got[0])
+        if s.place == s.size:
+            file_forget(s.fd, 0, 0)  # a page of up to some megabytes goes only as a whole
     if got[0] > 0 and s.place == s.size and not _unchanged(s, fault):
         s.place -= got[0]
         got[0] = 0

@@ -20,7 +20,7 @@ from queuecore._core.order.op cimport PULL_FAULT, Cut, OpSpec
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.order.store cimport store_failed
 from queuecore._core.atoms.parking cimport turn_give, turn_take
-from queuecore._core.stream.discovery cimport DISCOVERERS, discover_files
+from queuecore._core.stream.discovery cimport discover_files
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.pipe cimport Beginning, Pipe, Plan
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, layout_hash
@@ -327,7 +327,7 @@ cdef class Course:
             raise MemoryError
         t.retries = self.plan.config.retries
         try:
-            discover_files(t, n, DISCOVERERS)
+            discover_files(t, n)
             if check is not None:
                 check([t.entries[i].digest for i in range(n)])
             elif n > 0 and t.entries[n - 1].digest != place.files_digest:

@@ -34,6 +34,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
     cppclass Table "queuecore::Syscalls":
         int (*open)(const char*) noexcept
         int (*close)(int) noexcept
+        int (*stat)(const char*, FileStat*) noexcept
         int (*fstat)(int, FileStat*) noexcept
         int (*storage)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
@@ -176,7 +177,7 @@ cdef Atomic[int64_t] _interrupt_every
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
 cdef Atomic[int64_t] _uncached, _fstats, _far, _forgotten
 cdef Atomic[uint64_t] _watched            # a thread
-cdef Atomic[int64_t] _waits               # its calls of open, close and fstat
+cdef Atomic[int64_t] _waits               # its calls of open, close, stat and fstat
 
 
 cdef int _met(int kind, void* where) noexcept nogil:
@@ -237,6 +238,11 @@ cdef int _test_close(int fd) noexcept nogil:
     _note_wait()
     _descriptors.fetch_sub(1, kRelaxed)
     return -1 if _met(CLOSE, _caller(0)) == FAIL else rc
+
+
+cdef int _test_stat(const char* path, FileStat* st) noexcept nogil:
+    _note_wait()
+    return -1 if _met(FSTAT, _caller(0)) == FAIL else kRealSyscalls.stat(path, st)
 
 
 cdef int _test_fstat(int fd, FileStat* st) noexcept nogil:
@@ -433,6 +439,7 @@ cdef void _install() noexcept:
     cdef Table* table = <Table*>process_syscalls()
     table.open = _test_open
     table.close = _test_close
+    table.stat = _test_stat
     table.fstat = _test_fstat
     table.storage = _test_storage
     table.forget = _test_forget

@@ -49,14 +49,21 @@ inline int real_open(const char* path) noexcept {
 
 inline int real_close(int fd) noexcept { return ::close(fd); }
 
+inline FileStat file_stat(const struct stat& st) noexcept {
+  return {st.st_size, int64_t(st.st_mtim.tv_sec) * 1000000000 + st.st_mtim.tv_nsec, st.st_dev, st.st_ino, st.st_mode};
+}
+
+inline int real_stat(const char* path, FileStat* out) noexcept {
+  struct stat st;
+  if (::stat(path, &st) != 0) return -1;
+  *out = file_stat(st);
+  return 0;
+}
+
 inline int real_fstat(int fd, FileStat* out) noexcept {
   struct stat st;
   if (::fstat(fd, &st) != 0) return -1;
-  out->size = st.st_size;
-  out->mtime_ns = int64_t(st.st_mtim.tv_sec) * 1000000000 + st.st_mtim.tv_nsec;
-  out->dev = st.st_dev;
-  out->ino = st.st_ino;
-  out->mode = st.st_mode;
+  *out = file_stat(st);
   return 0;
 }
 
@@ -195,6 +202,7 @@ inline int real_library_close(void* library) noexcept { return ::dlclose(library
 struct Syscalls {
   int (*open)(const char*);
   int (*close)(int);
+  int (*stat)(const char*, FileStat*);
   int (*fstat)(int, FileStat*);
   int (*storage)(int);
   int64_t (*preadv)(int, const struct iovec*, int, int64_t, int);
@@ -223,10 +231,10 @@ struct Syscalls {
 };
 
 constexpr Syscalls kRealSyscalls = {
-    real_open,   real_close,       real_fstat,      real_storage,    real_preadv,   real_forget,       real_poll,
-    real_malloc, real_calloc,      real_realloc,    real_free,       real_memalign, real_map,          real_unmap,
-    real_advise, real_prefer_node, real_pin,        real_unpin,      real_thread,   real_affinity,     real_clock,
-    real_sleep,  real_futex_wait,  real_futex_wake, real_membarrier, real_library,  real_library_close};
+    real_open,    real_close,       real_stat,       real_fstat,       real_storage,    real_preadv,  real_forget,
+    real_poll,    real_malloc,      real_calloc,     real_realloc,     real_free,       real_memalign, real_map,
+    real_unmap,   real_advise,      real_prefer_node, real_pin,        real_unpin,      real_thread,  real_affinity,
+    real_clock,   real_sleep,       real_futex_wait, real_futex_wake,  real_membarrier, real_library, real_library_close};
 
 // The seeded scheduler's modules share nothing with the rest of the process.
 #if defined(QUEUECORE_TESTING) && !defined(QUEUECORE_SCHEDULE)
