@@ -91,6 +91,10 @@ class Options(Settings):
         What becomes of the system's copy of bytes that were read from files. ``"drop"``: the page cache forgets them,
         which keeps what others have there; for data that is far larger than memory, and read once. A page of which a
         read takes a part stays. Default: ``"keep"``, as long as there is room.
+    direct : bool, optional
+        Whether reads pass over the page cache (``O_DIRECT``): for data much larger than memory, whose bytes would only
+        push out what others have there. The disk is asked for whole blocks of 4 KiB. Where the file system refuses,
+        the log says so once, and files are read as usual; so are compressed files, and URLs. Default: `False`.
     identity : {"stat", "content"}, optional
         By what a saved place knows its files again. ``"stat"`` (the default): by size and modification time, as they
         were when they were opened. ``"content"``: by a digest of their bytes, so that files which were copied, or
@@ -147,6 +151,7 @@ class Options(Settings):
     io: Literal["auto", "threads", "pread"] | None = None
     io_depth: int | None = None
     page_cache: Literal["keep", "drop"] | None = None
+    direct: bool | None = None
     identity: Literal["stat", "content"] | None = None
     max_skips: int | None = None
     quarantine: Path | None = None
@@ -248,6 +253,7 @@ _CHECKS: dict[str, Callable[[Any, str], object]] = {
     "io": _one_of("auto", "threads", "pread"),
     "io_depth": _between(1, _MOST_DEPTH),
     "page_cache": _one_of("keep", "drop"),
+    "direct": check_bool,
     "identity": _one_of("stat", "content"),
     "max_skips": lambda value, _: Quarantine(None, value),
     "quarantine": lambda value, _: Quarantine(value, None),

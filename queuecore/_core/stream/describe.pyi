@@ -109,6 +109,7 @@ class Description:
     depth: int
     asks: bool
     drops: bool
+    direct: bool
     stall_warn: float
     stall_timeout: float
     skips: Any

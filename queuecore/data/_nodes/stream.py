@@ -379,6 +379,7 @@ def _set_options(description: Description, options: Options, inner: bool) -> Non
         remote.ready()
     description.asks, description.depth = options.io != "pread", options.io_depth or 0
     description.drops = options.page_cache == "drop"
+    description.direct = bool(options.direct)
     description.stall_warn = -1 if inner else _native_seconds(options.stall_warn, 60.0)
     description.stall_timeout = -1 if inner else _native_seconds(options.stall_timeout, math.inf)
 

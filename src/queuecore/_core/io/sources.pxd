@@ -55,14 +55,16 @@ cdef extern from *:
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
       int32_t tail;
       int32_t fd_limit;
-      int32_t retries;           // of a read that fails with EIO; set before the first read, like `stop` and `drops`
+      int32_t retries;           // of a read that fails with EIO; set before the first read, like the next three
       bool drops;                // the page cache forgets what was read
+      bool direct;               // reads pass over the page cache, unless a file system refuses
       StopFlag* stop;            // ends the waits between retries; NULL: none
       int32_t open_files;        // guarded by the turn
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
       int64_t claimed;           // files handed out for discovery; guarded by the turn
       Atomic<uint64_t> memory;   // device number of a file system in memory, whose reads never wait; 0: none is known
       Atomic<uint64_t> near;     // of one on this machine: a look at an open file never waits; 0: none is known
+      Atomic<int64_t> refused;   // one more than a file whose reads can't be direct; 0: none; -1: the consumer knows
       int64_t changed;           // one more than a file that had changed when it was closed; 0: none; under the turn
       alignas(kLine) Atomic<int64_t> known_files;
       Atomic<int64_t> known_records;
@@ -103,12 +105,14 @@ cdef extern from *:
         int32_t fd_limit
         int32_t retries
         bint drops
+        bint direct
         StopFlag* stop
         int32_t open_files
         int32_t idle_first, idle_last
         int64_t claimed
         Atomic[uint64_t] memory
         Atomic[uint64_t] near
+        Atomic[int64_t] refused
         int64_t changed
         Atomic[int64_t] known_files
         Atomic[int64_t] known_records

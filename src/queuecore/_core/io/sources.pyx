@@ -1,6 +1,6 @@
 """File source with fixed-length framing. See sources.pxd for the contract."""
 from libc.errno cimport (
-    EACCES, EAGAIN, EINTR, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE,
+    EACCES, EAGAIN, EINTR, EINVAL, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE,
     ETIMEDOUT, errno)
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
@@ -17,8 +17,9 @@ from queuecore._core.atoms.platform cimport (
     Fault, FileEntry, FileStat, RWF_NOWAIT, alloc_lines, iovec, is_directory, is_regular, kAcqRel, kAcquire, kRelaxed,
     kRelease, kStorageElsewhere, kStorageMemory, layout_hash, monotonic_ns, size_product, syscalls)
 from queuecore._core.atoms.runtime cimport stop_requested
+from queuecore._core.io.direct cimport direct_read
 from queuecore._core.io.remote cimport (
-    file_close, file_forget, file_read, file_stat, file_storage, is_url, remote_open)
+    REMOTE_FD, file_close, file_forget, file_read, file_stat, file_storage, is_url, remote_open)
 
 check_layout(layout_hash())
 
@@ -463,6 +464,21 @@ cdef void _note_storage(FileTable* t, int fd, uint64_t dev) noexcept nogil:
         t.near.store(dev, kRelaxed)
 
 
+cdef void _refuse(FileTable* t, int64_t f) noexcept nogil:
+    # Notes that the reads of this file can't be direct. From then on, those of none are.
+    cdef int64_t none = 0
+    t.refused.compare_exchange_strong(none, f + 1, kRelaxed, kRelaxed)  # relaxed, like all its accesses: a hint
+
+
+cdef inline bint _is_direct(FileTable* t, int fd) noexcept nogil:
+    return t.direct and fd < REMOTE_FD and t.refused.load(kRelaxed) == 0
+
+
+cdef void _make_direct(FileTable* t, int64_t f, int fd) noexcept nogil:
+    if _is_direct(t, fd) and syscalls().direct(fd, 1) != 0:
+        _refuse(t, f)
+
+
 cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
     cdef FileEntry* last
@@ -522,6 +538,8 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         if e.count == 0 or t.tail == TAIL_STREAM:
             file_close(fd)
             fd = -1
+        else:
+            _make_direct(t, f, fd)
     turn_take(&t.turn)
     if fd >= 0:
         e.fd = fd
@@ -662,6 +680,7 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
     if not table_is_same(t, f, pass_, &st):
         file_close(fd)
         return _replaced(f, fault)
+    _make_direct(t, f, fd)
     turn_take(&t.turn)
     if e.fd >= 0:  # it is open already
         stale = fd
@@ -788,6 +807,18 @@ cdef void table_close_idle(FileTable* t) noexcept nogil:
         _close(t, f, fd)
 
 
+cdef inline void _advance(FileRead* r, int64_t n) noexcept nogil:
+    # n bytes more are there.
+    r.got += n
+    while r.count > 0 and <size_t>n >= r.iov.iov_len:
+        n -= <int64_t>r.iov.iov_len
+        r.iov += 1
+        r.count -= 1
+    if n > 0:
+        r.iov.iov_base = <char*>r.iov.iov_base + n
+        r.iov.iov_len -= <size_t>n
+
+
 cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
     cdef int64_t n
     cdef int err, part, patience = 1000
@@ -796,25 +827,30 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
     cdef int flags = RWF_NOWAIT if r.nowait and t.memory.load(kRelaxed) != t.entries[r.file].dev else 0
     cdef FileRead other
     cdef int status
-    cdef bint reopened = False
+    cdef bint reopened = False, refused = False, direct = _is_direct(t, r.fd)
     r.got = 0
+    if direct and r.nowait:
+        return READ_NOT_CACHED
     while r.count > 0:
         part = r.count if r.count < IOV_MAX_COUNT else IOV_MAX_COUNT
-        n = file_read(r.fd, r.iov, part, r.offset + r.got, flags)
+        if direct:
+            n = direct_read(r.fd, r.iov, part, r.offset + r.got)
+        else:
+            n = file_read(r.fd, r.iov, part, r.offset + r.got, flags)
         if n > 0:
-            r.got += n
+            _advance(r, n)
             tries = 0
-            while r.count > 0 and <size_t>n >= r.iov.iov_len:
-                n -= <int64_t>r.iov.iov_len
-                r.iov += 1
-                r.count -= 1
-            if n > 0:
-                r.iov.iov_base = <char*>r.iov.iov_base + n
-                r.iov.iov_len -= <size_t>n
             continue
         err = errno
         if n < 0 and err == EINTR:
             continue
+        if n < 0 and err == EINVAL and t.direct and not refused and r.fd < REMOTE_FD:
+            # The disk wants larger blocks, or another thread found that, and this descriptor is still direct.
+            _refuse(t, r.file)
+            refused = True
+            direct = False
+            if syscalls().direct(r.fd, 0) == 0:
+                continue
         if n < 0 and err == EOPNOTSUPP and flags != 0 and file_storage(r.fd) == kStorageMemory:
             t.memory.store(t.entries[r.file].dev, kRelaxed)
             flags = 0

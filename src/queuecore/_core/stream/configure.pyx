@@ -232,6 +232,7 @@ cdef int _set_means(Description d, Config* c) except -1:
     c.unit_bytes = UNIT_BYTES
     c.retries = d.retries
     c.drops = d.drops
+    c.direct = d.direct
     c.files_kept = _files_kept()
     c.skip_bad = d.skips is not None
     c.tell_bad = d.skips is None or d.skips.tells

@@ -312,6 +312,8 @@ cdef class Description:
         Requests that it does at a time; 0: as many as are measured to be good.
     drops : bool
         Whether the page cache forgets what was read.
+    direct : bool
+        Whether reads pass over the page cache, where the file system can do that.
     stall_warn, stall_timeout : float
         Seconds without progress after which the stream warns, or ends with an error; below 0: never.
     memory_budget : int

@@ -120,6 +120,7 @@ cdef struct Config:
     int32_t map_level      # number of operators before the last map
     int32_t retries        # of a read that fails
     bint drops             # the page cache forgets what was read
+    bint direct            # reads pass over the page cache
     int64_t budget         # bytes of memory; 0: no bound
     int64_t unit_bytes     # most bytes of records in blocks for one unit
     int64_t stage_most     # most records that one unit stages

@@ -358,6 +358,7 @@ cdef bint _order_init(Pipe* p, const Beginning* begin) noexcept nogil:
     cdef OrderPlan program
     p.table.retries = c.retries
     p.table.drops = c.drops
+    p.table.direct = c.direct
     p.table.stop = &p.runner.stop
     if c.blocks:
         p.blocks = blocks_new(p.plan.blocks, p.table, &p.runner.stop, &p.shared.blocks)

@@ -1,4 +1,6 @@
 """Streams: one iteration over a plan, and the iterators over it."""
+import logging
+import os
 from functools import partial
 
 cimport cython
@@ -26,7 +28,7 @@ from queuecore._core.atoms.runtime cimport (
     runner_stop, still_waiting, stop_fault, stop_requested, wait_out_exit, waited)
 from queuecore._core.stream.scope cimport current_scope, scope_check
 from queuecore._core.atoms.slab cimport slots_push
-from queuecore._core.io.sources cimport FileTable, KnownFiles, table_close_idle, table_drop
+from queuecore._core.io.sources cimport FileTable, KnownFiles, name_of, table_close_idle, table_drop
 from queuecore._core.stream.to_device cimport ToDevice
 from queuecore._core.stream.gate cimport (
     STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, CallGate, never_made)
@@ -40,6 +42,7 @@ check_layout(layout_hash())
 
 
 cdef object _again = object()  # stands for no element: the caller must look again
+cdef object _log = logging.getLogger("queuecore")
 
 
 cdef inline object _following(Stream stream):
@@ -51,6 +54,15 @@ cdef inline object _following(Stream stream):
         if element is not _again:
             return element
     return stream._next(None)
+
+
+cdef int _say_refused(FileTable* t) except -1:
+    # Says in the log that reads are not direct.
+    cdef int64_t f = t.refused.exchange(-1, kRelaxed) - 1  # relaxed: consumers hold the GIL
+    if f >= 0:
+        _log.warning("direct=True has no effect: the file system of %s reads through the page cache alone",
+                     os.fsdecode(<bytes>name_of(t.names, f)))
+    return 0
 
 
 cdef int _say_held(Stream stream, int64_t most) except -1:
@@ -291,6 +303,8 @@ cdef class Stream:
                 f"{p.plan.config.max_leases}. Drop or copy them, or use on_hold='copy'")
         if copy and not self.raw and not self.warned:
             _say_held(self, p.plan.config.max_leases)
+        if self.course.table.refused.load(kRelaxed) > 0:
+            _say_refused(self.course.table)
         if self.course.left_out.skips is not None:
             self._log_files(p, False)
         if self.pipes.current != p or self.pipes.next_k != k:  # self.pipes.feed would be another run's
@@ -374,6 +388,8 @@ cdef class Stream:
         pipe_hold(p)
         transfer_hold(t)
         try:
+            if self.course.table.refused.load(kRelaxed) > 0:
+                _say_refused(self.course.table)
             if self.course.left_out.skips is not None:
                 self._log_files(p, False)
             stream, handle = to_device.arrays.stream()

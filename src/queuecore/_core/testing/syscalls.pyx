@@ -7,7 +7,7 @@ and the start of a thread orders them.
 """
 from libc.errno cimport EAGAIN, EINTR, EINVAL, EIO, ENOMEM
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
 from queuecore._core.atoms.process cimport (
     buffer_give, buffer_take, check_layout, live_threads as native_live_threads, process_syscalls)
 from queuecore._core.atoms.platform cimport Atomic, FileStat, PinFn, UnpinFn, iovec, kRelaxed, layout_hash
@@ -39,6 +39,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*storage)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
         int (*forget)(int, int64_t, int64_t) noexcept
+        int (*direct)(int, int) noexcept
         int (*poll)(int, int) noexcept
         void* (*malloc)(size_t) noexcept
         void* (*calloc)(size_t, size_t) noexcept
@@ -152,6 +153,14 @@ cdef enum:
     STOP_NS = 50000000
     EARLY_NS = 100000
     CU_OUT_OF_MEMORY = 2
+    DIRECT_BYTES = 512       # what sizes and places of direct reads must be multiples of
+    MOST_FD = 4096
+
+# Of a request for direct reads:
+cdef enum:
+    DIRECT_REAL
+    DIRECT_REFUSED
+    DIRECT_PLAYED            # the page cache is used, and who asks for what a disk could not do gets its error
 
 # An hour, and a second: of one jump of the clock, and of many.
 cdef int64_t LONG_JUMP_NS = 3600000000000
@@ -176,6 +185,8 @@ cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _f
 cdef Atomic[int64_t] _interrupt_every
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
 cdef Atomic[int64_t] _uncached, _fstats, _far, _forgotten
+cdef Atomic[int64_t] _direct_how, _direct_reads
+cdef Counter[MOST_FD] _is_direct
 cdef Atomic[uint64_t] _watched            # a thread
 cdef Atomic[int64_t] _waits               # its calls of open, close, stat and fstat
 
@@ -229,6 +240,8 @@ cdef int _test_open(const char* path) noexcept nogil:
     fd = kRealSyscalls.open(path)
     if fd >= 0:
         _descriptors.fetch_add(1, kRelaxed)
+    if 0 <= fd < MOST_FD:
+        _is_direct[fd].store(0, kRelaxed)
     return fd
 
 
@@ -260,11 +273,41 @@ cdef int _test_forget(int fd, int64_t offset, int64_t nbytes) noexcept nogil:
     return kRealSyscalls.forget(fd, offset, nbytes)
 
 
+cdef int _test_direct(int fd, int on) noexcept nogil:
+    cdef int64_t how = _direct_how.load(kRelaxed)
+    if _met(FSTAT, _caller(0)) == FAIL:
+        return -1
+    if how == DIRECT_REAL:
+        return kRealSyscalls.direct(fd, on)
+    if how == DIRECT_REFUSED or fd >= MOST_FD:
+        qc_errno(EINVAL)
+        return -1
+    _is_direct[fd].store(on, kRelaxed)
+    return 0
+
+
+cdef bint _is_refused(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
+    # Whether the disk could not do this direct read.
+    cdef uint64_t bits = <uint64_t>offset
+    cdef int i
+    if fd >= MOST_FD or not _is_direct[fd].load(kRelaxed):
+        return False
+    _direct_reads.fetch_add(1, kRelaxed)
+    for i in range(count):
+        bits |= <uint64_t><uintptr_t>iov[i].iov_base | iov[i].iov_len
+    if bits % DIRECT_BYTES == 0 and flags == 0:
+        return False
+    qc_errno(EINVAL)
+    return True
+
+
 cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
     cdef iovec piece
     cdef int64_t n, delay, most, every
     cdef int how = _met(READ, _caller(0))
     if how == FAIL:
+        return -1
+    if _is_refused(fd, iov, count, offset, flags):
         return -1
     if flags != 0 and _uncached.load(kRelaxed):  # as if nothing were in the page cache
         qc_errno(EAGAIN)
@@ -443,6 +486,7 @@ cdef void _install() noexcept:
     table.fstat = _test_fstat
     table.storage = _test_storage
     table.forget = _test_forget
+    table.direct = _test_direct
     table.preadv = _test_preadv
     table.poll = _test_poll
     table.malloc = _test_malloc
@@ -590,6 +634,8 @@ def reset_faults():
     _uncached.store(0, kRelaxed)
     _far.store(0, kRelaxed)
     _forgotten.store(0, kRelaxed)
+    _direct_how.store(DIRECT_REAL, kRelaxed)
+    _direct_reads.store(0, kRelaxed)
     _watched.store(0, kRelaxed)
     _waits.store(0, kRelaxed)
 
@@ -619,6 +665,16 @@ def watch():
 def wait_count():
     """Files that the watched thread has opened, closed or looked at."""
     return _waits.load(kRelaxed)
+
+
+def play_direct(str how):
+    """Say what becomes of direct reads: they are ``"refused"``, or ``"played"``, wherever the files lie."""
+    _direct_how.store(DIRECT_REFUSED if how == "refused" else DIRECT_PLAYED, kRelaxed)
+
+
+def direct_read_count():
+    """Return how many direct reads were played."""
+    return _direct_reads.load(kRelaxed)
 
 
 def forgotten_bytes():
