@@ -50,7 +50,7 @@ def behind_headers(folder):
 
 def lines(folder):
     text = b"".join(b"%099d\n" % n for n in range(9000))
-    return TextLineDataset(write_files(folder, [text, text[:-3], b""]))
+    return TextLineDataset(write_files(folder, [text, text[:-3]]))
 
 
 def records(folder):

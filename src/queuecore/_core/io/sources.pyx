@@ -479,12 +479,31 @@ cdef void _make_direct(FileTable* t, int64_t f, int fd) noexcept nogil:
         _refuse(t, f)
 
 
+cdef void _publish(FileTable* t) noexcept nogil:
+    # Publishes the files that are discovered, as all before them are. Called with the turn held.
+    cdef FileEntry* e
+    cdef FileEntry* last
+    cdef int64_t k = t.known_files.load(kRelaxed)  # relaxed: written under this turn
+    while k < t.files and t.entries[k].state.load(kRelaxed) == 1:
+        e = &t.entries[k]
+        if k > 0:
+            last = &t.entries[k - 1]
+            e.base = last.base + last.count
+            e.digest = _mix(last.digest, <uint64_t>e.size)
+        else:
+            e.digest = _mix(0, <uint64_t>e.size)
+        e.digest = _mix(e.digest, <uint64_t>e.mtime_ns)
+        k += 1
+        t.known_records.store(e.base + e.count, kRelaxed)  # relaxed: published by D1
+        # D1 release: pairs with D2 in order/source.pyx; entries below k are complete.
+        t.known_files.store(k, kRelease)
+
+
 cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef FileEntry* e = &t.entries[f]
-    cdef FileEntry* last
     cdef FileStat st
     cdef Fault fault
-    cdef int64_t body, left, k
+    cdef int64_t body, left
     cdef int64_t other = 0
     cdef int fd, stale = -1
     cdef bint same
@@ -547,20 +566,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
         _idle_append(t, f)
         stale = _take_idle(t, t.fd_limit, &other)
     e.state.store(1, kRelaxed)  # relaxed: read under the turn only
-    k = t.known_files.load(kRelaxed)  # relaxed: written under this turn
-    while k < t.files and t.entries[k].state.load(kRelaxed) == 1:
-        e = &t.entries[k]
-        if k > 0:
-            last = &t.entries[k - 1]
-            e.base = last.base + last.count
-            e.digest = _mix(last.digest, <uint64_t>e.size)
-        else:
-            e.digest = _mix(0, <uint64_t>e.size)
-        e.digest = _mix(e.digest, <uint64_t>e.mtime_ns)
-        k += 1
-        t.known_records.store(e.base + e.count, kRelaxed)  # relaxed: published by D1
-        # D1 release: pairs with D2 in order/source.pyx; entries below k are complete.
-        t.known_files.store(k, kRelease)
+    _publish(t)
     turn_give(&t.turn)
     _close(t, other, stale)
 

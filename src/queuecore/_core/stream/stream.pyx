@@ -56,12 +56,16 @@ cdef inline object _following(Stream stream):
     return stream._next(None)
 
 
-cdef int _say_refused(FileTable* t) except -1:
-    # Says in the log that reads are not direct.
-    cdef int64_t f = t.refused.exchange(-1, kRelaxed) - 1  # relaxed: consumers hold the GIL
+cdef int _say_met(Stream stream, Pipe* p) except -1:
+    # Writes into logs what workers have met: files that are left out, and a file system that refuses direct reads.
+    cdef FileTable* t = stream.course.table
+    # relaxed, both: consumers hold the GIL
+    cdef int64_t f = t.refused.exchange(-1, kRelaxed) - 1 if t.refused.load(kRelaxed) > 0 else -1
     if f >= 0:
         _log.warning("direct=True has no effect: the file system of %s reads through the page cache alone",
                      os.fsdecode(<bytes>name_of(t.names, f)))
+    if stream.course.left_out.skips is not None:
+        stream._log_files(p, False)
     return 0
 
 
@@ -303,10 +307,7 @@ cdef class Stream:
                 f"{p.plan.config.max_leases}. Drop or copy them, or use on_hold='copy'")
         if copy and not self.raw and not self.warned:
             _say_held(self, p.plan.config.max_leases)
-        if self.course.table.refused.load(kRelaxed) > 0:
-            _say_refused(self.course.table)
-        if self.course.left_out.skips is not None:
-            self._log_files(p, False)
+        _say_met(self, p)
         if self.pipes.current != p or self.pipes.next_k != k:  # self.pipes.feed would be another run's
             return _again
         # The arrays that the element is made of.
@@ -388,10 +389,7 @@ cdef class Stream:
         pipe_hold(p)
         transfer_hold(t)
         try:
-            if self.course.table.refused.load(kRelaxed) > 0:
-                _say_refused(self.course.table)
-            if self.course.left_out.skips is not None:
-                self._log_files(p, False)
+            _say_met(self, p)
             stream, handle = to_device.arrays.stream()
             if to_device.is_full():
                 said, self.warned = self.warned, True
