@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from queuecore._core.atoms.errors import tell_causes
 from queuecore._core.io.remote import begin, serve
+from queuecore._io.cache import CachedFile, RemoteCache, cache_of
 from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "checked",
     "failure_of",
     "is_url",
+    "keep",
     "listed",
     "look",
     "options_of",
@@ -53,6 +55,8 @@ _failures: dict[bytes, BaseException] = {}
 _schemes: set[str] = set()
 # By which options files are opened, by their names: the last ones that somebody gave.
 _options: dict[bytes, dict[str, Any]] = {}
+# Where they are kept, in the same way.
+_caches: dict[bytes, RemoteCache] = {}
 
 T = TypeVar("T")
 
@@ -121,6 +125,26 @@ def options_of(names: Sequence[bytes]) -> dict[str, Any] | None:
     return _options.get(names[0]) if names else None
 
 
+def keep(names: Iterable[bytes], folder: str | os.PathLike[str] | None, limit: int | None, offline: bool) -> None:
+    """Let those of these files that lie elsewhere be kept in a folder, in this process; `None`: in none.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no folder, and nothing may be asked of the store.
+    QueueCoreError
+        As `RemoteCache` does.
+    """
+    if folder is not None:
+        cache = cache_of(folder, limit, offline)
+        _caches.update((name, cache) for name in names if is_url(name))
+        return
+    if offline:
+        raise InvalidArgumentError("offline=True reads remote files from a cache: name its folder, cache_dir=...")
+    for name in names if _caches else ():
+        _caches.pop(name, None)
+
+
 def ready() -> None:
     """Let this process read remote files. Called before the first one is opened, also after a fork."""
     begin(_opened, _errno_of, _start)
@@ -187,7 +211,15 @@ class _File:
         # Where the last request ended, and the bytes that were read ahead, with their offset.
         self._next = 0
         self._ahead: tuple[int, bytes] = (0, b"")
+        cache = _caches.get(name)
+        self._cached: CachedFile | None = None
+        if cache is not None and cache.offline:
+            self._cached = cache.newest(name)
+            self.size, self._stamp = self._cached.size, self._cached.stamp
+            return
         self.size, self._stamp = self._measured()
+        if cache is not None and self._whole is None and self._has_marks:
+            self._cached = cache.file(name, self.size, self._stamp)
 
     def _measured(self) -> tuple[int, int]:
         info = _tried(lambda: self._filesystem.info(self._path))
@@ -198,14 +230,18 @@ class _File:
             whole: bytes = _tried(lambda: self._filesystem.cat_file(self._path))
             self._whole, size = whole, len(whole)
         marks = [str(info[key]) for key in _MARKS if key in info]
+        self._has_marks = bool(marks)
         digest = hashlib.blake2b("\0".join(marks).encode(), digest_size=8).digest()
-        return int(size), int.from_bytes(digest, "little") >> 2
+        return int(size), int.from_bytes(digest, "little") >> 4  # as a time in nanoseconds, one that each disk can keep
 
     def look(self) -> tuple[int, int]:
         """Return the size, and a number that changes with the content."""
         try:
-            if self._requests > 1 and self._whole is None:  # one answer is of one content
+            fresh = {} if self._cached is None else self._cached.fresh()
+            if (self._requests > 1 or fresh) and self._whole is None:  # one answer is of one content
                 self.size, self._stamp = self._measured()
+                if self._cached is not None:
+                    self._cached.confirm(fresh, self._stamp)
             return self.size, self._stamp
         except BaseException as error:
             _note(self._name, error)
@@ -223,9 +259,8 @@ class _File:
             # Small reads that follow each other are those of a stream of bytes, by one thread.
             in_turn = offset == self._next and nbytes < _SMALL
             most = min(max(2 * len(data), 4 * nbytes), _MOST_AHEAD) if in_turn else nbytes
-            self._requests += 1
             try:
-                data = _tried(lambda: self._range(offset, min(offset + most, self.size)))
+                data = self._bytes(offset, min(offset + most, self.size))
             except BaseException as error:
                 _note(self._name, error)
                 raise
@@ -234,6 +269,19 @@ class _File:
                 self._ahead = first, data
         self._next = end
         return data[offset - first : end - first]
+
+    def local(self) -> int:
+        """Return a descriptor of a local file with the same bytes and the same number as time; -1: there is none."""
+        return -1 if self._cached is None else self._cached.local()
+
+    def _bytes(self, offset: int, end: int) -> bytes:
+        if self._cached is not None:
+            return self._cached.read(offset, end, self._fetched)
+        return self._fetched(offset, end)
+
+    def _fetched(self, offset: int, end: int) -> bytes:
+        self._requests += 1
+        return _tried(lambda: self._range(offset, end))
 
     def _range(self, offset: int, end: int) -> bytes:
         data: bytes = self._filesystem.cat_file(self._path, start=offset, end=end)

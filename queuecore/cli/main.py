@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -128,6 +129,7 @@ def _parser() -> _Parser:
     _add_demo(commands)
     _add_stream(commands)
     _add_verify(commands)
+    _add_cache(commands)
     return parser
 
 
@@ -218,6 +220,21 @@ def _add_verify(commands: Any) -> None:
         "--footer-bytes", type=_not_negative, default=0, metavar="N", help="with --record-bytes: bytes at each end"
     )
     verify.set_defaults(run=_run_verify)
+
+
+def _add_cache(commands: Any) -> None:
+    cache = commands.add_parser(
+        "cache",
+        help="list or purge a folder in which remote files are kept",
+        description="List the remote files that a folder keeps, the longest unused first (Options(cache_dir=FOLDER) of "
+        "a dataset keeps them), or remove what no process uses.",
+    )
+    cache.add_argument("action", choices=("list", "purge"), help="what to do")
+    cache.add_argument("folder", type=_folder, metavar="FOLDER", help="the folder")
+    cache.add_argument(
+        "--leave", type=_not_negative, default=0, metavar="N", help="purge: leave up to N bytes (default: 0)"
+    )
+    cache.set_defaults(run=_run_cache)
 
 
 def _expand(patterns: Sequence[str]) -> list[str]:
@@ -322,6 +339,23 @@ def _run_verify(args: argparse.Namespace) -> int:
         f"{counted(fault_count, 'fault')}"
     )
     return 1 if fault_count else 0
+
+
+def _run_cache(args: argparse.Namespace) -> int:
+    from queuecore._io.cache import RemoteCache
+    from queuecore.cli.progress import counted
+
+    cache = RemoteCache(args.folder, None, True)
+    if args.action == "purge":
+        removed, left = cache.purge(args.leave)
+        print(f"{removed / 1e6:,.1f} MB removed, {left / 1e6:,.1f} MB left")
+        return 0
+    entries = cache.entries()
+    for entry in entries:
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(entry.used))
+        print(f"{used}  {entry.cached_bytes / 1e6:12,.1f} of {entry.size / 1e6:,.1f} MB  {entry.url}")
+    print(f"{counted(len(entries), 'file')}, {sum(entry.cached_bytes for entry in entries) / 1e6:,.1f} MB")
+    return 0
 
 
 def _run_demo(args: argparse.Namespace) -> int:

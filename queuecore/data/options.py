@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
@@ -28,6 +29,7 @@ _MOST_THREADS = 1024
 _MOST_LEASES = 65536
 _MOST_RETRIES = 1000
 _LEAST_BUDGET = 1 << 20
+_LEAST_CACHE = 64 << 20
 _MOST_DEPTH = 256
 # Places in a block of text are 32 bits wide.
 _MOST_RECORD_BYTES = 2**30
@@ -95,6 +97,16 @@ class Options(Settings):
         Whether reads pass over the page cache (``O_DIRECT``): for data much larger than memory, whose bytes would only
         push out what others have there. The disk is asked for whole blocks of 4 KiB. Where the file system refuses,
         the log says so once, and files are read as usual; so are compressed files, and URLs. Default: `False`.
+    cache_dir : path, optional
+        A folder on a disk of this machine in which remote files are kept, for later passes, later runs, and other
+        processes of this user: parts as they are read, with checksums, each by its URL and by what the store says of
+        its content. It is made if it isn't there; others may not be able to write to it. Default: nothing is kept.
+    cache_bytes : int, optional
+        Bytes that files in `cache_dir` may take, at least 64 MiB; the longest unused go first. Each process may exceed
+        them by a 32nd. Default: half of what the disk has free or the cache takes already.
+    offline : bool, optional
+        Whether remote files come from `cache_dir` alone, as they were when they were kept; what isn't there is an
+        `UnavailableError` in its place. Default: `False`.
     identity : {"stat", "content"}, optional
         By what a saved place knows its files again. ``"stat"`` (the default): by size and modification time, as they
         were when they were opened. ``"content"``: by a digest of their bytes, so that files which were copied, or
@@ -152,6 +164,9 @@ class Options(Settings):
     io_depth: int | None = None
     page_cache: Literal["keep", "drop"] | None = None
     direct: bool | None = None
+    cache_dir: str | os.PathLike[str] | None = None
+    cache_bytes: int | None = None
+    offline: bool | None = None
     identity: Literal["stat", "content"] | None = None
     max_skips: int | None = None
     quarantine: Path | None = None
@@ -238,6 +253,11 @@ def _one_of(*words: str) -> Callable[[Any, str], object]:
     return check
 
 
+def _check_folder(value: Any, what: str) -> None:
+    if not isinstance(value, (str, os.PathLike)):
+        raise InvalidArgumentError(f"{what} must be the path of a folder, not {value!r}")
+
+
 def _between(least: int, *most: int) -> Callable[[Any, str], object]:
     return lambda value, what: check_int(value, what, least, *most)
 
@@ -254,6 +274,9 @@ _CHECKS: dict[str, Callable[[Any, str], object]] = {
     "io_depth": _between(1, _MOST_DEPTH),
     "page_cache": _one_of("keep", "drop"),
     "direct": check_bool,
+    "cache_dir": _check_folder,
+    "cache_bytes": _between(_LEAST_CACHE),
+    "offline": check_bool,
     "identity": _one_of("stat", "content"),
     "max_skips": lambda value, _: Quarantine(None, value),
     "quarantine": lambda value, _: Quarantine(value, None),

@@ -22,6 +22,7 @@ from queuecore._core.stream.describe import Description, Ops
 from queuecore._core.stream.marks import ShuffleCounter
 from queuecore._elements.nests import mapped
 from queuecore._elements.record import DatasetSpec
+from queuecore._io import remote
 from queuecore._ops.stage import Stage
 from queuecore.data._plan.made import Layout, Made, row_bytes_of
 from queuecore.data._plan.specs import class_of, classes_of
@@ -220,7 +221,10 @@ class Chain:
         """Return this chain with the options that `options` sets replaced."""
         if not isinstance(options, Options):
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
-        return replace(self, options=self.options.merged(options))
+        merged = self.options.merged(options)
+        if options.cache_dir is not None:  # for what looks at the files before they are read
+            remote.keep(self.paths(), merged.cache_dir, merged.cache_bytes, bool(merged.offline))
+        return replace(self, options=merged)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return what is pickled: everything that can't be made again."""

@@ -86,8 +86,9 @@ class FixedLengthSource(Source):
         for index in range(files):
             if needed is not None and total >= needed:
                 break
-            if index == len(sizes):  # twice as many each time, where a few may be enough
-                sizes += file_sizes(self.files, index, files - index if needed is None else min(index + 1, files - index))
+            if index == len(sizes):
+                wanted = files if needed is None else index + 1  # twice as many each time, where a few may be enough
+                sizes += file_sizes(self.files, index, min(wanted, files - index))
             path = self.files[index]
             good, bad = self.frame(sizes[index] if sizes[index] > 0 else self._size_of(path))
             total += good

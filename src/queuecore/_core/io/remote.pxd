@@ -8,8 +8,17 @@
 #       over. Otherwise a caller whose runner stops leaves at once. `result` and `st` are the server's until CALL_DONE.
 # Any thread without a turn; blocking. The runner of a native thread that waits here ends the wait (this_stop).
 from libc.errno cimport EAGAIN
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.atoms.platform cimport FileStat, iovec, kStorageElsewhere, syscalls
+
+cdef extern from *:
+    """
+    namespace queuecore {
+    // Stands for the device in the status of a remote file, also of one whose bytes a cache has on this machine.
+    constexpr uint64_t kRemoteDevice = 1ull << 40;
+    }  // namespace queuecore
+    """
+    const uint64_t kRemoteDevice "queuecore::kRemoteDevice"
 
 cdef enum:
     REMOTE_FD = 1 << 30

@@ -6,7 +6,8 @@ from queuecore._core.atoms.memory cimport free, strdup
 from queuecore._core.atoms.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.atoms.platform cimport (
-    Atomic, EventCount, FileStat, StopFlag, Turn, alloc_lines, iovec, kAcqRel, kRelaxed, layout_hash, monotonic_ns)
+    Atomic, EventCount, FileStat, StopFlag, Turn, alloc_lines, iovec, kAcqRel, kRelaxed, layout_hash, monotonic_ns,
+    syscalls)
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.atoms.runtime cimport (
     LONG_SLICE_NS, WAIT_SLICE_NS, exiting, note_slice, stop_requested, this_stop)
@@ -271,8 +272,11 @@ cdef int64_t _serve_open(RemoteCall* call) except? -1:
     file = _opener(<bytes>call.name)
     call.st.size, call.st.mtime_ns = file.look()
     call.st.ino = <uint64_t>(hash(<bytes>call.name) & 0x7FFFFFFF)
-    call.st.dev = 1 << 40
+    call.st.dev = kRemoteDevice
     call.st.mode = 0o100444
+    number = file.local()
+    if number >= 0:  # the bytes lie on this machine: they are read as those of any file
+        return number
     number = _next_file
     while number in _files:
         number = (number + 1) % REMOTE_FD
@@ -314,7 +318,10 @@ cdef int _serve(RemoteCall* call) except -1:
         opened = call.kind == CALL_OPEN and result >= 0
         _drop(call)
     if opened and not told:
-        _files.pop(<int32_t>(result - REMOTE_FD), None)
+        if result >= REMOTE_FD:
+            _files.pop(<int32_t>(result - REMOTE_FD), None)
+        else:
+            syscalls().close(<int>result)
     return 0
 
 
@@ -370,7 +377,8 @@ def begin(opener, errno_of, start):
     ----------
     opener : callable
         From the name of a file to an object with ``look()``, which returns its size and a number that changes with its
-        content, and ``read(offset, nbytes)``, which returns bytes, fewer only at the end.
+        content, ``read(offset, nbytes)``, which returns bytes, fewer only at the end, and ``local()``, which returns a
+        new descriptor of a local file with the same bytes, whose modification time is that number; below 0: none.
     errno_of : callable
         From an exception to the number by which native code tells it.
     start : callable

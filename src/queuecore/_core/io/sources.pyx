@@ -19,7 +19,7 @@ from queuecore._core.atoms.platform cimport (
 from queuecore._core.atoms.runtime cimport stop_requested
 from queuecore._core.io.direct cimport direct_read
 from queuecore._core.io.remote cimport (
-    REMOTE_FD, file_close, file_forget, file_read, file_stat, file_storage, is_url, remote_open)
+    REMOTE_FD, file_close, file_forget, file_read, file_stat, file_storage, is_url, kRemoteDevice, remote_open)
 
 check_layout(layout_hash())
 
@@ -460,7 +460,7 @@ cdef void _discover_array(FileTable* t, int64_t f, int fd) noexcept nogil:
 
 cdef void _note_storage(FileTable* t, int fd, uint64_t dev) noexcept nogil:
     # relaxed, both: a number that several threads may find out
-    if dev != t.near.load(kRelaxed) and file_storage(fd) != kStorageElsewhere:
+    if dev != t.near.load(kRelaxed) and dev != kRemoteDevice and file_storage(fd) != kStorageElsewhere:
         t.near.store(dev, kRelaxed)
 
 
@@ -857,7 +857,8 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
             direct = False
             if syscalls().direct(r.fd, 0) == 0:
                 continue
-        if n < 0 and err == EOPNOTSUPP and flags != 0 and file_storage(r.fd) == kStorageMemory:
+        if (n < 0 and err == EOPNOTSUPP and flags != 0 and t.entries[r.file].dev != kRemoteDevice
+                and file_storage(r.fd) == kStorageMemory):
             t.memory.store(t.entries[r.file].dev, kRelaxed)
             flags = 0
             continue

@@ -1,0 +1,122 @@
+"""A store of objects in memory, by URLs that fsspec reads, and datasets over local files and over its objects."""
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.formats import tfrecords
+
+import queuecore as qc
+from queuecore.data import CsvDataset, FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
+
+fsspec = pytest.importorskip("fsspec")
+
+RECORDS = 500
+
+
+class Store(fsspec.AbstractFileSystem):
+    """Objects in memory, whose requests do what a test wants."""
+
+    protocol = "store"
+    keys: list = []  # that its users gave
+    objects: dict[str, bytes] = {}
+    requests: list[tuple] = []
+    before = None  # is called before each request, with its arguments
+
+    def __init__(self, key=None, **words):
+        super().__init__(**words)
+        self.key = key
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        return path.removeprefix("store://")
+
+    def _of(self, kind, path, *rest):
+        Store.requests.append((kind, path, *rest))
+        Store.keys.append(self.key)
+        if Store.before is not None:
+            Store.before(kind, path, *rest)
+        try:
+            return Store.objects[path]
+        except KeyError:
+            raise FileNotFoundError(path) from None
+
+    def info(self, path, **words):
+        data = self._of("info", path)
+        return {"name": path, "size": len(data), "type": "file", "etag": zlib.crc32(data)}
+
+    def cat_file(self, path, start=None, end=None, **words):
+        return self._of("read", path, start, end)[start:end]
+
+    def ls(self, path, detail=True, **words):
+        prefix = f"{path.rstrip('/')}/" if path else ""
+        names = [name for name in Store.objects if name.startswith(prefix)]
+        return [{"name": name, "size": len(Store.objects[name]), "type": "file"} if detail else name for name in names]
+
+
+fsspec.register_implementation("store", Store, clobber=True)
+
+
+def fresh(monkeypatch: pytest.MonkeyPatch) -> type[Store]:
+    """Empty the store, and let this process forget what earlier tests said of its URLs: for a fixture."""
+    monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
+    monkeypatch.setattr("queuecore._io.remote._options", {})
+    monkeypatch.setattr("queuecore._io.remote._caches", {})
+    Store.objects, Store.requests, Store.keys, Store.before = {}, [], [], None
+    return Store
+
+
+def contents() -> dict[str, list[bytes]]:
+    """Return the bytes of three files of each kind."""
+    state = np.random.default_rng(0)
+    text = [b"".join(b"%d,%d\n" % (n, state.integers(1000)) for n in range(RECORDS + k)) for k in range(3)]
+    return {
+        "fixed": [state.bytes(20 * (RECORDS + k)) for k in range(3)],
+        "lines": text,
+        "compressed": [gzip.compress(one) for one in text],
+        "records": [tfrecords.stream([b"%d" % (n + k) for n in range(RECORDS)]) for k in range(3)],
+        "csv": text,
+    }
+
+
+MAKE = {
+    "fixed": lambda names: FixedLengthRecordDataset(names, 20),
+    "lines": TextLineDataset,
+    "compressed": lambda names: TextLineDataset(names, "GZIP"),
+    "records": TFRecordDataset,
+    "csv": lambda names: CsvDataset(names, [np.int64, np.int32]),
+}
+CHAINS = {
+    "as they come": lambda ds: ds,
+    "batches": lambda ds: ds.batch(16),
+    "shuffled": lambda ds: ds.shuffle(50, seed=1, reshuffle_each_iteration=False).batch(16),
+    "twice": lambda ds: ds.repeat(2).batch(16),
+    "a part": lambda ds: ds.skip(3).take(RECORDS).batch(8),
+}
+
+
+def plain(element: Any) -> Any:
+    """Return an element as plain values."""
+    if isinstance(element, tuple):
+        return tuple(map(plain, element))
+    if isinstance(element, qc.Ragged):
+        return element.to_list()
+    return element if isinstance(element, bytes) else np.asarray(element).tolist()
+
+
+def elements(ds: Any) -> list[Any]:
+    """Return the elements of a dataset as plain values."""
+    return [plain(element) for element in ds]
+
+
+def both(folder: Path, store: type[Store], kind: str) -> tuple[Any, Any]:
+    """Return the dataset over local files, and the one over the same bytes in the store."""
+    local = []
+    for index, data in enumerate(contents()[kind]):
+        local.append(str(folder / f"{index}"))
+        (folder / f"{index}").write_bytes(data)
+        store.objects[f"bucket/{index}"] = data
+    return MAKE[kind](local), MAKE[kind]([f"store://bucket/{index}" for index in range(3)])
