@@ -38,7 +38,7 @@ from queuecore.errors import InvalidArgumentError, PermissionDeniedError, Unavai
 __all__ = ["BLOCK_BYTES", "CachedFile", "KeptFile", "RemoteCache", "cache_of"]
 
 BLOCK_BYTES = 256 << 10
-# Before the blocks: magic bytes with the version; bytes of a block, and of the URL; size and number of the file; the URL.
+# Before the blocks: magic bytes with the version; bytes of a block and of the URL; the file's size and number; its URL.
 _HEADER = struct.Struct("<8sIIQQ")
 _MAGIC = b"qccache1"
 _HEADER_BYTES = 4096

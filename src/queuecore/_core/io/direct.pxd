@@ -1,5 +1,5 @@
-# Direct reads: bytes of a file that pass over the page cache. The disk wants places in the file, addresses, and sizes that
-# are multiples of its blocks; what a read asks for that is not goes through memory that is.
+# Direct reads: bytes of a file that pass over the page cache. The disk wants places in the file, addresses, and sizes
+# that are multiples of its blocks; other bytes go through memory for which that holds.
 # Any thread; system calls; hold no turn.
 from libc.stdint cimport int64_t
 from queuecore._core.atoms.platform cimport iovec

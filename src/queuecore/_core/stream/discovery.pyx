@@ -3,7 +3,8 @@ from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t
 from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.platform cimport (
-    Atomic, FileStat, Runner, alloc_lines, is_regular, kAcqRel, kRelaxed, layout_hash, monotonic_ns, syscalls)
+    Atomic, FileStat, Runner, alloc_lines, is_regular, kAcqRel, kRelaxed, layout_hash, monotonic_ns, size_product,
+    syscalls)
 from queuecore._core.atoms.process cimport check_layout, registry_remove
 from queuecore._core.atoms.runtime cimport (
     STEP_DONE, STEP_WORKED, WAIT_SLICE_NS, runner_join, runner_start, runner_stop, stop_requested)
@@ -138,7 +139,7 @@ def file_sizes(FileList files, int64_t first, int64_t count):
     cdef int64_t f
     d.first = first
     try:
-        d.sizes = <int64_t*>malloc(<size_t>count * sizeof(int64_t))
+        d.sizes = <int64_t*>malloc(size_product(<size_t>count, sizeof(int64_t)))
         if d.sizes == NULL:
             raise MemoryError
         for f in range(count):
