@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from queuecore._core.atoms.errors import tell_causes
 from queuecore._core.io.remote import begin, serve
+from queuecore._io.ahead import AheadReader
 from queuecore._io.cache import CachedFile, RemoteCache, cache_of
 from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError
 
@@ -42,8 +43,6 @@ _IDLE = 5.0
 # Seconds before a request is made again: the first wait, and by how much each further one is longer.
 _FIRST_WAIT, _LONGER = 0.1, 2.0
 _MOST_TRIES = 5
-# Bytes of a read that is called small, and the most that are read ahead for such.
-_SMALL, _MOST_AHEAD = 256 << 10, 8 << 20
 # The answers of a server that are worth another request.
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 # What stores say of an object that changes with its content.
@@ -178,7 +177,7 @@ def look(name: bytes) -> tuple[int, int]:
 def beginning_of(name: bytes, nbytes: int) -> bytes:
     """Return the first bytes of a remote file. Raises `OSError`."""
     with _as_os_error():
-        return _opened(name).read(0, nbytes)
+        return bytes(_opened(name).read(0, nbytes))
 
 
 def listed(pattern: bytes, options: dict[str, Any] | None = None) -> list[bytes]:
@@ -208,9 +207,7 @@ class _File:
         self._filesystem, self._path = _place(name)
         self._whole: bytes | None = None
         self._requests = 0
-        # Where the last request ended, and the bytes that were read ahead, with their offset.
-        self._next = 0
-        self._ahead: tuple[int, bytes] = (0, b"")
+        self._ahead: AheadReader | None = None
         cache = _caches.get(name)
         self._cached: CachedFile | None = None
         if cache is not None and cache.offline:
@@ -247,28 +244,20 @@ class _File:
             _note(self._name, error)
             raise
 
-    def read(self, offset: int, nbytes: int) -> bytes:
+    def read(self, offset: int, nbytes: int) -> bytes | memoryview:
         """Return bytes from an offset on, fewer only at the end."""
         if self._whole is not None:
             return self._whole[offset : offset + nbytes]
         end = min(offset + nbytes, self.size)
         if offset >= end:
             return b""
-        first, data = self._ahead
-        if not first <= offset <= end <= first + len(data):
-            # Small reads that follow each other are those of a stream of bytes, by one thread.
-            in_turn = offset == self._next and nbytes < _SMALL
-            most = min(max(2 * len(data), 4 * nbytes), _MOST_AHEAD) if in_turn else nbytes
-            try:
-                data = self._bytes(offset, min(offset + most, self.size))
-            except BaseException as error:
-                _note(self._name, error)
-                raise
-            first = offset
-            if in_turn:
-                self._ahead = first, data
-        self._next = end
-        return data[offset - first : end - first]
+        if self._ahead is None:
+            self._ahead = AheadReader(self.size, self._bytes)
+        try:
+            return self._ahead.read(offset, end)
+        except BaseException as error:
+            _note(self._name, error)
+            raise
 
     def local(self) -> int:
         """Return a descriptor of a local file with the same bytes and the same number as time; -1: there is none."""

@@ -10,6 +10,7 @@ import pytest
 from helpers.formats import tfrecords
 
 import queuecore as qc
+from queuecore._io import remote
 from queuecore.data import CsvDataset, FixedLengthRecordDataset, TextLineDataset, TFRecordDataset
 
 fsspec = pytest.importorskip("fsspec")
@@ -61,11 +62,16 @@ fsspec.register_implementation("store", Store, clobber=True)
 
 
 def fresh(monkeypatch: pytest.MonkeyPatch) -> type[Store]:
-    """Empty the store, and let this process forget what earlier tests said of its URLs: for a fixture."""
+    """Empty the store, and let this process forget what earlier tests said of its URLs: for a fixture.
+
+    Servers of requests end at once, but for the first one: it stays as long as the process, and is there before a test.
+    """
+    monkeypatch.setattr("queuecore._io.remote._IDLE", 0.02)
     monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
     monkeypatch.setattr("queuecore._io.remote._options", {})
     monkeypatch.setattr("queuecore._io.remote._caches", {})
     Store.objects, Store.requests, Store.keys, Store.before = {}, [], [], None
+    remote.ready()
     return Store
 
 

@@ -11,7 +11,16 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from helpers.process import AT_ONCE, PATIENCE, child_processes, mapped_files, open_descriptors, soon, thread_ids
+from helpers.process import (
+    AT_ONCE,
+    PATIENCE,
+    child_processes,
+    mapped_files,
+    open_descriptors,
+    pipeline_threads,
+    soon,
+    thread_ids,
+)
 
 
 @contextlib.contextmanager
@@ -21,15 +30,15 @@ def nothing_left(folder: pathlib.Path) -> Iterator[None]:
     What has to end gets time for it. `folder` is that of temporary files meanwhile, for this process and for those that
     it starts.
     """
-    _comes(lambda: not _ours(), AT_ONCE)  # what tests before this one have left
-    ours, threads, descriptors = _ours(), thread_ids(), open_descriptors()
+    _comes(lambda: not pipeline_threads(), AT_ONCE)  # what tests before this one have left
+    ours, threads, descriptors = pipeline_threads(), thread_ids(), open_descriptors()
     children, mapped = child_processes(), mapped_files()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", os.fspath(folder))
         patch.setattr(tempfile, "tempdir", None)
         yield
-    assert _comes(lambda: _ours() <= ours), _ours() - ours
-    assert _comes(lambda: thread_ids() <= threads), {number: _comm(number) for number in thread_ids() - threads}
+    assert _comes(lambda: pipeline_threads() <= ours), pipeline_threads() - ours
+    assert _comes(lambda: thread_ids() <= threads | _server()), list(map(_comm, thread_ids() - threads))
     assert _comes(lambda: open_descriptors() <= descriptors), (open_descriptors(), descriptors)
     assert _comes(lambda: child_processes() <= children), child_processes() - children
     assert _comes(lambda: mapped_files() <= mapped), mapped_files() - mapped
@@ -42,8 +51,9 @@ def _comm(number: str) -> str:
     return "has ended"
 
 
-def _ours() -> set[threading.Thread]:
-    return {one for one in threading.enumerate() if one.name.startswith("qc-")}
+def _server() -> set[str]:
+    # That of remote files which stays as long as the process.
+    return {str(thread.native_id) for thread in threading.enumerate() if thread.name == "qc-remote-0"}
 
 
 def _comes(condition: Callable[[], bool], within: float = PATIENCE) -> bool:

@@ -288,7 +288,7 @@ cdef int64_t _serve_open(RemoteCall* call) except? -1:
 cdef int _serve(RemoteCall* call) except -1:
     # Does a call, and drops it.
     cdef int64_t result = 0
-    cdef bytes data = None
+    cdef const unsigned char[::1] data = None
     cdef const unsigned char* text = NULL
     cdef bint told, opened
     try:
@@ -299,15 +299,15 @@ cdef int _serve(RemoteCall* call) except -1:
             call.st.size, call.st.mtime_ns = _files[call.file].look()
         else:
             data = _files[call.file].read(call.offset, call.nbytes)
-            result = min(<int64_t>len(data), call.nbytes)
+            result = min(<int64_t>data.shape[0], call.nbytes)
     except BaseException as error:  # the caller tells it; what it was, the opener's module knows
         result = -<int64_t>EIO
         try:
             result = -<int64_t>(_errno_of(error) or EIO)
         except BaseException:
             pass
-    if data is not None:
-        text = data
+    if result > 0 and data is not None:
+        text = &data[0]
     with nogil:
         if text != NULL and result > 0 and _pass(call, CALL_COPIES):
             _scatter(call, text, result)
@@ -377,7 +377,7 @@ def begin(opener, errno_of, start):
     ----------
     opener : callable
         From the name of a file to an object with ``look()``, which returns its size and a number that changes with its
-        content, ``read(offset, nbytes)``, which returns bytes, fewer only at the end, and ``local()``, which returns a
+        content, ``read(offset, nbytes)``, which returns them, fewer only at the end, and ``local()``, which returns a
         new descriptor of a local file with the same bytes, whose modification time is that number; below 0: none.
     errno_of : callable
         From an exception to the number by which native code tells it.
