@@ -21,7 +21,7 @@ MAKEFLAGS += --no-print-directory
 help:
 	@echo 'make test      run the quick tests, some of every kind: minutes'
 	@echo 'make test-all  run the tests that `make test` leaves out: make thorough, then make doors'
-	@echo 'make thorough  run the long ones;  make doors runs those that need PyTorch, JAX, CuPy, numba, pyarrow or Jupyter'
+	@echo 'make thorough  run the long ones;  make doors runs those that need PyTorch, JAX, CuPy, S3 and others'
 	@echo 'make peers     compare with TensorFlow itself, and keep the result'
 	@echo 'make conformance  run TensorFlow'"'"'s own tests against queuecore: QUEUECORE_PEER_TESTS names their folder'
 	@echo 'make demo      train on a stream of digits, then measure a 600 MB stream'

@@ -311,7 +311,17 @@ def _tried(request: Callable[[], T]) -> T:
     raise AssertionError("unreachable")
 
 
-def _may_pass(error: Exception) -> bool:
+def _origin(error: BaseException) -> BaseException:
+    """Return what made a library say that there is no such file: fsspec says so of any web server that fails."""
+    cause = error.__cause__
+    if not isinstance(error, FileNotFoundError) or cause is None:
+        return error
+    failed = isinstance(cause, ConnectionError | TimeoutError) or type(cause).__module__.partition(".")[0] == "aiohttp"
+    return cause if failed else error
+
+
+def _may_pass(error: BaseException) -> bool:
+    error = _origin(error)
     status = getattr(error, "status", None)  # of aiohttp
     if isinstance(status, int):
         return status in _AGAIN
@@ -326,6 +336,7 @@ def _may_pass(error: Exception) -> bool:
 
 def _errno_of(error: BaseException) -> int:
     error.__traceback__ = None  # it is kept as a cause, and would keep the data of requests
+    error = _origin(error)
     for kind, number in (
         (FileNotFoundError, errno.ENOENT),
         (PermissionError, errno.EACCES),
@@ -339,6 +350,8 @@ def _errno_of(error: BaseException) -> int:
     status = getattr(error, "status", None)
     if status in (401, 403):
         return errno.EACCES
+    if status in (404, 410):
+        return errno.ENOENT
     own = getattr(error, "errno", None)
     return own if isinstance(own, int) and own > 0 else errno.EIO
 

@@ -110,12 +110,15 @@ def test_an_error_comes_in_its_place_with_its_cause(store, kind, error, expected
     assert caught.value.path == "store://bucket/b" and caught.value.__cause__ is error
 
 
-def test_what_may_pass_is_tried_again(store):
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_what_may_pass_is_tried_again(store, wrapped):
     store.objects["bucket/a"] = b"1\n2\n"
     left = {"info": 3, "read": 3}
 
-    def fail(what, *_):
+    def fail(what, path, *_):
         left[what] -= 1
+        if left[what] > 0 and wrapped:  # as fsspec does with each failure of a web server
+            raise FileNotFoundError(path) from ConnectionResetError("reset")
         if left[what] > 0:
             raise ConnectionResetError("reset")
 

@@ -1,0 +1,237 @@
+"""Remote files of real servers on this machine: S3 by s3fs, and HTTP by aiohttp, with what servers do wrong."""
+
+import contextlib
+import gzip
+import http.server
+import itertools
+import socket
+import threading
+
+import numpy as np
+import pytest
+
+from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset
+from queuecore.errors import NotFoundError, PermissionDeniedError, QueueCoreError, SourceChangedError, UnavailableError
+
+pytestmark = pytest.mark.doors
+
+NBYTES = 3_000_000
+CONTENT = np.random.default_rng(0).bytes(NBYTES)
+
+
+def joined(ds):
+    return b"".join(np.asarray(batch).tobytes() for batch in ds)
+
+
+# ---- S3 -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def moto():
+    pytest.importorskip("s3fs")
+    server = pytest.importorskip("moto.server").ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
+
+
+@pytest.fixture
+def bucket(moto, monkeypatch):
+    """A bucket with three objects: its client, and the options to read it."""
+    import boto3
+    import s3fs
+
+    for name, value in (("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    client = boto3.client("s3", endpoint_url=moto)
+    client.create_bucket(Bucket="bucket")
+    for number in range(3):
+        client.put_object(Bucket="bucket", Key=f"train/{number}.bin", Body=CONTENT)
+    yield client, {"endpoint_url": moto}
+    s3fs.S3FileSystem.clear_instance_cache()
+    for one in client.list_objects_v2(Bucket="bucket").get("Contents", []):
+        client.delete_object(Bucket="bucket", Key=one["Key"])
+    client.delete_bucket(Bucket="bucket")
+
+
+def test_s3(bucket, tmp_path):
+    _, options = bucket
+    ds = FixedLengthRecordDataset("s3://bucket/train/*.bin", 100, storage_options=options)
+    assert len(ds) == 3 * NBYTES // 100
+    assert joined(ds.batch(64)) == 3 * CONTENT
+    kept = ds.batch(64).with_options(Options(cache_dir=tmp_path / "cache"))
+    assert joined(kept) == joined(kept) == 3 * CONTENT
+    assert joined(kept.with_options(Options(offline=True))) == 3 * CONTENT
+    permuted = [np.asarray(record).tobytes() for record in ds.take(500).permute(seed=1)]
+    assert sorted(permuted) == sorted(CONTENT[at : at + 100] for at in range(0, 50_000, 100))
+    names = Dataset.list_files("s3://bucket/train/*", shuffle=False, storage_options=options)
+    assert list(names) == [b"s3://bucket/train/%d.bin" % number for number in range(3)]
+
+
+def test_what_s3_does_not_have(bucket):
+    _, options = bucket
+    with pytest.raises(NotFoundError):
+        next(iter(FixedLengthRecordDataset("s3://bucket/train/9.bin", 100, storage_options=options)))
+    with pytest.raises(NotFoundError):
+        next(iter(FixedLengthRecordDataset("s3://other/train/9.bin", 100, storage_options=options)))
+
+
+def test_an_object_of_s3_that_is_replaced(bucket):
+    client, options = bucket
+    ds = FixedLengthRecordDataset("s3://bucket/train/0.bin", 100, storage_options=options).batch(64)
+    with iter(ds) as it, pytest.raises(SourceChangedError):
+        next(it)
+        client.put_object(Bucket="bucket", Key="train/0.bin", Body=CONTENT[::-1])
+        joined(it)
+
+
+def test_a_saved_place_in_s3(bucket):
+    _, options = bucket
+    ds = FixedLengthRecordDataset("s3://bucket/train/*", 100, storage_options=options).shuffle(100, seed=1).batch(64)
+    with iter(ds) as it:
+        for _ in itertools.islice(it, 700):
+            pass
+        state, rest = it.state_dict(), None
+        rest = joined(it)
+    with iter(ds) as it:
+        it.load_state_dict(state)
+        assert joined(it) == rest != b""
+
+
+# ---- HTTP -----------------------------------------------------------------------------------------------------------
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Answers requests for one file, as well as its server's `fault` lets it."""
+
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, format, *args):
+        pass
+
+    def do_HEAD(self):
+        self.answer(False)
+
+    def do_GET(self):
+        self.answer(True)
+
+    def answer(self, body):
+        server = self.server
+        with server.lock:
+            server.requests.append((self.command, self.headers.get("Range")))
+            fault = server.faults.pop(0) if body and server.faults else server.fault
+        content = server.content
+        if isinstance(fault, int):
+            return self.send(fault, {}, b"no" if body else b"")
+        if fault == "reset" and body:
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            self.close_connection = True
+            return self.connection.close()
+        if fault == "redirect" and self.path == "/file":
+            return self.send(302, {"Location": "/moved"}, b"")
+        headers = {"ETag": f'"{hash(content)}"'}
+        if fault == "gzip" and "gzip" in self.headers.get("Accept-Encoding", ""):
+            packed = gzip.compress(content)
+            return self.send(200, {**headers, "Content-Encoding": "gzip"}, packed, body)
+        wanted = self.headers.get("Range")
+        if wanted is None or fault == "no ranges":
+            return self.send(200, headers, content, body)
+        first, _, last = wanted.removeprefix("bytes=").partition("-")
+        part = content[int(first) : int(last) + 1] if last else content[int(first) :]
+        if fault == "short" and body:
+            self.send_response(206)
+            self.send_header("Content-Length", str(len(part)))
+            self.end_headers()
+            self.wfile.write(part[: len(part) // 2])
+            self.close_connection = True
+            return None
+        headers["Content-Range"] = f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}"
+        return self.send(206, {**headers, "Accept-Ranges": "bytes"}, part, body)
+
+    def send(self, code, headers, data, body=True):
+        self.send_response(code)
+        for name, value in {**headers, "Content-Length": str(len(data))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if body:
+            if self.server.fault == "slow":
+                for at in range(0, len(data), 100_000):
+                    self.wfile.write(data[at : at + 100_000])
+                    self.server.paused.wait(0.001)
+                return
+            self.wfile.write(data)
+
+
+@pytest.fixture
+def web(monkeypatch):
+    pytest.importorskip("aiohttp")
+    monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.content, server.fault, server.faults, server.requests = CONTENT, None, [], []
+    server.lock, server.paused = threading.Lock(), threading.Event()
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    server.url = f"http://127.0.0.1:{server.server_address[1]}/file"
+    yield server
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def read(server, **words):
+    return joined(FixedLengthRecordDataset(server.url, 100).batch(64).with_options(Options(**words)))
+
+
+@pytest.mark.parametrize("fault", [None, "no ranges", "redirect", "slow", "gzip"])
+def test_what_a_server_may_do(web, fault):
+    web.fault = fault
+    assert read(web) == CONTENT
+
+
+@pytest.mark.parametrize("fault", [429, 500, 502, 503, 504, 408, "reset", "short"])
+def test_what_passes(web, fault):
+    web.faults = [None, fault, fault, None, fault]
+    assert read(web) == CONTENT
+
+
+@pytest.mark.parametrize(
+    "fault, expected",
+    [
+        (404, NotFoundError),
+        (403, PermissionDeniedError),
+        (401, PermissionDeniedError),
+        (410, QueueCoreError),
+        (500, UnavailableError),
+        ("reset", UnavailableError),
+        ("short", UnavailableError),
+    ],
+)
+def test_what_does_not_pass(web, fault, expected):
+    web.fault = fault
+    with pytest.raises(expected) as caught:
+        read(web)
+    assert caught.value.path == web.url and caught.value.__cause__ is not None
+
+
+def test_a_web_file_that_is_replaced(web):
+    ds = FixedLengthRecordDataset(web.url, 100).batch(64)
+    with iter(ds) as it, pytest.raises(SourceChangedError):
+        next(it)
+        web.content = CONTENT[::-1]
+        joined(it)
+
+
+def test_nobody_is_there():
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(UnavailableError):
+        next(iter(TextLineDataset(f"http://127.0.0.1:{port}/file")))
+
+
+def test_a_web_file_is_kept(web, tmp_path):
+    assert read(web, cache_dir=tmp_path / "cache") == CONTENT
+    web.requests.clear()
+    assert read(web, cache_dir=tmp_path / "cache") == CONTENT
+    assert all(command == "HEAD" or wanted == "bytes=0-0" for command, wanted in web.requests), web.requests
