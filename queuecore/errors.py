@@ -116,7 +116,9 @@ class QueueCoreError(Exception):
             self.node_def = node_def
         if op is not None:
             self.op = op
-        name = None if path is None else os.fsdecode(path)
+        name = None if path is None else shown_name(path)
+        if path is not None and name != (whole := os.fsdecode(path)):
+            message = message.replace(whole, str(name))
         if isinstance(self, OSError):
             _fill_os_fields(self, errno, message, name)
         else:
@@ -341,6 +343,22 @@ class InternalError(QueueCoreError):
     """A broken promise inside queuecore: please report it."""
 
     error_code = 13
+
+
+def shown_name(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
+    """Return the name of a file as errors, plans and logs show it.
+
+    Of a URL a user's name and password, and the values of its query, are left out: they may be secrets.
+    """
+    name = os.fsdecode(path)
+    scheme, colon, rest = name.partition("://")
+    if not colon or "/" in scheme:
+        return name
+    place, mark, query = rest.partition("?")
+    host, slash, folders = place.partition("/")
+    user, _, host = host.rpartition("@")
+    words = "&".join(word.partition("=")[0] + "=..." for word in query.split("&"))
+    return f"{scheme}://{'...@' if user else ''}{host}{slash}{folders}{mark}{words if query else ''}"
 
 
 def os_error_class(number: int) -> type[QueueCoreError]:

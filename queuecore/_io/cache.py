@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from queuecore._core.io.tfrecord import frame
-from queuecore.errors import InvalidArgumentError, PermissionDeniedError, UnavailableError, os_error
+from queuecore.errors import InvalidArgumentError, PermissionDeniedError, UnavailableError, os_error, shown_name
 
 __all__ = ["BLOCK_BYTES", "CachedFile", "KeptFile", "RemoteCache", "cache_of"]
 
@@ -276,7 +276,7 @@ class CachedFile:
 
     def _opened(self, path: Path, blocks: int) -> tuple[int, int]:
         flags = os.O_CLOEXEC | (os.O_RDONLY if self._cache.offline else os.O_RDWR)
-        shown = masked(self._url)[: _HEADER_BYTES - _HEADER.size]
+        shown = os.fsencode(shown_name(self._url))[: _HEADER_BYTES - _HEADER.size]
         header = _HEADER.pack(_MAGIC, BLOCK_BYTES, len(shown), self.size, self.stamp) + shown
         with contextlib.nullcontext() if self._cache.offline else self._cache.locked():
             if not self._cache.offline and _bytes_of(path, len(header)) != header:
@@ -390,7 +390,7 @@ class CachedFile:
         with self._lock:
             if self._marks[block] is not checksum:  # another thread found that, and has fetched it, perhaps
                 return None
-            _log.warning("a block of %s in the cache %s is damaged", os.fsdecode(masked(self._url)), self._cache.folder)
+            _log.warning("a block of %s in the cache %s is damaged", shown_name(self._url), self._cache.folder)
             self._marks[block] = None
             self._bad.add(block)
             self._fresh.pop(block, None)
@@ -489,16 +489,6 @@ def cache_of(folder: str | os.PathLike[str], limit: int | None, offline: bool) -
 
 
 os.register_at_fork(after_in_child=_caches.clear)
-
-
-def masked(url: bytes) -> bytes:
-    """Return a URL without what may be secret: a user's password, and the values of its query."""
-    place, mark, query = url.partition(b"?")
-    scheme, colon, rest = place.partition(b"://")
-    host, slash, path = rest.partition(b"/")
-    user, at, host = host.rpartition(b"@")
-    words = b"&".join(word.partition(b"=")[0] + b"=..." for word in query.split(b"&"))
-    return scheme + colon + (b"...@" if user else at) + host + slash + path + (mark + words if query else b"")
 
 
 def _digest(url: bytes) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from queuecore._io import remote
-from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
+from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError, shown_name
 
 __all__ = [
     "Filename",
@@ -181,6 +181,6 @@ def expand_patterns(patterns: Filename | Iterable[Filename], storage_options: An
         raise InvalidArgumentError("patterns is empty: a dataset needs at least one file")
     found = sorted(match for name in names for match in matches(name, hidden=True, options=options))
     if not found:
-        shown = ", ".join(repr(os.fsdecode(name)) for name in names)
+        shown = ", ".join(repr(shown_name(name)) for name in names)
         raise InvalidArgumentError(f"No files matched pattern: {shown}", path=names[0], stage=_STAGE)
     return found

@@ -21,7 +21,7 @@ from queuecore._core.atoms.errors import tell_causes
 from queuecore._core.io.remote import begin, serve
 from queuecore._io.ahead import AheadReader
 from queuecore._io.cache import CachedFile, RemoteCache, cache_of
-from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError
+from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError, shown_name
 
 __all__ = [
     "beginning_of",
@@ -83,7 +83,7 @@ def check(name: bytes) -> None:
     scheme = os.fsdecode(name.partition(b":")[0]).lower()
     if scheme in _schemes:
         return
-    shown = repr(os.fsdecode(name))
+    shown = repr(shown_name(name))
     try:
         import fsspec
     except ImportError:

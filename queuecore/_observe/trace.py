@@ -24,6 +24,7 @@ from queuecore._io.record_file import RecordFile
 from queuecore._observe.labels import WORK
 from queuecore._observe.nvtx import range_functions
 from queuecore._runners.threads import start_thread
+from queuecore.errors import shown_name
 
 __all__ = ["Trace", "TracedStream", "program_trace"]
 
@@ -302,7 +303,7 @@ class Trace:
         self.close()
 
     def _name_of(self, names: NameTable, file: int) -> str:
-        return f"file {file}" if self._mask else os.fsdecode(names[file])
+        return f"file {file}" if self._mask else shown_name(names[file])
 
     def _work(self) -> None:
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import abc
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
@@ -40,7 +39,7 @@ from queuecore.data._plan.steps import (
     Unknown,
 )
 from queuecore.data.options import Options, check_threads
-from queuecore.errors import InvalidArgumentError, QueueCoreError
+from queuecore.errors import InvalidArgumentError, QueueCoreError, shown_name
 
 __all__ = [
     "INFINITE_CARDINALITY",
@@ -136,7 +135,7 @@ class Source(abc.ABC):
     def label(self) -> str:
         """Return the user's name for the source, in one line."""
         count = len(self.files)
-        return f"{self.name} of {os.fsdecode(self.files[0]) if count == 1 else f'{count} files'}"
+        return f"{self.name} of {shown_name(self.files[0]) if count == 1 else f'{count} files'}"
 
     def where(self) -> str:
         """Return where the source's work is done, and what forces it into Python."""

@@ -34,6 +34,7 @@ from queuecore.errors import (
     SourceChangedError,
     UnavailableError,
     UnimplementedError,
+    shown_name,
 )
 
 
@@ -283,3 +284,29 @@ def test_names_that_are_listed_keep_the_options(store):
     assert elements(files.interleave(TextLineDataset)) == [b"1", b"2"]
     assert elements(files.flat_map(lambda name: TextLineDataset(name))) == [b"1", b"2"]
     assert set(store.keys) == {7}
+
+
+SECRET = "store://me:word@bucket/a?X-Sig=abc&n=1"
+SHOWN = "store://...@bucket/a?X-Sig=...&n=..."
+
+
+def test_names_are_shown_without_secrets():
+    assert shown_name(SECRET) == shown_name(SECRET.encode()) == SHOWN
+    for name in ("s3://bucket/a/b", "/a/b?c=d", "a@b://c", "store://bucket/a@b"):
+        assert shown_name(name) == name
+
+
+def test_errors_plans_and_logs_show_no_secrets(store, tmp_path, caplog):
+    store.objects[SECRET.removeprefix("store://")] = b"1\n2\n"
+    ds = TextLineDataset(SECRET)
+    assert elements(ds) == [b"1", b"2"]
+    said = [str(ds.plan()), repr(ds)]
+    for name in (SECRET, SECRET.replace("/a", "/b")):
+        with pytest.raises(QueueCoreError) as caught:
+            elements(TextLineDataset(name).map(lambda line: qc.ops.string_to_number(line + b"x")))
+        said += [str(caught.value), repr(caught.value), str(caught.value.path)]
+    with pytest.raises(QueueCoreError) as caught:
+        len(FixedLengthRecordDataset(SECRET, 3))
+    said += [str(caught.value), repr(caught.value), str(caught.value.path)]
+    assert not [text for text in [*said, caplog.text] if "word" in text or "abc" in text]
+    assert sum("bucket/" in text for text in said) >= 7

@@ -311,11 +311,6 @@ def test_no_descriptor_is_left(store, folder, large):
     assert soon(lambda: open_descriptors() <= before)
 
 
-def test_a_url_is_shown_without_its_secrets():
-    assert cache.masked(b"s3://bucket/a/b") == b"s3://bucket/a/b"
-    assert cache.masked(b"https://me:word@host/a@b?X-Sig=abc&n=1") == b"https://...@host/a@b?X-Sig=...&n=..."
-
-
 def test_the_command(store, folder, large, capsys):
     joined(kept(large[1], folder))
     cache._caches.clear()

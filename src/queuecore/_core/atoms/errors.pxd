@@ -109,6 +109,8 @@ cdef str no_value(const Fault* fault, object kind)
 cdef str text_shown(const Fault* fault)
 # Returns the exception for what `fault` recorded; the caller raises it. path: bytes or None.
 cdef object fault_error(const Fault* fault, object path, object headings=*)
+# Returns the name of a file (bytes) as errors and logs show it.
+cdef object shown_name(object path)
 # Returns an exception of a code's class for code that raises it later, or never. place: the keyword arguments of
 # `QueueCoreError` that say where, if any.
 cdef object new_error(int32_t code, str text, dict place=*)

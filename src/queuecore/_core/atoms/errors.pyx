@@ -261,7 +261,7 @@ cdef object fault_error(const Fault* fault, object path, object headings=None):
     heading = None
     if headings is not None and of_csv and fault.what != WHAT_CSV_FIELDS:
         heading = headings(path, fault.b & 0xFFFFFFFF)
-    name = None if path is None else os.fsdecode(path)
+    name = None if path is None else shown_name(path)
     shown = "" if name is None else repr(name)
     error = _CLASSES[<int>fault.code](
         _sentence(fault, shown, heading),
@@ -278,6 +278,10 @@ cdef object fault_error(const Fault* fault, object path, object headings=None):
     if fault.err != 0 and _cause_of is not None and b"://" in (path or b""):
         error.__cause__ = _cause_of(path)
     return error
+
+
+cdef object shown_name(object path):
+    return _errors.shown_name(path)
 
 
 cdef object new_error(int32_t code, str text, dict place=None):

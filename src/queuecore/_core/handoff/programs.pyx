@@ -4,7 +4,7 @@ from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.sequence cimport PySequence_Fast_ITEMS
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
-from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, is_own, new_error
+from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, is_own, new_error, shown_name
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.handoff.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
@@ -20,8 +20,6 @@ from queuecore._core.atoms.times cimport ON_INPUT, ThreadTimes, WorkTimes, begin
 from queuecore._core.steps.stages cimport (
     Arena, Cell, PythonStep, RowCell, RowLoop, RowsFn, Span, StageFn, Step, arena_free, arena_reset,
     arena_take, cell_from, cell_of_row, cell_value, values_of)
-
-import os
 
 from queuecore._core.io.csv import placed_text
 from queuecore._core.steps.stages import SequenceStep
@@ -655,7 +653,7 @@ cdef class NativeProgram:
         # Returns the error, with the place of the faulty record.
         cdef Record* record = &run.record
         text = placed_text(error)
-        error.path = os.fsdecode((<const char*>block_bytes(record.name))[:record.name_bytes])
+        error.path = shown_name((<const char*>block_bytes(record.name))[:record.name_bytes])
         error.offset = record.offset if record.offset >= 0 else None
         error.record = record.index
         error.args = (f"{text} (record {error.record} of {error.path!r})",)

@@ -1,6 +1,5 @@
 """Left out: records that a stream does without, and the errors of elements that come out in their places."""
 import errno
-import os
 from bisect import bisect_left
 
 cimport cython
@@ -13,7 +12,7 @@ from queuecore._core.io.blocks cimport Skipped
 from queuecore._core.io.lanes cimport lanes_saved
 from queuecore._core.atoms.errors cimport (
     CODE_EXHAUSTED, CODE_HANDED, CODE_RESUME, CODE_STEP, CODE_UNAVAILABLE, fault_error, fault_numbers, fault_of, is_own,
-    raise_error)
+    raise_error, shown_name)
 from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.marks cimport Point, by_missing, last_pass
 from queuecore._core.order.op cimport LEVEL_HANDED, LEVEL_SEAM, Break, Cut, Order, Start
@@ -81,7 +80,7 @@ cdef class LeftOut:
         if f.file < 0:
             error.args = (f"{text} (element {f.record})",)
             return error
-        error.path = os.fsdecode(<bytes>name_of(self.files.names, f.file))
+        error.path = shown_name(<bytes>name_of(self.files.names, f.file))
         where = f"record {f.record}"
         if f.offset >= 0:
             error.offset = f.offset

@@ -1,13 +1,12 @@
 """Streams: one iteration over a plan, and the iterators over it."""
 import logging
-import os
 from functools import partial
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.atoms.errors cimport (
-    CODE_OUT_OF_RANGE, CODE_PRECONDITION, CODE_SLOTS, is_own, raise_error, raise_from)
+    CODE_OUT_OF_RANGE, CODE_PRECONDITION, CODE_SLOTS, is_own, raise_error, raise_from, shown_name)
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.stream.feed cimport feed_awaited, feed_taken
 from queuecore._core.stream.configure cimport configure
@@ -63,7 +62,7 @@ cdef int _say_met(Stream stream, Pipe* p) except -1:
     cdef int64_t f = t.refused.exchange(-1, kRelaxed) - 1 if t.refused.load(kRelaxed) > 0 else -1
     if f >= 0:
         _log.warning("direct=True has no effect: the file system of %s reads through the page cache alone",
-                     os.fsdecode(<bytes>name_of(t.names, f)))
+                     shown_name(<bytes>name_of(t.names, f)))
     if stream.course.left_out.skips is not None:
         stream._log_files(p, False)
     return 0

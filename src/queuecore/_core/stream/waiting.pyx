@@ -1,10 +1,9 @@
 """Waiting: the work and the sleep of a consumer while a pipe has nothing for it."""
-import os
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from queuecore._core.atoms.errors cimport CODE_STALL, new_error
+from queuecore._core.atoms.errors cimport CODE_STALL, new_error, shown_name
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.stream.execute cimport execute_help
 from queuecore._core.stream.limits cimport SPIN_NS
@@ -195,7 +194,7 @@ cdef class Stall:
             f = table_pinned(p.table, f + 1)
             if f < 0:
                 break
-            names.append(os.fsdecode(<bytes>name_of(p.table.names, f)))
+            names.append(shown_name(<bytes>name_of(p.table.names, f)))
         lane = p.blocks.lanes if p.blocks != NULL and p.plan.blocks.encoding else NULL
         while lane != NULL:
             turn_take(p.turn)
@@ -203,7 +202,7 @@ cdef class Stall:
             turn_give(p.turn)
             lane = lane.beside
             if f >= 0 and len(names) < 4:
-                names.append(os.fsdecode(<bytes>name_of(p.table.names, f)))
+                names.append(shown_name(<bytes>name_of(p.table.names, f)))
         held = p.shared.leases.load(kRelaxed)  # relaxed: consumers take leases under the GIL
         what = f"reads of {', '.join(map(repr, names))} have not come back" if names else "no file is being read"
         return new_error(CODE_STALL,
