@@ -123,7 +123,7 @@ class RemoteCache:
         name = f"{_digest(url)}-{stamp:016x}"
         with self._lock:
             file = self._files.get(name)
-            if file is None:
+            if file is None or file.was_replaced:
                 try:
                     file = CachedFile(self, name, url, size, stamp)
                 except OSError as error:
@@ -256,10 +256,18 @@ class CachedFile:
         Its URL.
     size, stamp : int
         Its bytes, and the number that changes with its content.
+
+    Attributes
+    ----------
+    size, stamp : int
+        As given.
+    was_replaced : bool
+        Whether the store has had another file in its place since.
     """
 
     def __init__(self, cache: RemoteCache, name: str, url: bytes, size: int, stamp: int) -> None:
         self.size, self.stamp = size, stamp
+        self.was_replaced = False
         self._cache, self._url = cache, url
         self._data_path = cache.folder / f"{name}.data"
         blocks = -(-size // BLOCK_BYTES)
@@ -416,6 +424,8 @@ class CachedFile:
             checksum = frame(part)[1]
             try:
                 with self._lock, self._written():
+                    if self.was_replaced:
+                        return
                     if self._is_there(block):
                         continue
                     if os.pwrite(self._data, part, block * BLOCK_BYTES) != len(part):
@@ -435,13 +445,14 @@ class CachedFile:
     def confirm(self, fresh: dict[int, bytes], stamp: int) -> None:
         """Hear by which number the store knows the file since `fresh` was asked for: those blocks count, or go (C1)."""
         with self._lock:
-            for block in fresh:
-                self._fresh.pop(block, None)
-            if stamp != self.stamp:
-                for block in fresh:
+            if stamp != self.stamp:  # also requests that are still under way may bring the new one's bytes
+                self.was_replaced = True
+                for block in self._fresh:
                     self._marks[block] = None
                     self._good[block] = 0
+                self._fresh.clear()
                 return
+            fresh = {block: self._fresh.pop(block) for block in fresh if block in self._fresh}
             try:
                 with self._written():
                     for block, checksum in fresh.items():

@@ -153,6 +153,20 @@ def test_an_object_that_is_replaced_while_it_is_read_is_not_kept(store, folder, 
     assert joined(kept(ds, folder)) == second
 
 
+def test_requests_that_come_back_after_a_replacement_are_not_kept(folder):
+    here = RemoteCache(folder, None, False)
+    file = here.file(b"store://bucket/a", 3 * BLOCK_BYTES, 1)
+
+    def fetch(start, stop):
+        file.confirm(file.fresh(), 2)
+        return b"\1" * (stop - start)
+
+    assert file.read(0, 3 * BLOCK_BYTES, fetch) == b"\1" * 3 * BLOCK_BYTES
+    again = here.file(b"store://bucket/a", 3 * BLOCK_BYTES, 1)  # the first one is back
+    assert again.read(0, 3 * BLOCK_BYTES, lambda start, stop: bytes(stop - start)) == bytes(3 * BLOCK_BYTES)
+    assert file.fresh() == {} and len(again.fresh()) == 3
+
+
 @pytest.mark.parametrize("kind", ["a byte", "the end", "all", "the file"])
 @pytest.mark.parametrize("of", ["data", "index"])
 def test_what_is_damaged_comes_again(store, folder, large, of, kind, caplog):
