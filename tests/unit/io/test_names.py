@@ -246,7 +246,7 @@ WRITTEN = [
 def test_what_nobody_can_read_is_refused_with_what_to_do(use, name):
     with pytest.raises(UnimplementedError, match="no local file, and fsspec.*copy it.*mount") as caught:
         use(name)
-    assert caught.value.path == f"{name}".replace("nothing:/bucket", "nothing://bucket")
+    assert caught.value.path == f"{name}".replace("nothing:/bucket", "nothing://bucket").replace("y=1", "y=...")
 
 
 @pytest.mark.parametrize("name", ELSEWHERE, ids=str)
@@ -254,7 +254,7 @@ def test_what_nobody_can_read_is_refused_with_what_to_do(use, name):
 def test_what_is_not_local_is_not_written(use, name):
     with pytest.raises(UnimplementedError, match="only local files.*mount") as caught:
         use(name)
-    assert caught.value.path == str(name)
+    assert caught.value.path == str(name).replace("y=1", "y=...")
 
 
 def test_names_in_a_list_of_which_one_lies_elsewhere(home):
