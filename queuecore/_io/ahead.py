@@ -8,7 +8,6 @@ ahead. Any other range is asked for as it is: records in a random order cost no 
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from collections.abc import Callable
@@ -64,16 +63,21 @@ class AheadReader:
         """Return a range, which is within the file. Raises what its request raises; waits for it."""
         parts = []
         while offset < end:
-            with self._lock:
-                found = next((known for known in self._ranges if known.start <= offset < known.stop), None)
-                current = found or self._begun(offset, end - offset)
-                ahead = self._ahead_of(current)
-            for later in ahead:
-                self._start(later)
-            if found is None:
-                self._get(current)
-            else:
-                current.done.wait()
+            begun: list[_Range] = []
+            try:
+                with self._lock:
+                    found = next((known for known in self._ranges if known.start <= offset < known.stop), None)
+                    current = found or self._begin(offset, end - offset, begun)
+                    self._begin_ahead(current, begun)
+                for later in begun[found is None :]:
+                    self._start(later)
+                if found is None:
+                    self._get(current)
+            except BaseException:
+                for later in begun:  # nobody may wait for them
+                    self._give_up(later)
+                raise
+            current.done.wait()
             if current.data is None:  # the request of another thread failed: this one's error belongs here
                 continue
             part = memoryview(current.data)[offset - current.start : end - current.start]
@@ -85,14 +89,14 @@ class AheadReader:
                     self._drop(current)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _begun(self, offset: int, nbytes: int) -> _Range:
-        # Under the lock.
+    def _begin(self, offset: int, nbytes: int, begun: list[_Range]) -> _Range:
+        # Under the lock. The range is in the caller's list before anybody can find it.
         followed, before = self._ends.pop(offset, (-1, 0))
         most = min(_MOST_BYTES, max(self._room() // _REQUESTS, _FIRST_BYTES))
         behind = min((known.start for known in self._ranges if known.start > offset), default=self._size)
         stop = min(offset + min(max(nbytes, 2 * before), most), behind)
-        begun = _Range(offset, stop, followed + 1)
-        self._ranges.append(begun)
+        begun.append(_Range(offset, stop, followed + 1))
+        self._ranges.append(begun[-1])
         self._ends[stop] = followed + 1, stop - offset
         while len(self._ends) > _MOST_ENDS:
             del self._ends[next(iter(self._ends))]
@@ -100,49 +104,42 @@ class AheadReader:
             kept = next((known for known in self._ranges if known.done.is_set()), None)
             if kept is not None:
                 self._drop(kept)
-        return begun
+        return begun[-1]
 
-    def _ahead_of(self, current: _Range) -> list[_Range]:
+    def _begin_ahead(self, current: _Range, begun: list[_Range]) -> None:
         # Under the lock.
-        begun: list[_Range] = []
         if current.followed < _SURE:
-            return begun
+            return
         window = min(_REQUESTS * (current.stop - current.start), _WINDOW_BYTES, self._room())
         known = {begins.start: begins for begins in self._ranges}
         front = current.stop
         while front < min(self._size, current.stop + window):
-            following = known.get(front)
-            if following is None:
-                following = self._begun(front, current.stop - current.start)
-                begun.append(following)
+            following = known.get(front) or self._begin(front, current.stop - current.start, begun)
             front = following.stop
-        return begun
 
     def _room(self) -> int:
         return _ALL_BYTES // max(1, len(_readers))
 
     def _get(self, wanted: _Range) -> None:
-        try:
-            wanted.data = self._fetch(wanted.start, wanted.stop)
-        except BaseException:
-            with self._lock:
-                self._drop(wanted)
-            raise
-        finally:
-            wanted.done.set()
+        wanted.data = self._fetch(wanted.start, wanted.stop)
+        wanted.done.set()
 
     def _start(self, wanted: _Range) -> None:
         try:
             threading.Thread(target=self._try, args=(wanted,), name="qc-remote-ahead", daemon=True).start()
-        except BaseException:  # no thread: who comes to this range asks for it
-            with self._lock:
-                self._drop(wanted)
-            wanted.done.set()
+        except RuntimeError:  # no thread: who comes to this range asks for it
+            self._give_up(wanted)
 
     def _try(self, wanted: _Range) -> None:
-        # Who comes to this range asks for it again, and gets the error.
-        with contextlib.suppress(BaseException):
+        try:
             self._get(wanted)
+        except BaseException:  # who comes to this range asks for it again, and gets the error
+            self._give_up(wanted)
+
+    def _give_up(self, wanted: _Range) -> None:
+        with self._lock:
+            self._drop(wanted)
+        wanted.done.set()
 
     def _drop(self, read: _Range) -> None:
         if read in self._ranges:

@@ -64,7 +64,7 @@ class KeptFile:
     size, cached_bytes : int
         Bytes of the file, and those that take room here.
     used : float
-        When it was last opened, in seconds since 1970.
+        When it was last opened or written to, in seconds since 1970.
     """
 
     name: str
@@ -345,19 +345,18 @@ class CachedFile:
 
     def _blocks(self, block: int, stop: int, fetch: Callable[[int, int], bytes]) -> tuple[int, bytes]:
         """Return where a block begins, and it, perhaps with blocks behind it up to `stop`."""
-        while True:
-            with self._lock:
-                under_way = self._fetching.get(block)
-                mine = list(itertools.takewhile(self._is_missing, range(block, stop)))
-                done = threading.Event()
-                self._fetching.update((missing, done) for missing in mine)
-            if mine:
-                break
-            if under_way is not None:
-                under_way.wait()
-            elif (data := self._stored(block)) is not None:
-                return block * BLOCK_BYTES, data
+        mine: list[int] = []
+        done = threading.Event()
         try:
+            while not mine:
+                with self._lock:
+                    under_way = self._fetching.get(block)
+                    mine = list(itertools.takewhile(self._is_missing, range(block, stop)))
+                    self._fetching.update((missing, done) for missing in mine)
+                if under_way is not None:
+                    under_way.wait()
+                elif not mine and (data := self._stored(block)) is not None:
+                    return block * BLOCK_BYTES, data
             first, end = block * BLOCK_BYTES, min((mine[-1] + 1) * BLOCK_BYTES, self.size)
             if self._cache.offline:
                 raise UnavailableError(
@@ -371,7 +370,8 @@ class CachedFile:
         finally:
             with self._lock:
                 for fetched in mine:
-                    del self._fetching[fetched]
+                    if self._fetching.get(fetched) is done:  # not where an interrupt came before it was noted
+                        del self._fetching[fetched]
             done.set()
 
     def _is_missing(self, block: int) -> bool:
@@ -495,11 +495,15 @@ def cache_of(folder: str | os.PathLike[str], limit: int | None, offline: bool) -
     key = os.path.abspath(os.fspath(folder)), limit, offline
     cache = _caches.get(key)
     if cache is None:
-        cache = _caches[key] = RemoteCache(*key)
+        cache = _caches.setdefault(key, RemoteCache(*key))  # another thread may have been quicker
     return cache
 
 
-os.register_at_fork(after_in_child=_caches.clear)
+def _forked() -> None:
+    _caches.clear()  # the parent's threads may have held their locks
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 def _digest(url: bytes) -> str:

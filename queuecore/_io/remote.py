@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from queuecore._core.atoms.errors import tell_causes
 from queuecore._core.io.remote import begin, serve
 from queuecore._io.ahead import AheadReader
-from queuecore._io.cache import CachedFile, RemoteCache, cache_of
+from queuecore._io.cache import CachedFile, cache_of
 from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError, shown_name
 
 __all__ = [
@@ -54,8 +54,8 @@ _failures: dict[bytes, BaseException] = {}
 _schemes: set[str] = set()
 # By which options files are opened, by their names: the last ones that somebody gave.
 _options: dict[bytes, dict[str, Any]] = {}
-# Where they are kept, in the same way.
-_caches: dict[bytes, RemoteCache] = {}
+# Where they are kept, in the same way: what `cache_of` needs. Not the cache itself, which a forked process has anew.
+_caches: dict[bytes, tuple[str | os.PathLike[str], int | None, bool]] = {}
 
 T = TypeVar("T")
 
@@ -135,8 +135,8 @@ def keep(names: Iterable[bytes], folder: str | os.PathLike[str] | None, limit: i
         As `RemoteCache` does.
     """
     if folder is not None:
-        cache = cache_of(folder, limit, offline)
-        _caches.update((name, cache) for name in names if is_url(name))
+        cache_of(folder, limit, offline)  # whether it can be used
+        _caches.update((name, (folder, limit, offline)) for name in names if is_url(name))
         return
     if offline:
         raise InvalidArgumentError("offline=True reads remote files from a cache: name its folder, cache_dir=...")
@@ -206,9 +206,12 @@ class _File:
         self._name = name
         self._filesystem, self._path = _place(name)
         self._whole: bytes | None = None
-        self._requests = 0
+        # Counted by a call that threads can't divide; several: answers to them may be of several contents.
+        self._requests = itertools.count()
+        self._several = False
         self._ahead: AheadReader | None = None
-        cache = _caches.get(name)
+        wanted = _caches.get(name)
+        cache = cache_of(*wanted) if wanted is not None else None
         self._cached: CachedFile | None = None
         if cache is not None and cache.offline:
             self._cached = cache.newest(name)
@@ -235,7 +238,7 @@ class _File:
         """Return the size, and a number that changes with the content."""
         try:
             fresh = {} if self._cached is None else self._cached.fresh()
-            if (self._requests > 1 or fresh) and self._whole is None:  # one answer is of one content
+            if (self._several or fresh) and self._whole is None:  # one answer is of one content
                 self.size, self._stamp = self._measured()
                 if self._cached is not None:
                     self._cached.confirm(fresh, self._stamp)
@@ -269,7 +272,8 @@ class _File:
         return self._fetched(offset, end)
 
     def _fetched(self, offset: int, end: int) -> bytes:
-        self._requests += 1
+        if next(self._requests) > 0:
+            self._several = True
         return _tried(lambda: self._range(offset, end))
 
     def _range(self, offset: int, end: int) -> bytes:

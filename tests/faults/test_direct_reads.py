@@ -7,8 +7,8 @@ import os
 import numpy as np
 import pytest
 from helpers.data.chains import write_files
+from helpers.faults.left import faults_end
 from helpers.formats import tfrecords
-from helpers.process import open_descriptors, soon, thread_ids
 
 from queuecore.data import Dataset, FixedLengthRecordDataset, NumpyDataset, Options, TextLineDataset, TFRecordDataset
 from queuecore.errors import InvalidArgumentError, SourceChangedError
@@ -22,12 +22,8 @@ DIRECT = Options(direct=True)
 
 @pytest.fixture(autouse=True)
 def unchanged():
-    before, descriptors = thread_ids(), open_descriptors()
-    syscalls.reset_faults()
-    yield
-    syscalls.reset_faults()
-    assert soon(lambda: thread_ids() <= before)
-    assert soon(lambda: open_descriptors() <= descriptors)
+    with faults_end(syscalls):
+        yield
 
 
 def fixed(folder, nbytes=100, header=0):

@@ -8,8 +8,9 @@ import threading
 import numpy as np
 import pytest
 from helpers.data.chains import THREADS, apply, chains, dataset, own, pull, run, write_files
+from helpers.faults.left import faults_end
 from helpers.models.oracle import Model, assert_same
-from helpers.process import open_descriptors, run_python, soon, thread_ids
+from helpers.process import run_python, soon
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
@@ -33,13 +34,9 @@ ORDERS = [[], [("shuffle", 30, 1, True), ("repeat", 2)], [("repeat", 2), ("shuff
 
 @pytest.fixture(autouse=True)
 def cold():
-    before, descriptors = thread_ids(), open_descriptors()
-    syscalls.reset_faults()
-    syscalls.set_uncached(True)
-    yield
-    syscalls.reset_faults()
-    assert soon(lambda: thread_ids() <= before)
-    assert soon(lambda: open_descriptors() <= descriptors)
+    with faults_end(syscalls):
+        syscalls.set_uncached(True)
+        yield
 
 
 def contents_of(kind, counts=(40, 0, 25, 60)):

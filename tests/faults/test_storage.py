@@ -6,8 +6,9 @@ import os
 import numpy as np
 import pytest
 from helpers.data.chains import THREADS, apply, dataset, own, pull, run, threads, write_files
+from helpers.faults.left import faults_end
 from helpers.models.oracle import Model, assert_same
-from helpers.process import open_descriptors, soon, thread_ids
+from helpers.process import soon
 
 import queuecore as qc
 
@@ -25,12 +26,8 @@ CHAINS = [
 
 @pytest.fixture(autouse=True)
 def faults_end_with_the_test():
-    before, descriptors = thread_ids(), open_descriptors()
-    syscalls.reset_faults()
-    yield
-    syscalls.reset_faults()
-    assert soon(lambda: thread_ids() <= before)
-    assert soon(lambda: open_descriptors() <= descriptors)
+    with faults_end(syscalls):
+        yield
 
 
 @pytest.fixture

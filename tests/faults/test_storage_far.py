@@ -12,8 +12,8 @@ import os
 import numpy as np
 import pytest
 from helpers.data.chains import write_files
+from helpers.faults.left import faults_end
 from helpers.formats import tfrecords
-from helpers.process import open_descriptors, soon, thread_ids
 
 from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from queuecore.errors import SourceChangedError
@@ -27,13 +27,9 @@ RECORDS = 300  # of 100 bytes, in each of four files
 
 @pytest.fixture(autouse=True)
 def far():
-    before, descriptors = thread_ids(), open_descriptors()
-    syscalls.reset_faults()
-    syscalls.set_far(True)
-    yield
-    syscalls.reset_faults()
-    assert soon(lambda: thread_ids() <= before)
-    assert soon(lambda: open_descriptors() <= descriptors)
+    with faults_end(syscalls):
+        syscalls.set_far(True)
+        yield
 
 
 def fixed(folder):

@@ -9,6 +9,7 @@ import pathlib
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from helpers.process import (
@@ -43,6 +44,17 @@ def nothing_left(folder: pathlib.Path) -> Iterator[None]:
     assert _comes(lambda: child_processes() <= children), child_processes() - children
     assert _comes(lambda: mapped_files() <= mapped), mapped_files() - mapped
     assert os.listdir(folder) == []
+
+
+@contextlib.contextmanager
+def faults_end(syscalls: Any) -> Iterator[None]:
+    """Let the faults of a test end with it, and check that its threads and descriptors do too."""
+    before, descriptors = thread_ids(), open_descriptors()
+    syscalls.reset_faults()
+    yield
+    syscalls.reset_faults()
+    assert soon(lambda: thread_ids() <= before)
+    assert soon(lambda: open_descriptors() <= descriptors)
 
 
 def _comm(number: str) -> str:

@@ -119,3 +119,14 @@ def test_what_nobody_reads_to_its_end_goes():
         reader.read(start, start + 1000)
         reader.read(start + 1000, start + 2000)
     assert len(reader._ranges) <= 24
+
+
+def test_a_range_that_could_not_be_begun_keeps_nobody_waiting(monkeypatch):
+    source = Source(8 << 20)
+    reader = AheadReader(len(source.data), source.fetch)
+    ahead = reader._begin_ahead
+    monkeypatch.setattr(reader, "_begin_ahead", lambda current, begun: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        reader.read(0, PIECE)
+    monkeypatch.setattr(reader, "_begin_ahead", ahead)
+    assert bytes(reader.read(0, PIECE)) == source.data[:PIECE]
