@@ -43,6 +43,7 @@ class Slices(Node):
     """
 
     name = "from_tensor_slices"
+    hands_on = True
 
     rows: Rows
     given: Layout
@@ -103,6 +104,7 @@ class Items(Node):
     """
 
     name = "from_tensors"
+    hands_on = True
 
     items: list[Any]
     of: Any = None
@@ -138,6 +140,7 @@ class Numbers(Node):
     """The numbers of a range."""
 
     name = "range"
+    hands_on = True
 
     numbers: range
     dtype: np.dtype[Any]
@@ -197,6 +200,7 @@ class Counter(Node):
     """Numbers without an end, each as far from the one before; whole ones wrap."""
 
     name = "counter"
+    hands_on = True
 
     start: int | float
     step: int | float

@@ -45,6 +45,7 @@ class Zip(Node):
     """
 
     name = "zip"
+    hands_on = True
 
     template: Any
 
@@ -131,6 +132,7 @@ class Enumerate(Node):
     """Elements with their numbers."""
 
     name = "enumerate"
+    hands_on = True
 
     first: int
 
@@ -228,6 +230,7 @@ class Concatenate(Node):
     """
 
     name = "concatenate"
+    hands_on = True
 
     fits: Layout
 
@@ -290,6 +293,7 @@ class Unbatch(Node):
     """The rows of elements, as elements."""
 
     name = "unbatch"
+    hands_on = True
 
     def __post_init__(self) -> None:
         self.layout()

@@ -65,6 +65,7 @@ class RandomNumbers(Node):
     """
 
     name = "random"
+    hands_on = True
 
     rerandomize: bool
 

@@ -346,7 +346,7 @@ class NodeRun:
         if start and not again:
             chain = chain.then(Skip(start))
         # A batch would wait for elements that a slow Python source has not made yet: its rows come as they are there.
-        if batch and (not chain.source.fed or any(isinstance(step, BatchStep) for step in chain.steps)):
+        if batch and (chain.source.is_quick or any(isinstance(step, BatchStep) for step in chain.steps)):
             chain = chain.then(BatchStep(batch, False))
         budget = self.budget * chain.streams()
         child = open_chain(chain, seeded._replace(skips=skips, feed=self._feed, budget=budget, writing=self.writing))

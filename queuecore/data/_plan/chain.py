@@ -88,6 +88,8 @@ class Source(abc.ABC):
 
     # Whether a Python thread hands the elements in.
     fed: ClassVar[bool] = False
+    # Whether it only hands on what it has, or what its inputs give: it never waits for code of a user's.
+    hands_on: ClassVar[bool] = False
     # Whether it uses the first pass of its first input for all of its own passes.
     keeps: ClassVar[bool] = False
     # Whether it would read any other files by the same rules, so that the sources of many files may become one.
@@ -150,6 +152,11 @@ class Source(abc.ABC):
     def has_objects(self) -> bool:
         """True if the elements are Python objects."""
         return False
+
+    @property
+    def is_quick(self) -> bool:
+        """True if no code of a user's makes the elements, so that a chunk of them never waits long for its last one."""
+        return not self.fed or (self.hands_on and all(chain.source.is_quick for chain in self.inputs))
 
     @property
     def uses_up(self) -> bool:

@@ -1,5 +1,6 @@
 """Elements that Python makes slowly come as they are made: no node behind them waits for more than it needs."""
 
+import contextlib
 import threading
 
 import numpy as np
@@ -68,3 +69,21 @@ def test_the_first_element_waits_for_no_further_ones(source, first, then):
         taken.set()
         next(iterator)
     assert in_vain == []
+
+
+AT_HAND = {
+    "arrays": lambda: Dataset.from_tensor_slices(np.zeros((50_000, 32), np.float32)),
+    "range": lambda: Dataset.range(50_000),
+    "zip": lambda: Dataset.zip((Dataset.range(50_000), AT_HAND["arrays"]())),
+    "enumerate": lambda: AT_HAND["zip"]().enumerate(),
+    "concatenate": lambda: AT_HAND["range"]().concatenate(AT_HAND["range"]()),
+    "unbatch": lambda: AT_HAND["arrays"]().batch(10).unbatch(),
+}
+
+
+@pytest.mark.parametrize("source", AT_HAND)
+def test_elements_that_are_there_come_in_whole_chunks(source):
+    # Not as many at a time as a consumer of records is given: each chunk costs threads a hand-over.
+    node = AT_HAND[source]().enumerate()._chain.source
+    with contextlib.closing(node.trial().rows(0, 0)) as rows:
+        assert next(rows).n == node.inputs[0].chunk_rows() > 2000
