@@ -17,6 +17,7 @@ __all__ = [
     "expand_filenames",
     "expand_patterns",
     "file_to_write",
+    "local_file_to_write",
     "local_name",
     "local_text",
     "matches",
@@ -55,8 +56,8 @@ def local_name(name: bytes) -> bytes:
     shown = repr(os.fsdecode(name))
     if scheme[1].lower() != b"file":
         raise UnimplementedError(
-            f"{shown}: only local files are written, listed and looked at here, and '{os.fsdecode(scheme[1])}:' is "
-            "none. Use a disk of this machine, or mount where it lies: see docs/data-sources.md",
+            f"{shown}: only a local file will do here, and '{os.fsdecode(scheme[1])}:' is none. Use a disk of this "
+            "machine, or mount where it lies: see docs/data-sources.md",
             path=name,
             stage=_STAGE,
         )
@@ -76,12 +77,18 @@ def local_name(name: bytes) -> bytes:
 
 def name_to_read(name: bytes) -> bytes:
     """As `local_name`, but the URL of a file elsewhere stays, with two slashes, and may be read from now on."""
+    path = _local_or_url(name)
+    if remote.is_url(path):
+        remote.ready()
+    return path
+
+
+def _local_or_url(name: bytes) -> bytes:
     scheme = _SCHEME.match(name)
     if scheme is None or scheme[1].lower() == b"file" or os.path.lexists(scheme[1] + b":"):
         return local_name(name)
     url = name if name[scheme.end() :].startswith(b"/") else name[: scheme.end()] + b"/" + name[scheme.end() :]
     remote.check(url)
-    remote.ready()
     return url
 
 
@@ -128,7 +135,12 @@ def _encode(name: Any, local: Callable[[bytes], bytes] = name_to_read) -> bytes:
 
 
 def file_to_write(name: Filename) -> bytes:
-    """Return the name of a file that is written, as the operating system's bytes; it is no pattern."""
+    """Return the name of a file that is written, as the operating system's bytes, or a URL; it is no pattern."""
+    return _encode(name, _local_or_url)
+
+
+def local_file_to_write(name: Filename) -> bytes:
+    """As `file_to_write`, of what must be a local file."""
     return _encode(name, local_name)
 
 

@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
+from queuecore._io import remote
 from queuecore._io.compression import Codec
 from queuecore._io.names import Filename, file_to_write
-from queuecore.errors import DtypeError, FailedPreconditionError, QueueCoreError, os_error
+from queuecore._io.outputs import output_of
+from queuecore.errors import DtypeError, FailedPreconditionError, QueueCoreError, os_error, shown_name
 
 __all__ = ["RecordFile", "flat"]
 
 # Bytes that are collected, so that a small record costs no system call. A longer record is written by itself, uncopied.
 _BLOCK_BYTES = 1 << 18
 _STAGE = "write"
+_ADVICE = ". Write the file anew"  # a URL
 
 
 def flat(data: Any, what: str) -> bytes | memoryview:
@@ -36,7 +39,9 @@ def flat(data: Any, what: str) -> bytes | memoryview:
 class RecordFile:
     """A file that is written record by record: buffering, compression, and the state after an error."""
 
-    def __init__(self, path: Filename, codec: Codec | None, header: bytes = b"") -> None:
+    def __init__(
+        self, path: Filename, codec: Codec | None, header: bytes = b"", storage_options: Any = None
+    ) -> None:
         self._closed = True  # until there is something to close
         self._lock = threading.Lock()
         self._codec = codec
@@ -47,9 +52,9 @@ class RecordFile:
         self._whole_records = 0
         self._path = file_to_write(path)
         try:
-            self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+            self._output = output_of(self._path, remote.checked(storage_options))
         except OSError as error:
-            raise self._named(error, "open") from error
+            raise self._named(error, "open") from (error.__cause__ or error)
         self._closed = False
         self._pending += header
 
@@ -57,6 +62,7 @@ class RecordFile:
         return os_error(
             error.errno or 0,
             f"cannot {what} {os.fsdecode(self._path)!r}: ",
+            _ADVICE if remote.is_url(self._path) and what != "open" else "",
             reason=error.strerror or str(error),
             path=self._path,
             stage=_STAGE,
@@ -85,29 +91,22 @@ class RecordFile:
 
     def _write_out(self, parts: Sequence[bytes | bytearray | memoryview] = ()) -> None:
         pending, self._pending = self._pending, bytearray()
-        left = [memoryview(part) for part in (pending, *parts) if len(part)]
-        total = sum(map(len, left))
-        while left:
-            done = os.writev(self._fd, left)
-            while left and done >= len(left[0]):
-                done -= len(left.pop(0))
-            if done:
-                left[0] = left[0][done:]
-        self._whole_bytes += total
+        self._output.write((pending, *parts))
+        self._whole_bytes += sum(map(len, (pending, *parts)))
         self._whole_records = self._records
 
     def _give_up(self, error: BaseException) -> None:
         # Removes the bytes after the last whole record: nobody should take them for one.
         self._failed = error
-        with contextlib.suppress(OSError):
-            os.ftruncate(self._fd, self._whole_bytes)
-        if not isinstance(error, OSError):
+        self._output.cut(self._whole_bytes)
+        if not isinstance(error, OSError) or isinstance(error, QueueCoreError):
             return
+        cause = error.__cause__ or error
         if self._codec is not None:
             what = f"write the records that follow byte {self._whole_bytes} of"
-            raise self._named(error, what, offset=self._whole_bytes) from error
+            raise self._named(error, what, offset=self._whole_bytes) from cause
         what = f"write record {self._whole_records} and those after it, at byte {self._whole_bytes}, to"
-        raise self._named(error, what, offset=self._whole_bytes, record=self._whole_records) from error
+        raise self._named(error, what, offset=self._whole_bytes, record=self._whole_records) from cause
 
     def _check_usable(self) -> None:
         if self._failed is not None:
@@ -120,7 +119,8 @@ class RecordFile:
     def flush(self) -> None:
         """Hand everything that was written so far to the operating system, so that others can read it.
 
-        A compressed file gets a little longer each time. Nothing is forced to the disk: that is `os.fsync`.
+        A compressed file gets a little longer each time. Nothing is forced to the disk: that is `os.fsync`. The bytes
+        of a URL go to fsspec, which sends whole blocks; nobody sees them before `close`.
         """
         with self._lock:
             self._check_usable()
@@ -149,12 +149,12 @@ class RecordFile:
                     raise
                 finally:
                     with contextlib.suppress(OSError):
-                        os.close(self._fd)
+                        self._output.close()
             try:
-                os.close(self._fd)
-            except OSError as error:  # network disks say only here that there was no room
+                self._output.close()
+            except OSError as error:  # network disks and stores say only here that there was no room
                 self._failed = error
-                raise self._named(error, "close") from error
+                raise self._named(error, "close") from (error.__cause__ or error)
 
     def close(self) -> None:
         """Write what is left and close the file. A second call does nothing."""
@@ -167,15 +167,30 @@ class RecordFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file."""
-        self.close()
+        """Close the file; give a URL up, if the block was left by an exception."""
+        if kind is None or self._output.keeps:
+            self.close()
+        else:
+            self._abandon()
+
+    def _abandon(self) -> None:
+        # What isn't whole is to be nowhere.
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._output.cut(0)
 
     def __del__(self) -> None:
-        """Close the file, with a warning, as Python's own files do."""
+        """Close the file, with a warning, as Python's own files do; give a URL up."""
         if not getattr(self, "_closed", True):
-            warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
-            self.close()
+            try:  # warnings may be errors
+                warnings.warn(f"unclosed {self!r}", ResourceWarning, stacklevel=2, source=self)
+            finally:
+                if self._output.keeps:
+                    self.close()
+                else:
+                    self._abandon()
 
     def __repr__(self) -> str:
         """Return the class, the file and whether it is still open."""
-        return f"<{type(self).__name__} of {os.fsdecode(self._path)!r}{', closed' if self._closed else ''}>"
+        return f"<{type(self).__name__} of {shown_name(self._path)!r}{', closed' if self._closed else ''}>"

@@ -24,6 +24,7 @@ from queuecore._io.cache import CachedFile, cache_of
 from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError, shown_name
 
 __all__ = [
+    "as_os_error",
     "beginning_of",
     "check",
     "checked",
@@ -35,6 +36,7 @@ __all__ = [
     "options_of",
     "ready",
     "remember",
+    "writable",
 ]
 
 _ADVICE = "Or copy it to a disk of this machine, or mount where it lies: see docs/data-sources.md"
@@ -156,7 +158,7 @@ def failure_of(name: bytes) -> BaseException | None:
 
 
 @contextlib.contextmanager
-def _as_os_error() -> Iterator[None]:
+def as_os_error() -> Iterator[None]:
     """Let what goes wrong with a store be an `OSError` with a number, as of a local file."""
     try:
         yield
@@ -170,20 +172,20 @@ def _as_os_error() -> Iterator[None]:
 
 def look(name: bytes) -> tuple[int, int]:
     """Return the size of a remote file in bytes, and a number that changes with its content. Raises `OSError`."""
-    with _as_os_error():
+    with as_os_error():
         return _opened(name).look()
 
 
 def beginning_of(name: bytes, nbytes: int) -> bytes:
     """Return the first bytes of a remote file. Raises `OSError`."""
-    with _as_os_error():
+    with as_os_error():
         return bytes(_opened(name).read(0, nbytes))
 
 
 def listed(pattern: bytes, options: dict[str, Any] | None = None) -> list[bytes]:
     """Return the URLs that match a pattern, sorted by bytes. Raises `OSError`."""
     remember([pattern], options)
-    with _as_os_error():
+    with as_os_error():
         filesystem, path = _place(pattern)
         found = _tried(lambda: filesystem.glob(path))
     names = sorted(os.fsencode(filesystem.unstrip_protocol(one)) for one in found)
@@ -191,12 +193,57 @@ def listed(pattern: bytes, options: dict[str, Any] | None = None) -> list[bytes]
     return names
 
 
-def _place(name: bytes) -> tuple[Any, str]:
+def _place(name: bytes, options: dict[str, Any] | None = None) -> tuple[Any, str]:
     check(name)
     import fsspec
 
-    filesystem, path = fsspec.core.url_to_fs(os.fsdecode(name), **_options.get(name, {}))
+    filesystem, path = fsspec.core.url_to_fs(os.fsdecode(name), **(options or _options.get(name, {})))
     return filesystem, path
+
+
+def writable(name: bytes, options: dict[str, Any] | None) -> Any:
+    """Return a new remote file, with ``write``, ``close``, ``commit`` and ``discard``.
+
+    Nothing of it is there before `commit`, which follows `close`; libraries that commit as they close do it there.
+
+    Raises
+    ------
+    OSError
+        If it can't be opened.
+    UnimplementedError
+        If the library only reads such files, or can't write them as a whole.
+    """
+    with as_os_error():
+        filesystem, path = _place(name, options)
+        try:
+            file = _new_file(filesystem, path)
+        except NotImplementedError as error:
+            raise UnimplementedError(
+                f"{shown_name(name)!r} can't be written by fsspec, or not so that it appears as a whole. Write a local "
+                "file, and copy it there",
+                path=name,
+                stage="open",
+            ) from error
+    return file
+
+
+def _new_file(filesystem: Any, path: str) -> Any:
+    from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+    from fsspec.spec import AbstractBufferedFile
+
+    if isinstance(filesystem, MemoryFileSystem):  # what it opens is there at once
+        return MemoryFile(filesystem, path)
+    file = filesystem.open(path, "wb", autocommit=False)
+    with contextlib.suppress(ValueError):
+        filesystem.transaction.files.remove(file)  # it is no part of one of the user's
+    if isinstance(file, AbstractBufferedFile):
+        if type(file)._upload_chunk is AbstractBufferedFile._upload_chunk:
+            raise NotImplementedError
+    elif not (hasattr(file, "commit") and hasattr(file, "discard")):
+        file.close()
+        raise NotImplementedError
+    file.autocommit = False  # also where the library didn't hear it
+    return file
 
 
 class _File:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,25 +43,34 @@ class TFRecordWriter(RecordFile):
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file. One that is there already is replaced.
+        The file, or a URL that fsspec can write. One that is there already is replaced.
     options : str, TFRecordOptions or other object with ``compression_type``, optional
         ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``; by default nothing is compressed. TensorFlow's own options will do.
+    storage_options : dict, optional
+        What fsspec needs to know to write to a URL: as of `queuecore.data.FixedLengthRecordDataset`.
 
     Raises
     ------
     InvalidArgumentError
         If the compression or its level is unknown.
     NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
-        If the operating system refuses the file. Also from `write`, `flush` and `close`: then `offset` is how far the
-        file goes, and `record` (not if compressed) is the first record that is not in it. What was half written is cut
-        off again, as far as the system allows, and the writer can't be used any more.
+        If the operating system, or a store, refuses the file. Also from `write`, `flush` and `close`: then `offset` is
+        how far the file goes, and `record` (not if compressed) is the first record that is not in it. What was half
+        written is cut off again, as far as the system allows, and the writer can't be used any more. Of a URL nothing
+        is left, and `offset` and `record` say how far it had come.
     UnimplementedError
-        If there is no library for ZSTD.
+        If there is no library for ZSTD, or fsspec doesn't write to such a URL, as ``https://``.
 
     Notes
     -----
     A writer may be used from any number of threads: a record is never mixed with another. Records are collected, up to
     256 KiB, before they are written. Nothing is atomic: who reads the file before it is closed may find less.
+
+    A URL is written in the blocks of its library, to S3 as an upload of several parts, whose requests the library
+    repeats where they fail. The file is there once `close` has returned, and whole. It isn't there at all, or is as it
+    was before, if a write fails, if an exception leaves the ``with`` block, or if the writer is forgotten; a process
+    that is killed may leave parts with the store, which no reader sees. Whether the store takes it is known when the
+    first block is sent. A forked process can't go on with the writer of a URL.
 
     As ``tf.io.TFRecordWriter``, and its files are the same, byte for byte (but for compression).
 
@@ -75,8 +85,11 @@ class TFRecordWriter(RecordFile):
     35
     """
 
-    def __init__(self, path: Filename, options: Any = None) -> None:
-        super().__init__(path, codec_of(compression_of(options), getattr(options, "compression_level", None)))
+    def __init__(
+        self, path: Filename, options: Any = None, *, storage_options: Mapping[str, Any] | None = None
+    ) -> None:
+        codec = codec_of(compression_of(options), getattr(options, "compression_level", None))
+        super().__init__(path, codec, storage_options=storage_options)
 
     def write(self, record: Buffer | np.ndarray[Any, Any]) -> None:
         """Add one record.
@@ -104,23 +117,26 @@ class FixedLengthRecordWriter(RecordFile):
     Parameters
     ----------
     path : str, bytes or os.PathLike
-        The file. One that is there already is replaced.
+        The file, or a URL. One that is there already is replaced.
     record : dtype
         Of one record, structured or not, in the byte order of the file. Bytes that belong to no field are written as
         zeros.
     header, footer : bytes-like, default b""
         What stands before the first record and after the last one.
+    storage_options : dict, optional
+        As for `TFRecordWriter`.
 
     Raises
     ------
     DtypeError, InvalidArgumentError
         If a file can't hold such records.
-    NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
+    NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError, UnimplementedError
         As for `TFRecordWriter`.
 
     Notes
     -----
-    May be used from any number of threads: the records of one call stay together.
+    May be used from any number of threads: the records of one call stay together. URLs are written as by
+    `TFRecordWriter`.
 
     Examples
     --------
@@ -139,6 +155,8 @@ class FixedLengthRecordWriter(RecordFile):
         record: Any,
         header: Buffer = b"",
         footer: Buffer = b"",
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         plan = compile_record(record)
         self._dtype = np.dtype(record)
@@ -148,7 +166,7 @@ class FixedLengthRecordWriter(RecordFile):
                 unused[offset : offset + leaf.piece_bytes] = False
         self._unused = np.flatnonzero(unused)
         self._footer = bytes(flat(footer, "footer"))
-        super().__init__(path, None, bytes(flat(header, "header")))
+        super().__init__(path, None, bytes(flat(header, "header")), storage_options)
 
     def write(self, array: Any) -> None:
         """Add records.

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from queuecore._core.atoms.timeline import Timeline
-from queuecore._io.names import Filename
+from queuecore._io.names import Filename, local_file_to_write
 from queuecore._io.record_file import RecordFile
 from queuecore._observe.labels import WORK
 from queuecore._observe.nvtx import range_functions
@@ -66,7 +66,7 @@ class _File(RecordFile):
     """The file of a trace: an array of events, of which all but the first follow a comma."""
 
     def __init__(self, path: Filename) -> None:
-        super().__init__(path, None, b"[")
+        super().__init__(local_file_to_write(path), None, b"[")  # at exit, fsspec's own threads may have ended
         self._first = True
 
     def write(self, events: Iterable[_Event]) -> None:

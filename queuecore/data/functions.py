@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, SupportsIndex
 
 import numpy as np
@@ -859,10 +859,12 @@ class TFRecordWriter:
         The file. One that is there is written over.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
         How it is compressed.
+    storage_options : dict, optional
+        What fsspec needs to know, if the file is a URL: as of `FixedLengthRecordDataset`.
 
     Notes
     -----
-    `queuecore.TFRecordWriter` writes records one by one.
+    `queuecore.TFRecordWriter` writes records one by one, and says what holds for URLs.
 
     Examples
     --------
@@ -874,9 +876,16 @@ class TFRecordWriter:
     [b'a', b'b']
     """
 
-    def __init__(self, filename: Filename, compression_type: str | None = None) -> None:
+    def __init__(
+        self,
+        filename: Filename,
+        compression_type: str | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
+    ) -> None:
         self._filename = filename
         self._compression = compression_type
+        self._storage_options = storage_options
 
     def write(self, dataset: Dataset) -> None:
         """Write all elements of a dataset, and close the file.
@@ -901,6 +910,7 @@ class TFRecordWriter:
                 "Invalid `dataset`. `dataset` must produce scalar `DT_STRING` tensors whereas it produces "
                 f"{mapped(lambda leaf: leaf, spec)!r}"
             )
-        with Writer(self._filename, self._compression) as writer, iter(dataset) as elements:
+        writer = Writer(self._filename, self._compression, storage_options=self._storage_options)
+        with writer, iter(dataset) as elements:
             for element in elements:
                 writer.write(element)

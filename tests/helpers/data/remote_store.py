@@ -58,6 +58,43 @@ class Store(fsspec.AbstractFileSystem):
         return [{"name": name, "size": len(Store.objects[name]), "type": "file"} if detail else name for name in names]
 
 
+    def _open(self, path, mode="rb", block_size=None, autocommit=True, **words):
+        return Upload(self, path, mode, autocommit=autocommit, **words)
+
+
+class Upload(fsspec.spec.AbstractBufferedFile):
+    """A file that is sent in parts, as objects of S3 are."""
+
+    DEFAULT_BLOCK_SIZE = 1 << 20
+    begun: list["Upload"] = []  # and neither whole nor given up
+
+    def _asks(self, kind, *rest):
+        Store.requests.append((kind, self.path, *rest))
+        if Store.before is not None:
+            Store.before(kind, self.path, *rest)
+
+    def _initiate_upload(self):
+        self._asks("begin")
+        self.parts = []
+        Upload.begun.append(self)
+
+    def _upload_chunk(self, final=False):
+        self._asks("part", len(self.parts))
+        self.parts.append(self.buffer.getvalue())
+        if self.autocommit and final:
+            self.commit()
+
+    def commit(self):
+        self._asks("commit")
+        Upload.begun.remove(self)
+        Store.objects[self.path] = b"".join(self.parts)
+
+    def discard(self):
+        if self in Upload.begun:
+            self._asks("give up")
+            Upload.begun.remove(self)
+
+
 fsspec.register_implementation("store", Store, clobber=True)
 
 
@@ -70,7 +107,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> type[Store]:
     monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
     monkeypatch.setattr("queuecore._io.remote._options", {})
     monkeypatch.setattr("queuecore._io.remote._caches", {})
-    Store.objects, Store.requests, Store.keys, Store.before = {}, [], [], None
+    Store.objects, Store.requests, Store.keys, Store.before, Upload.begun = {}, [], [], None, []
     remote.ready()
     return Store
 

@@ -10,8 +10,16 @@ import threading
 import numpy as np
 import pytest
 
-from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset
-from queuecore.errors import NotFoundError, PermissionDeniedError, QueueCoreError, SourceChangedError, UnavailableError
+from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.errors import (
+    NotFoundError,
+    PermissionDeniedError,
+    QueueCoreError,
+    SourceChangedError,
+    UnavailableError,
+    UnimplementedError,
+)
+from queuecore.writers import FixedLengthRecordWriter, TFRecordWriter
 
 pytestmark = pytest.mark.doors
 
@@ -97,6 +105,63 @@ def test_a_saved_place_in_s3(bucket):
     with iter(ds) as it:
         it.load_state_dict(state)
         assert joined(it) == rest != b""
+
+
+def unfinished(client):
+    return client.list_multipart_uploads(Bucket="bucket").get("Uploads", [])
+
+
+@pytest.mark.parametrize("nbytes", [0, 1000, 5 << 20, 12_345_678])
+def test_an_object_of_s3_that_is_written(bucket, nbytes):
+    client, options = bucket
+    options = {**options, "default_block_size": 5 << 20}  # the smallest part that S3 takes
+    record = CONTENT[:1000]
+    with TFRecordWriter("s3://bucket/out/0", storage_options=options) as writer:
+        for _ in range(nbytes // 1000):
+            writer.write(record)
+        assert client.list_objects_v2(Bucket="bucket", Prefix="out/")["KeyCount"] == 0
+        assert len(unfinished(client)) == (nbytes >= 5 << 20)
+    ds = TFRecordDataset("s3://bucket/out/0", storage_options=options)
+    assert list(ds) == [record] * (nbytes // 1000)
+    assert not unfinished(client)
+
+
+@pytest.mark.parametrize("nbytes", [1000, 12_345_678])
+@pytest.mark.parametrize("how", ["an exception", "forgotten"])
+def test_an_object_of_s3_that_is_given_up(bucket, nbytes, how):
+    client, options = bucket
+    options = {**options, "default_block_size": 5 << 20}
+    if how == "forgotten":
+        with pytest.warns(ResourceWarning, match="unclosed"):
+            writer = TFRecordWriter("s3://bucket/train/0.bin", storage_options=options)
+            writer.write(bytes(nbytes))
+            del writer
+    else:
+        with (
+            pytest.raises(KeyError),
+            FixedLengthRecordWriter("s3://bucket/train/0.bin", "u1", storage_options=options) as writer,
+        ):
+            writer.write(np.zeros(nbytes, "u1"))
+            raise KeyError
+    assert client.get_object(Bucket="bucket", Key="train/0.bin")["Body"].read() == CONTENT
+    assert not unfinished(client)
+
+
+def test_s3_refuses_what_is_written(bucket):
+    client, options = bucket
+    options = {**options, "default_block_size": 5 << 20}
+    writer = TFRecordWriter("s3://missing/0", storage_options=options)
+    with pytest.raises(NotFoundError, match="missing/0': .*does not exist.*Write the file anew"):
+        writer.close()
+    writer = TFRecordWriter("s3://bucket/out/0", storage_options=options)
+    writer.write(bytes(6 << 20))
+    (upload,) = unfinished(client)
+    client.abort_multipart_upload(Bucket="bucket", Key="out/0", UploadId=upload["UploadId"])
+    with pytest.raises(QueueCoreError, match="Write the file anew") as caught:  # moto says 500
+        writer.write(bytes(6 << 20))
+    writer.close()
+    assert (caught.value.path, caught.value.record) == ("s3://bucket/out/0", 1)
+    assert client.list_objects_v2(Bucket="bucket", Prefix="out/")["KeyCount"] == 0
 
 
 # ---- HTTP -----------------------------------------------------------------------------------------------------------
@@ -228,6 +293,11 @@ def test_nobody_is_there():
         port = closed.getsockname()[1]
     with pytest.raises(UnavailableError):
         next(iter(TextLineDataset(f"http://127.0.0.1:{port}/file")))
+
+
+def test_the_web_is_not_written_to(web):
+    with pytest.raises(UnimplementedError, match="can't be written by fsspec"):
+        TFRecordWriter(web.url)
 
 
 def test_a_web_file_is_kept(web, tmp_path):

@@ -224,16 +224,16 @@ ELSEWHERE = [
     "nothing://host/x?y=1",
     pathlib.Path("nothing://bucket/x"),
 ]
-READ = [
+ANYWHERE = [
     TextLineDataset,
     lambda name: NumpyDataset([name]),
     Dataset.list_files,
     lambda name: qc.TextLineReader().read([name]),
     lambda name: through_a_queue(os.fsencode(name), tf.WholeFileReader),
     tf.gfile.Glob,
-]
-WRITTEN = [
     qc.TFRecordWriter,
+]
+LOCAL = [
     lambda name: Dataset.range(1).cache(name),
     lambda name: Dataset.range(1).snapshot(name),
     lambda name: Options(on_error="skip", quarantine=name),
@@ -242,7 +242,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize("name", ELSEWHERE, ids=str)
-@pytest.mark.parametrize("use", READ)
+@pytest.mark.parametrize("use", ANYWHERE)
 def test_what_nobody_can_read_is_refused_with_what_to_do(use, name):
     with pytest.raises(UnimplementedError, match="no local file, and fsspec.*copy it.*mount") as caught:
         use(name)
@@ -250,9 +250,9 @@ def test_what_nobody_can_read_is_refused_with_what_to_do(use, name):
 
 
 @pytest.mark.parametrize("name", ELSEWHERE, ids=str)
-@pytest.mark.parametrize("use", WRITTEN)
-def test_what_is_not_local_is_not_written(use, name):
-    with pytest.raises(UnimplementedError, match="only local files.*mount") as caught:
+@pytest.mark.parametrize("use", LOCAL)
+def test_what_must_be_local(use, name):
+    with pytest.raises(UnimplementedError, match="only a local file.*mount") as caught:
         use(name)
     assert caught.value.path == str(name).replace("y=1", "y=...")
 

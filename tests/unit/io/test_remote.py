@@ -218,8 +218,10 @@ def test_a_forked_process_reads_too():
 def test_schemes_that_fsspec_does_not_know_are_refused_at_once():
     with pytest.raises(UnimplementedError, match="no local file, and fsspec can't read it"):
         TextLineDataset("nothing://bucket/x")
-    with pytest.raises(UnimplementedError, match="only local files are written"):
-        qc.TFRecordWriter("store://bucket/x")
+    with pytest.raises(UnimplementedError, match="no local file, and fsspec can't read it"):
+        qc.TFRecordWriter("nothing://bucket/x")
+    with pytest.raises(UnimplementedError, match="only a local file will do here"):
+        Dataset.range(3).cache("store://bucket/x")
 
 
 def test_servers_end_when_they_have_nothing_to_do(store, monkeypatch):

@@ -1,0 +1,132 @@
+"""Files that are written from their beginning to their end, as `RecordFile` writes them: local ones, and URLs.
+
+Both have the same few functions. They differ in what others see: a local file grows as it is written, and keeps what it
+has; a URL has the whole file once it is closed, and before that, or after a failure, nothing of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, ClassVar, Protocol
+
+from queuecore._io import remote
+from queuecore.errors import FailedPreconditionError, shown_name
+
+__all__ = ["Output", "output_of"]
+
+Part = bytes | bytearray | memoryview
+
+
+class Output(Protocol):
+    """A file that is being written; for one thread at a time.
+
+    Attributes
+    ----------
+    keeps : bool
+        Whether what was written is there before the file is closed, and stays whatever happens.
+    """
+
+    keeps: ClassVar[bool]
+
+    def write(self, parts: Sequence[Part]) -> None:
+        """Add bytes. Raises `OSError`: nobody knows how many of them the file has now; it can only be cut."""
+
+    def cut(self, nbytes: int) -> None:
+        """Leave no more than so many bytes of the file, after a failure. Raises nothing."""
+
+    def close(self) -> None:
+        """End the file; called once. Raises `OSError`."""
+
+
+class _LocalFile:
+    """A file of this machine."""
+
+    keeps = True
+
+    def __init__(self, path: bytes) -> None:
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+
+    def write(self, parts: Sequence[Part]) -> None:
+        left = [memoryview(part) for part in parts if len(part)]
+        while left:
+            done = os.writev(self._fd, left)
+            while left and done >= len(left[0]):
+                done -= len(left.pop(0))
+            if done:
+                left[0] = left[0][done:]
+
+    def cut(self, nbytes: int) -> None:
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._fd, nbytes)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class _RemoteFile:
+    """A file of fsspec's, which sends it in blocks."""
+
+    keeps = False
+
+    def __init__(self, path: bytes, options: dict[str, Any] | None) -> None:
+        self._path = path
+        self._file = remote.writable(path, options)
+        self._process = os.getpid()
+        self._open = True
+
+    def write(self, parts: Sequence[Part]) -> None:
+        self._check_process()
+        with remote.as_os_error():
+            for part in parts:
+                if len(part):
+                    self._file.write(part)
+
+    def _check_process(self) -> None:
+        if self._process != os.getpid():
+            raise FailedPreconditionError(
+                f"the writer of {shown_name(self._path)!r} is of the process that this one was forked from. Make one "
+                "here, for a file of its own",
+                path=self._path,
+            )
+
+    def cut(self, nbytes: int) -> None:
+        del nbytes
+        if not self._open:
+            return
+        self._open = False
+        # After a fork the file is the parent's; and while Python ends, fsspec's threads answer nobody any more.
+        if self._process == os.getpid() and not sys.is_finalizing():
+            with contextlib.suppress(Exception):
+                self._file.discard()
+        with contextlib.suppress(Exception):
+            self._file.closed = True  # so that it doesn't end itself when it is collected
+        self._file = None
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._check_process()
+        try:
+            with remote.as_os_error():
+                self._file.close()
+                self._file.commit()
+        except BaseException:
+            self.cut(0)
+            raise
+        self._open, self._file = False, None
+
+
+def output_of(path: bytes, options: dict[str, Any] | None = None) -> Output:
+    """Return a new file by its name, as `file_to_write` returns it; a file that is there is replaced.
+
+    Raises
+    ------
+    OSError
+        If it can't be opened.
+    UnimplementedError
+        If it is a URL, and what reads it can't write it.
+    """
+    return _RemoteFile(path, options) if remote.is_url(path) else _LocalFile(path)
