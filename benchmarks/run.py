@@ -32,6 +32,7 @@ BENCHMARKS = (
     "e2e/bench_records.py",
     "e2e/bench_record_sizes.py",
     "e2e/bench_cold.py",
+    "e2e/bench_remote.py",
     "e2e/bench_data.py",
     "e2e/bench_sources.py",
     "e2e/bench_tf1.py",

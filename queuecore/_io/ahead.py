@@ -25,7 +25,7 @@ _MOST_ENDS, _MOST_KEPT = 32, 24
 # After how many ranges that follow each other others are begun before their turn: two that do so by chance are rare.
 _SURE = 2
 # The first range of a file is asked for as if one of so many bytes had ended there.
-_FIRST_BYTES = 64 << 10
+_FIRST_BYTES = 256 << 10
 
 _readers: weakref.WeakSet[AheadReader] = weakref.WeakSet()
 

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Protocol
 from queuecore._io import remote
 from queuecore.errors import FailedPreconditionError, shown_name
 
-__all__ = ["Output", "output_of"]
+__all__ = ["OutputFile", "output_of"]
 
 Part = bytes | bytearray | memoryview
 
 
-class Output(Protocol):
+class OutputFile(Protocol):
     """A file that is being written; for one thread at a time.
 
     Attributes
@@ -44,7 +44,7 @@ class Output(Protocol):
 class _LocalFile:
     """A file of this machine."""
 
-    keeps = True
+    keeps: ClassVar[bool] = True
 
     def __init__(self, path: bytes) -> None:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
@@ -69,11 +69,11 @@ class _LocalFile:
 class _RemoteFile:
     """A file of fsspec's, which sends it in blocks."""
 
-    keeps = False
+    keeps: ClassVar[bool] = False
 
     def __init__(self, path: bytes, options: dict[str, Any] | None) -> None:
         self._path = path
-        self._file = remote.writable(path, options)
+        self._file: Any = remote.writable(path, options)
         self._process = os.getpid()
         self._open = True
 
@@ -119,7 +119,7 @@ class _RemoteFile:
         self._open, self._file = False, None
 
 
-def output_of(path: bytes, options: dict[str, Any] | None = None) -> Output:
+def output_of(path: bytes, options: dict[str, Any] | None = None) -> OutputFile:
     """Return a new file by its name, as `file_to_write` returns it; a file that is there is replaced.
 
     Raises

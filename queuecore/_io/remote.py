@@ -21,6 +21,7 @@ from queuecore._core.atoms.errors import tell_causes
 from queuecore._core.io.remote import begin, serve
 from queuecore._io.ahead import AheadReader
 from queuecore._io.cache import CachedFile, cache_of
+from queuecore._io.object_store import store_of
 from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError, shown_name
 
 __all__ = [
@@ -237,7 +238,7 @@ def _new_file(filesystem: Any, path: str) -> Any:
     with contextlib.suppress(ValueError):
         filesystem.transaction.files.remove(file)  # it is no part of one of the user's
     if isinstance(file, AbstractBufferedFile):
-        if type(file)._upload_chunk is AbstractBufferedFile._upload_chunk:
+        if type(file) is AbstractBufferedFile:  # it sends nothing
             raise NotImplementedError
     elif not (hasattr(file, "commit") and hasattr(file, "discard")):
         file.close()
@@ -257,6 +258,7 @@ class _File:
         self._requests = itertools.count()
         self._several = False
         self._ahead: AheadReader | None = None
+        self._objects, self._etag = store_of(self._filesystem, self._path), ""
         wanted = _caches.get(name)
         cache = cache_of(*wanted) if wanted is not None else None
         self._cached: CachedFile | None = None
@@ -268,8 +270,22 @@ class _File:
         if cache is not None and self._whole is None and self._has_marks:
             self._cached = cache.file(name, self.size, self._stamp)
 
+    def _info(self) -> dict[str, Any]:
+        if self._objects is not None:
+            try:
+                objects, key = self._objects
+                info = objects.info(key)
+                self._etag = info["ETag"]
+                if self._etag:
+                    return info
+            except Exception:  # fsspec knows why, or a way
+                pass
+            self._objects = None
+        self._filesystem.invalidate_cache(self._path)  # a listing may be older than the object
+        return _tried(lambda: self._filesystem.info(self._path))
+
     def _measured(self) -> tuple[int, int]:
-        info = _tried(lambda: self._filesystem.info(self._path))
+        info = self._info()
         if info.get("type") == "directory":
             raise IsADirectoryError(errno.EISDIR, "is a directory")
         size = info.get("size")
@@ -285,7 +301,10 @@ class _File:
         """Return the size, and a number that changes with the content."""
         try:
             fresh = {} if self._cached is None else self._cached.fresh()
-            if (self._several or fresh) and self._whole is None:  # one answer is of one content
+            if self._objects is not None:  # all answers are of one content
+                if self._cached is not None:
+                    self._cached.confirm(fresh, self._stamp)
+            elif (self._several or fresh) and self._whole is None:  # one answer is of one content
                 self.size, self._stamp = self._measured()
                 if self._cached is not None:
                     self._cached.confirm(fresh, self._stamp)
@@ -321,10 +340,23 @@ class _File:
     def _fetched(self, offset: int, end: int) -> bytes:
         if next(self._requests) > 0:
             self._several = True
-        return _tried(lambda: self._range(offset, end))
+        data: bytes = _tried(lambda: self._range(offset, end))
+        return data
 
-    def _range(self, offset: int, end: int) -> bytes:
-        data: bytes = self._filesystem.cat_file(self._path, start=offset, end=end)
+    def _of_objects(self, offset: int, end: int) -> Any:
+        if (stored := self._objects) is None:
+            return None
+        objects, key = stored
+        try:
+            return objects.range(key, offset, end, self._etag)
+        except Exception:  # also if it was replaced: fsspec's answer says so, or `look`
+            self._several, self._objects = True, None
+            return None
+
+    def _range(self, offset: int, end: int) -> Any:
+        data = self._of_objects(offset, end)
+        if data is None:
+            data = self._filesystem.cat_file(self._path, start=offset, end=end)
         if len(data) == self.size > end - offset:  # the server ignores ranges
             data = data[offset:end]
         if len(data) != end - offset:

@@ -6,10 +6,12 @@ import http.server
 import itertools
 import socket
 import threading
+import weakref
 
 import numpy as np
 import pytest
 
+from queuecore._io import object_store, remote
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from queuecore.errors import (
     NotFoundError,
@@ -43,12 +45,17 @@ def moto():
     server.stop()
 
 
-@pytest.fixture
-def bucket(moto, monkeypatch):
+@pytest.fixture(params=["s3fs", "obstore"])
+def bucket(moto, monkeypatch, request):
     """A bucket with three objects: its client, and the options to read it."""
     import boto3
     import s3fs
 
+    monkeypatch.setattr(object_store, "_stores", weakref.WeakKeyDictionary())
+    if request.param == "s3fs":
+        monkeypatch.setattr(object_store, "_store", lambda *_: None)
+    else:
+        pytest.importorskip("obstore")
     for name, value in (("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
@@ -85,13 +92,35 @@ def test_what_s3_does_not_have(bucket):
         next(iter(FixedLengthRecordDataset("s3://other/train/9.bin", 100, storage_options=options)))
 
 
-def test_an_object_of_s3_that_is_replaced(bucket):
+@pytest.mark.parametrize("name", ["0.bin", "*"])
+def test_an_object_of_s3_that_is_replaced(bucket, name, monkeypatch):
     client, options = bucket
-    ds = FixedLengthRecordDataset("s3://bucket/train/0.bin", 100, storage_options=options).batch(64)
-    with iter(ds) as it, pytest.raises(SourceChangedError):
-        next(it)
-        client.put_object(Bucket="bucket", Key="train/0.bin", Body=CONTENT[::-1])
-        joined(it)
+    requests = itertools.count()
+
+    def replaced(file, offset, end, read=remote._File._range):
+        if next(requests) == 1:
+            client.put_object(Bucket="bucket", Key="train/0.bin", Body=CONTENT[::-1])
+        return read(file, offset, end)
+
+    monkeypatch.setattr(remote._File, "_range", replaced)
+    ds = FixedLengthRecordDataset(f"s3://bucket/train/{name}", 100, storage_options=options).batch(64)
+    with pytest.raises(SourceChangedError):
+        joined(ds)
+
+
+def test_obstore_reads_what_s3fs_opened(bucket, monkeypatch, request):
+    _, options = bucket
+    nbytes = []
+
+    def counted(store, key, start, end, etag, read=object_store.ObjectStore.range):
+        data = read(store, key, start, end, etag)
+        nbytes.append(len(data))
+        return data
+
+    monkeypatch.setattr(object_store.ObjectStore, "range", counted)
+    ds = FixedLengthRecordDataset("s3://bucket/train/1.bin", 100, storage_options=options)
+    assert joined(ds.batch(64)) == CONTENT
+    assert sum(nbytes) == (NBYTES if request.node.callspec.params["bucket"] == "obstore" else 0)
 
 
 def test_a_saved_place_in_s3(bucket):

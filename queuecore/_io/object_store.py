@@ -1,0 +1,149 @@
+"""Objects of S3 by obstore, where it is installed: the requests that `remote` makes of s3fs otherwise.
+
+obstore waits without the GIL, where s3fs does each request on one event loop of Python's; and each of its requests
+names the ETag of the content that it wants (If-Match), so bytes of two contents are never mixed. Keys, endpoint and
+region are those that the user's s3fs file system has found, also if they expire.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import weakref
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+__all__ = ["ObjectStore", "store_of"]
+
+# What `client_kwargs` of s3fs may have for obstore to make the same requests.
+_UNDERSTOOD = {"endpoint_url", "region_name"}
+
+# So many ranges may fail before the first one comes.
+_MOST_FAILED = 3
+# How long obstore may use keys before it asks again, which it does 5 minutes earlier. s3fs renews its own long before.
+_KEYS_LAST = datetime.timedelta(minutes=10)
+_stores: weakref.WeakKeyDictionary[Any, dict[str, ObjectStore | None]] = weakref.WeakKeyDictionary()
+# Threads of obstore's are not there in a process that was forked after their start.
+_parent_used = False
+
+
+class ObjectStore:
+    """The objects of one bucket.
+
+    Parameters
+    ----------
+    store : obstore.store.S3Store
+        How obstore gets there.
+    """
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+        self._failed = 0  # ranges, before the first one came
+
+    @property
+    def is_usable(self) -> bool:
+        """False if the server and obstore don't understand each other, as it seems: some answer ranges by 200."""
+        return self._failed < _MOST_FAILED
+
+    def info(self, key: str) -> dict[str, Any]:
+        """Return what s3fs says of an object. Raises an error of obstore's, or `FileNotFoundError`."""
+        meta = import_module("obstore").head(self._store, key)
+        return {
+            "type": "file",
+            "size": meta["size"],
+            "ETag": meta["e_tag"] or "",
+            "LastModified": meta["last_modified"],
+        }
+
+    def range(self, key: str, start: int, end: int, etag: str) -> Any:
+        """Return bytes of an object. Raises an error of obstore's, also if it has another ETag by now."""
+        options = {"range": (start, end), "if_match": etag}
+        try:
+            data = import_module("obstore").get(self._store, key, options=options).bytes()
+        except Exception:
+            self._failed += self._failed >= 0
+            raise
+        self._failed = -1
+        return data
+
+
+def store_of(filesystem: Any, path: str) -> tuple[ObjectStore, str] | None:
+    """Return where obstore finds the object of a path of s3fs, and its key there; `None`: s3fs reads it."""
+    if (type(filesystem).__module__, type(filesystem).__name__) != ("s3fs.core", "S3FileSystem") or _parent_used:
+        return None
+    bucket, key, version = filesystem.split_path(path)
+    if not key or version is not None:
+        return None
+    stores = _stores.setdefault(filesystem, {})
+    if bucket not in stores:
+        try:
+            stores[bucket] = _store(filesystem, bucket)
+        except Exception:  # of s3fs's connection, which it will tell by itself
+            return None
+    store = stores[bucket]
+    return (store, key) if store is not None and store.is_usable else None
+
+
+def _store(filesystem: Any, bucket: str) -> ObjectStore | None:
+    try:
+        store_class = import_module("obstore.store").S3Store
+    except ImportError:
+        return None
+    if (
+        set(filesystem.client_kwargs) - _UNDERSTOOD
+        or filesystem.config_kwargs
+        or filesystem.s3_additional_kwargs
+        or filesystem.requester_pays
+    ):
+        return None
+    meta = filesystem.connect().meta
+    config: dict[str, Any] = {"region": meta.region_name or "us-east-1"}
+    if not meta.endpoint_url.endswith(".amazonaws.com"):
+        config["endpoint"] = meta.endpoint_url
+    if filesystem.anon:
+        config["skip_signature"] = True
+    elif filesystem.key and filesystem.secret:
+        config.update(access_key_id=filesystem.key, secret_access_key=filesystem.secret)
+        if filesystem.token:
+            config["session_token"] = filesystem.token
+    else:
+        provider = _provider(filesystem)
+        if provider is None:
+            return None
+        config["credential_provider"] = provider
+    # `remote` tries again by itself, and says which of the tries failed.
+    config.update(client_options={"allow_http": True}, retry_config={"max_retries": 0})
+    return ObjectStore(store_class(bucket, **config))
+
+
+def _provider(filesystem: Any) -> Callable[[], dict[str, Any]] | None:
+    """Return what gives obstore the keys that s3fs found; `None`: it has none."""
+    from fsspec.asyn import sync
+
+    session, loop = filesystem.session, filesystem.loop
+    if sync(loop, session.get_credentials) is None:
+        return None
+
+    async def keys() -> Any:
+        return await (await session.get_credentials()).get_frozen_credentials()
+
+    def provide() -> dict[str, Any]:
+        frozen: Any = sync(loop, keys)
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": datetime.datetime.now(datetime.UTC) + _KEYS_LAST,
+        }
+
+    return provide
+
+
+def _forked() -> None:
+    global _parent_used
+    _parent_used = _parent_used or any(any(stores.values()) for stores in _stores.values())
+    _stores.clear()
+
+
+os.register_at_fork(after_in_child=_forked)
