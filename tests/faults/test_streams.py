@@ -6,6 +6,7 @@ import os
 import random
 import threading
 import time
+import zlib
 
 import pytest
 from helpers.formats.compressed import ENCODINGS, LIBRARIES, before_the_cut, compress, needs_zstd, number, text
@@ -353,6 +354,29 @@ def test_damage_in_the_middle_comes_after_the_good_bytes(tmp_path, library, enco
         assert len(good) > at - 200_000
         assert f"{len(got)} bytes were decompressed" in str(error)
         stream.close()
+
+
+@pytest.mark.parametrize("size", [0, 100, 20_000])
+def test_a_copy_from_before_the_first_byte_gives_nothing(tmp_path, library, size):
+    # Its bytes would be those of a file that was read before.
+    state = random.Random(0)
+    lost = bytes(state.choices(range(32), k=300))
+    content = bytes(state.choices(range(97, 123), k=size)) + lost[:200]
+    packer = zlib.compressobj(9, wbits=-15, zdict=lost)
+    body = packer.compress(content) + packer.flush()
+    path = tmp_path / "file"
+    path.write_bytes(gzip.compress(b"", mtime=0)[:10] + body + bytes(8))
+    (tmp_path / "before").write_bytes(gzip.compress(state.randbytes(200_000)))
+    for piece in (1000, 1 << 20):
+        stream = parsers.FileStream(tmp_path / "before", number("GZIP"))
+        read_all(stream, piece)
+        stream.close()
+        stream = parsers.FileStream(path, number("GZIP"))
+        got, error = read_all(stream, piece)
+        stream.close()
+        assert type(error) is qc.errors.DecompressError
+        assert content.startswith(got)
+        assert len(got) >= size - (0 if library == "libz" else 258)
 
 
 @pytest.mark.parametrize("size", [1, 7, 300_000])

@@ -28,6 +28,7 @@ cdef extern from "queuecore/codecs.hpp" namespace "queuecore" nogil:
     const uint32_t kIsalGzipBody
     const uint32_t kIsalZlib
     const int kIsalNeedDict
+    const int kIsalLookBack
     const int kIsalWrapper
     const int kIsalMethod
     const int kIsalChecksum
@@ -126,6 +127,7 @@ cdef enum:
     PIECE_MOST = 1 << 30         # limit of bytes in one call: the libraries count in 32 bits
     KEPT_CONTEXT = 2 << 20       # a context with more bytes, after a frame with a large window, is not kept
     DEFLATE_RATIO = 1032         # no deflate data grows by a larger factor
+    DEFLATE_COPY = 258           # most bytes that are copied at once from earlier data
 
 # Parts of a GZIP header, in their order.
 cdef enum:
@@ -427,6 +429,8 @@ cdef int _run_isal(Inflater* f, const unsigned char* source, int64_t left, unsig
     took[0] = s.next_in - source
     written[0] = s.next_out - into
     ended[0] = s.block_state == kIsalFinished
+    if rc == kIsalLookBack:  # a copy of bytes before the first one counts as written, and wasn't
+        written[0] -= _least(written[0], DEFLATE_COPY)
     if rc == kIsalChecksum:  # the checksum of ZLIB's two bytes of header, or of the data
         return WHAT_CHECK if f.place + took[0] - f.begun > 2 else WHAT_NO_HEADER
     if rc >= 0 and rc != kIsalNeedDict and not ended[0]:

@@ -45,9 +45,10 @@ cdef bint stream_open(ByteStream* s, const char* name, int32_t encoding, Fault* 
 cdef bint stream_open_any(ByteStream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
 # Reads up to n bytes, fewer only at the end. *got: how many, also after a failure: bytes before the damage or the
 # failed read are among them. (Of the data before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is
-# cut.) The read of a file's last byte checks whether the file has changed since it was opened. After a failed read,
-# another call goes on there; damage stays. A failed read waits between its tries for 10 ms, 20 ms and so on, 100 ms at
-# most. Bytes that a pipe had are given along with CODE_AGAIN.
+# cut; of those before a copy from too far back, ISA-L keeps back 258.) The read of a file's last byte checks whether
+# the file has changed since it was opened. After a failed read, another call goes on there; damage stays. A failed read
+# waits between its tries for 10 ms, 20 ms and so on, 100 ms at most. Bytes that a pipe had are given along with
+# CODE_AGAIN.
 cdef bint stream_read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil
 # Idempotent.
 cdef void stream_close(ByteStream* s) noexcept nogil

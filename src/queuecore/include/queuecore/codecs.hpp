@@ -54,6 +54,7 @@ constexpr uint32_t kIsalFinished = 5;
 constexpr uint32_t kIsalGzipBody = 6;  // without GZIP's header; the trailer is checked
 constexpr uint32_t kIsalZlib = 3;
 constexpr int kIsalNeedDict = 6;
+constexpr int kIsalLookBack = -3;
 constexpr int kIsalWrapper = -4;
 constexpr int kIsalMethod = -5;
 constexpr int kIsalChecksum = -6;
