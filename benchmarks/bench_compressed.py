@@ -4,6 +4,9 @@ The input is 42 MB of CSV (ten columns of numbers), compressed at each format's 
 through the core's test hooks (``QUEUECORE_TESTING=1`` builds them): it opens the file, reads it in pieces, and drops
 them. The libraries get the compressed file and a buffer that they have written to before. A ratio compares two runs of
 the same round.
+
+Several files at a time: the same text as GZIP, in 8 files of 42 MB and in 2 of 168 MB, one file after the other, as
+batches of 4,096 lines. "default" is two threads on these two cores.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent / "support"))
 
 import harness  # noqa: E402
+from passes import whole_pass  # noqa: E402
+
+Contenders = list[tuple[str, Callable[[], float]]]
 
 
 class ZStream(ctypes.Structure):
@@ -79,8 +85,32 @@ def whole(kind: str, data: bytes, count: int) -> Callable[[], None]:
     return run
 
 
+def several(folder: Path, data: bytes, text: bytes) -> Contenders:
+    """Return the ways to read lists of files of lines, in MB of text a second. Each file repeats the same member."""
+    import queuecore as qc
+
+    lines = text.count(b"\n")
+
+    def rate(dataset: Any, members: int) -> float:
+        rows, seconds = whole_pass(dataset)
+        if rows != members * lines:
+            raise AssertionError(f"{rows} lines instead of {members * lines}")
+        return members * len(text) / seconds / 1e6
+
+    contenders: Contenders = []
+    for files, members in ((8, 1), (2, 4)):
+        names = [str(folder / f"{files}-{index}.gz") for index in range(files)]
+        for name in names:
+            Path(name).write_bytes(data * members)
+        harness.reread_files(names)
+        for threads, label in ((1, "1 thread"), (None, "default")):
+            ds = qc.data.TextLineDataset(names, "GZIP").batch(4096).with_options(qc.data.Options(num_threads=threads))
+            contenders.append((f"{files} files: {label}", lambda ds=ds, total=files * members: rate(ds, total)))
+    return contenders
+
+
 def run(options: harness.Options) -> dict[str, Any]:
-    """Measure GZIP with each library, and ZSTD."""
+    """Measure GZIP with each library, ZSTD, and lists of files."""
     import numpy as np
 
     from queuecore._core.testing import parsers
@@ -95,8 +125,9 @@ def run(options: harness.Options) -> dict[str, Any]:
         formats["libzstd"] = (3, subprocess.run(command, input=content, stdout=subprocess.PIPE, check=True).stdout)
     else:
         absent["libzstd"] = "there is no program zstd to make the file"
-    contenders: list[tuple[str, Callable[[], float]]] = []
-    pairs: list[tuple[str, str, float | None]] = []
+    contenders: Contenders = []
+    # What is compared with what, in which words, and the target.
+    pairs: list[tuple[str, str, str, float | None]] = []
 
     def timed(work: Callable[[], None], library: str) -> float:
         parsers.prefer_library(library if library != "libzstd" else "")
@@ -125,16 +156,19 @@ def run(options: harness.Options) -> dict[str, Any]:
 
                 name = f"{library}: stream, {piece >> 10} KiB a read"
                 contenders.append((name, lambda work=stream, library=library: timed(work, library)))
-                pairs.append((name, own, 0.9 if library != "libzstd" else None))
+                pairs.append((name, own, "of the library", 0.9 if library != "libzstd" else None))
         raw = harness.rotate(contenders, rounds)
         parsers.prefer_library("")
+        raw |= harness.rotate(several(folder, gzip.compress(content + b"\n", 6), content + b"\n"), rounds)
+    pairs.append(("8 files: default", "8 files: 1 thread", "of one thread", 1.7))
+    pairs.append(("2 files: default", "2 files: 1 thread", "of one thread", None))
     findings = [harness.finding(name, "MB/s", values) for name, values in raw.items()]
-    for name, own, target in pairs:
+    for name, own, unit, target in pairs:
         ratios = [rate / other for rate, other in zip(raw[name], raw[own], strict=True)]
-        findings.append(harness.finding(name, "of the library", ratios, at_least=target))
+        findings.append(harness.finding(name, unit, ratios, at_least=target))
     return harness.report(
         "compressed",
-        "decompressed bytes of a file, beside the library alone",
+        "decompressed bytes of files, beside the library alone and one thread",
         findings,
         raw,
         parameters={"bytes": len(content), "gzip_bytes": len(formats["libz"][1]), "rounds": rounds},

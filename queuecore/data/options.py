@@ -45,7 +45,8 @@ class Options(Settings):
         Native worker threads, 1 to 1024. Default (`None` or `AUTOTUNE`): the dataset's ``num_parallel_reads`` if
         given, else the CPUs this process may use (by its affinity, and by the quota of its control groups, rounded up),
         less one for the consumer, at least 1 and at most 8. A consumer that
-        finds nothing ready works too, instead of sleeping, unless 1 is given here.
+        finds nothing ready works too, instead of sleeping, unless 1 is given here. It doesn't decompress: where there
+        are several compressed files, no CPU is left to it.
     on_hold : {"copy", "raise"}, optional
         What happens when the consumer holds `max_leases` elements and asks for one more. ``"copy"`` (the default)
         gives it an array of its own, which costs a copy; ``"raise"`` raises `SlotsExhaustedError`.

@@ -110,6 +110,11 @@ class BlockSource(Source):
         """True if native steps can get many records at once: they aren't whole files."""
         return self.framing != "whole"
 
+    @property
+    def keeps_workers(self) -> bool:
+        """True if there are several compressed files: workers alone decompress, each another file."""
+        return self.encoding != 0 and len(self.files) > 1
+
     def check_sizes(self) -> None:
         """Raise an error if the size alone of a file says that it ends inside a record."""
         if self.framing == "fixed" and not self.encoding:

@@ -159,6 +159,11 @@ class Source(abc.ABC):
         return not self.fed or (self.hands_on and all(chain.source.is_quick for chain in self.inputs))
 
     @property
+    def keeps_workers(self) -> bool:
+        """True if workers have work all the time that the consumer's thread can't help with."""
+        return False
+
+    @property
     def uses_up(self) -> bool:
         """True if nothing that it took from its inputs is kept for a later element: then their order doesn't matter."""
         return False
@@ -403,8 +408,9 @@ class Chain:
         wanted = check_threads((options or self.options).num_threads, "num_threads") or self.source.num_threads
         if wanted is not None:
             return wanted, wanted != 1
-        # One CPU is the consumer's own: with few of them a worker more would only take turns with it.
-        return min(max(_machine.cpus() - 1, 1), _DEFAULT_MOST_THREADS), True
+        # One CPU is the consumer's own: with few of them a worker more would only take turns with it, if it helps.
+        cpus = _machine.cpus() - (0 if self.source.keeps_workers else 1)
+        return min(max(cpus, 1), _DEFAULT_MOST_THREADS), True
 
     def prefetch_elements(self) -> int:
         """Return how many elements are made ahead; -1: the library chooses."""

@@ -13,14 +13,16 @@
 #   move    If few records of a block are left inside a shuffle, they are copied (blocks_claim_moving, blocks_move,
 #           blocks_moved), so that the block's memory is free for others. The order still names the block; its records
 #           are from then on read in `moved`.
-#   I1  At most `most` blocks are ahead of the order: being read, waiting, or published and not given yet. The batches
-#       and shuffles that records are given to bound the number of blocks behind it.
+#   I1  At most `most` blocks are ahead of the order: being read, waiting, or published and not given yet; more, of
+#       `run_ahead` bytes at most, where later files are decompressed meanwhile. The batches and shuffles that records
+#       are given to bound the number of blocks behind it.
 #   I2  A published block doesn't change.
 #   I3  Blocks are indexed in the order of their sequence numbers, and published in that order: records have the numbers
 #       that one thread would give them.
-# Three kinds (BlockKind) differ in where the next piece comes from, and in which record is next: files one after the
-# other (here), files side by side (lanes.pxd), rows that are handed in (handed.pxd). A kind that has more to keep has
-# structs of its own, which begin with Blocks, Lane or RecordBlock.
+# Four kinds (BlockKind) differ in where the next piece comes from, and in which record is next: files one after the
+# other (here), the same where later files are decompressed meanwhile and files side by side (both in lanes.pxd), rows
+# that are handed in (handed.pxd). A kind that has more to keep has structs of its own, which begin with Blocks, Lane or
+# RecordBlock.
 # blocks_read, blocks_index, blocks_move (pieces.pxd) run without the turn, with system calls and long loops. All
 # functions declared here need the turn, are short, and make no system call.
 from libc.stddef cimport size_t
@@ -120,7 +122,7 @@ cdef struct Skipped:
     int64_t pass_
     Fault fault
 
-# Files that are read one after the other: all files, or, side by side, one file.
+# Files that are read one after the other: all files, or one file, where each has a lane.
 cdef struct Lane:
     Lane* beside             # the next one of all lanes
     ByteStream stream
@@ -152,6 +154,8 @@ cdef struct Lane:
     int64_t lead             # FRAME_FIXED: bytes before the next record
     # CSV: how far the search for the end of the carry's record has come; lines use `seen` alone
     CsvScan scan
+    # Under the turn:
+    int64_t wants            # `need` as of the block that was published last; 0: it cut off no record
 
 # The functions that a kind of blocks has of its own.
 cdef struct BlockKind:
@@ -174,6 +178,8 @@ cdef struct BlockKind:
     void (*enters)(Blocks* s, RecordBlock* b) noexcept nogil
     # n records of a block were given. NULL: nothing more is noted.
     void (*given)(Blocks* s, RecordBlock* b, int64_t n) noexcept nogil
+    # blocks_enough. NULL: published records are given one after the other.
+    bint (*enough)(const Blocks* s, int64_t n) noexcept nogil
     # blocks_restart.
     void (*restart)(Blocks* s, int64_t pass_) noexcept nogil
     # Returns the file that the last given record of a lane lies in; -1: in none.
@@ -199,6 +205,8 @@ cdef struct BlockPlan:
     int64_t passes           # passes that will be asked for, as far as known; -1: without end
     int64_t cycle            # files that are read side by side; 1: one after the other
     int64_t lane_records     # records of one file before the next file comes
+    int64_t run_ahead        # ahead_kind: most bytes of the blocks that are ahead
+    int64_t lanes            # ahead_kind: most files that have a lane
     bint shuffled            # records may stay inside the order for long
     void (*release)(void*) noexcept nogil  # handed in: releases a native owner
 
@@ -219,6 +227,8 @@ cdef struct Blocks:
     int32_t most, ahead
     int32_t asked            # units that wait for the storage: so many blocks more may be ahead
     int32_t reading          # pieces that were claimed and are not published
+    int64_t ahead_bytes      # memory of the blocks that are published and not given
+    int64_t growing          # bytes that records take which pieces cut off
     int64_t headroom         # of the pieces that are claimed from now on: a power of two above what is cut off
     int64_t epochs
     int64_t records, nbytes  # published since the start
@@ -242,6 +252,8 @@ cdef bint blocks_begin(Blocks* s, int32_t workers, const Place* start, int64_t p
 cdef void blocks_free(Blocks* s) noexcept nogil
 # Returns whether blocks that are ahead must be used before more is read.
 cdef bint blocks_full(Blocks* s) noexcept nogil
+# Returns whether n records can be given, or are not to be waited for, as no more is read before some are given.
+cdef bint blocks_enough(const Blocks* s, int64_t n) noexcept nogil
 # Closes the streams that no thread reads. Nothing is claimed from then on.
 cdef void blocks_close(Blocks* s) noexcept nogil
 # Claims the next piece to read; NULL: there is none now, or, if *no_memory became true, no memory for it. nowait: only

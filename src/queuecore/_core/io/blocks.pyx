@@ -56,6 +56,11 @@ cdef void lane_begin(Blocks* s, Lane* l, int64_t pass_, const Place* start) noex
     l.ignored = -1
 
 
+cdef void _note_wants(Blocks* s, Lane* l, int64_t nbytes) noexcept nogil:
+    s.growing += nbytes - l.wants
+    l.wants = nbytes
+
+
 cdef void lane_drop_read(Blocks* s, Lane* l) noexcept nogil:
     cdef RecordBlock* b
     while l.waiting != NULL:
@@ -64,6 +69,7 @@ cdef void lane_drop_read(Blocks* s, Lane* l) noexcept nogil:
         s.ahead -= 1
         s.reading -= 1
         block_give(s, b)
+    _note_wants(s, l, 0)
     s.epochs += 1
     l.epoch = s.epochs
 
@@ -199,6 +205,12 @@ cdef bint blocks_full(Blocks* s) noexcept nogil:
         return False
     # relaxed: a piece more or less
     return (s.made_count + 1) * one > s.plan.memory_most or s.memory.load(kRelaxed) + one > s.plan.memory_most
+
+
+cdef bint blocks_enough(const Blocks* s, int64_t n) noexcept nogil:
+    if s.kind.enough != NULL:
+        return s.kind.enough(s, n)
+    return s.ahead >= s.most or s.available >= n
 
 
 cdef bint lane_can_read(const Lane* l) noexcept nogil:
@@ -347,6 +359,7 @@ cdef void block_add(Blocks* s, RecordBlock* b) noexcept nogil:
     l.base += b.count
     s.records += b.count
     s.available += b.count
+    s.ahead_bytes += b.room
     s.nbytes += b.used
     if l.last == NULL:
         l.first = b
@@ -379,6 +392,7 @@ cdef void blocks_publish(Blocks* s, RecordBlock* b) noexcept nogil:
         if not carried:
             block_give(s, b)
         return
+    _note_wants(s, l, l.need if carried else 0)
     if b.count > 0:
         block_add(s, b)
     else:
@@ -400,6 +414,7 @@ cdef void lane_pass(Blocks* s, Lane* l, RecordBlock* b, int64_t n) noexcept nogi
     if l.first == NULL:
         l.last = NULL
     s.ahead -= 1
+    s.ahead_bytes -= b.room
     l.ahead -= 1
 
 
@@ -646,8 +661,8 @@ cdef int64_t _given_file(const Blocks* s, int64_t lane) noexcept nogil:
 
 cdef BlockKind FILES = BlockKind(
     reads=True, nbytes=sizeof(Blocks), begin=files_begin, wanted=files_wanted, lane_to_read=_lane_to_read,
-    next_file=files_next, publish_end=files_publish_end, at=files_at, enters=NULL, given=NULL, restart=files_restart,
-    given_file=_given_file, let_go=NULL, clear=NULL)
+    next_file=files_next, publish_end=files_publish_end, at=files_at, enters=NULL, given=NULL, enough=NULL,
+    restart=files_restart, given_file=_given_file, let_go=NULL, clear=NULL)
 
 
 cdef const BlockKind* files_kind() noexcept nogil:

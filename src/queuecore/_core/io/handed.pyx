@@ -153,8 +153,8 @@ cdef bint handed_lost(const Blocks* s) noexcept nogil:
 
 cdef BlockKind HANDED_IN = BlockKind(
     reads=False, nbytes=sizeof(Handed), begin=_begin, wanted=files_wanted, lane_to_read=_lane_to_read,
-    next_file=files_next, publish_end=files_publish_end, at=files_at, enters=NULL, given=NULL, restart=files_restart,
-    given_file=_given_file, let_go=_let_go, clear=_clear)
+    next_file=files_next, publish_end=files_publish_end, at=files_at, enters=NULL, given=NULL, enough=NULL,
+    restart=files_restart, given_file=_given_file, let_go=_let_go, clear=_clear)
 
 
 cdef const BlockKind* handed_kind() noexcept nogil:

@@ -5,8 +5,8 @@ from libc.string cimport memcmp, memcpy, memset
 from queuecore._core.atoms.errors cimport CODE_RESUME, WHAT_FEWER, WHAT_NO_ERROR
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport (
-    Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_full,
-    blocks_moved, blocks_next_to_index, blocks_publish, blocks_retire, blocks_wanted)
+    Blocks, Lane, Place, RecordBlock, blocks_claim, blocks_claim_moving, blocks_done, blocks_enough,
+    blocks_full, blocks_moved, blocks_next_to_index, blocks_publish, blocks_retire, blocks_wanted)
 from queuecore._core.io.handed cimport handed_lost
 from queuecore._core.io.lanes cimport lanes_entered, lanes_next_file, lanes_save, lanes_saved
 from queuecore._core.io.pieces cimport blocks_index
@@ -253,14 +253,12 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
     cdef Blocks* s = p.blocks
     cdef int64_t rows = p.plan.config.batch_rows, most
     # It is unknown when more rows are handed in: they are not waited for.
-    if s.records == 0 or (s.plan.cycle == 1 and s.lanes.scanned) or s.ahead >= s.most or not s.kind.reads:
-        return True
-    if blocks_full(s):
+    if s.records == 0 or (s.lanes.beside == NULL and s.lanes.scanned) or not s.kind.reads or blocks_full(s):
         return True
     if p.open != NULL:
         rows -= p.open.rows
     most = p.plan.config.unit_bytes * s.records // (s.nbytes + 1) + 1
-    return s.available >= (rows if rows < most else most)
+    return blocks_enough(s, rows if rows < most else most)
 
 
 cdef void _order_without_memory(Pipe* p) noexcept nogil:

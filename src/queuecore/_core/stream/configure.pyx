@@ -11,7 +11,7 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_BYTES, HEADROOM, BlockPlan, files_kind
 from queuecore._core.io.handed cimport handed_kind
 from queuecore._core.io.framing cimport FRAME_FIXED, FRAME_WHOLE, framing_walk
-from queuecore._core.io.lanes cimport lanes_kind
+from queuecore._core.io.lanes cimport ahead_kind, lanes_kind
 from queuecore._core.steps.decode cimport PLACE_STAGE, WIDE_GAP, layout_plan
 from queuecore._core.stream.describe cimport (
     KIND_FIXED, KIND_RAGGED, KIND_STRINGS, RowComponent, Description, Elements, Frames, Keeper, Ops, component_of,
@@ -19,8 +19,8 @@ from queuecore._core.stream.describe cimport (
 from queuecore._core.device.driver cimport Device
 from queuecore._core.stream.limits cimport (
     AHEAD_PART, ASKING, ASKING_LOADS, CHUNK_BYTES, CHUNK_ROWS, DISCOVER_AHEAD, HELPERS, IDLE_FILES, LANES, LANE_BYTES,
-    LONE_ROWS, SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, UNIT_BATCHES, UNIT_BYTES, VARYING_BYTES,
-    WIDTH_MOST)
+    LONE_ROWS, RUN_AHEAD, RUN_AHEAD_FILES, SMALL_UNIT_BYTES, STORE_BYTES, STORE_RECORD_BYTES, UNIT_BATCHES, UNIT_BYTES,
+    VARYING_BYTES, WIDTH_MOST)
 from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHARD, OP_SHUFFLE
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.order.runs cimport Run
@@ -78,6 +78,8 @@ cdef FileTable* configure(Description d, Views views, Keeper keeper) except NULL
     _set_sizes(d, plan, &shape)
     if d.memory_budget > 0:
         _fit(plan, d.memory_budget, &shape, d.on_hold_raise)
+    if c.blocks and frame.encoding and c.threads > 1:
+        _set_run_ahead(d, c, frame)
     _set_layout(plan)
     # A run that reads files one after the other closes each at its end; a run that jumps between files keeps some open.
     fd_limit = d.num_threads + DISCOVER_AHEAD + 1
@@ -338,6 +340,20 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
                 frame.passes = -1  # without end, or as good as that
             else:
                 frame.passes *= plan.specs[i].size
+    return 0
+
+
+cdef int _set_run_ahead(Description d, const Config* c, BlockPlan* frame) except -1:
+    # Lets threads decompress later files meanwhile, where one file comes after the other.
+    if frame.cycle > 1 or (d.files.names.count == 1 and frame.passes == 1):
+        return 0
+    frame.kind = ahead_kind()
+    frame.lanes = min(d.files.names.count, RUN_AHEAD_FILES - 1) + 1
+    frame.run_ahead = (c.threads - 1) * <int64_t>RUN_AHEAD
+    if d.memory_limit > 0:
+        frame.run_ahead = min(frame.run_ahead, d.memory_limit // AHEAD_PART)
+    if frame.memory_most > 0:  # the other half is for the first file
+        frame.run_ahead = min(frame.run_ahead, frame.memory_most // 2)
     return 0
 
 

@@ -26,5 +26,8 @@ cdef enum:
     SPIN_NS = 80000              # ns; a few times the duration of a futex wake across cores
     LANES = 64                   # files interleaved with pieces of full size
     LANE_BYTES = 16 << 10        # least bytes of a piece, where more files are interleaved
+    RUN_AHEAD = 80 << 20         # for each thread but one: most bytes of blocks with later, compressed files
+    RUN_AHEAD_FILES = 256        # most files of which such blocks are
     WIDTH_MOST = 1 << 16         # most batches made ahead
-    AHEAD_PART = 4               # batches ahead take at most 1 / AHEAD_PART of the memory that the process may have
+    # batches ahead, and later files, take at most 1 / AHEAD_PART of the memory that the process may have, each
+    AHEAD_PART = 4
