@@ -17,8 +17,8 @@ MOST_COLUMNS = 120
 # Of constructors and functions that only we call. Public ones have what users need.
 MOST_PARAMETERS = 8
 PUBLIC = {
-    "CsvDataset", "DataLoader", "DenseHashTable", "FixedLengthRecordDataset", "Operation", "QueueBase", "RecordInput",
-    "SequenceQueueingStateSaver", "TensorArray", "Variable",
+    "CsvDataset", "DataLoader", "DenseHashTable", "FixedLengthRecordDataset", "FixedLengthRecordReader", "Operation",
+    "QueueBase", "RecordInput", "SequenceQueueingStateSaver", "TensorArray", "Variable",
 }  # fmt: skip
 HEAD = 60
 EXCUSE = "over the limit:"

@@ -98,7 +98,7 @@ def local_text(name: Any) -> str:
 
 
 def matches(
-    pattern: bytes, *, hidden: bool = False, recursive: bool = False, options: dict[str, Any] | None = None
+    pattern: bytes, *, hidden: bool = False, recursive: bool = False, store: remote.RemoteStore | None = None
 ) -> list[bytes]:
     """Return the names of files that match a pattern, in no order; given again, each means the same file.
 
@@ -110,12 +110,12 @@ def matches(
         Whether ``*`` and ``?`` match a dot at the beginning too.
     recursive : bool, default False
         Whether ``**`` goes through all folders below.
-    options : dict, optional
-        Of the store, for a URL.
+    store : RemoteStore, optional
+        By what a URL is opened.
     """
     path = name_to_read(pattern)
     if remote.is_url(path):
-        return remote.listed(path, options)
+        return remote.listed(path, store)
     found = glob.glob(path, include_hidden=hidden, recursive=recursive)
     return [b"./" + name if name.startswith(b"~") else name for name in found]
 
@@ -144,25 +144,15 @@ def local_file_to_write(name: Filename) -> bytes:
     return _encode(name, local_name)
 
 
-def expand_filenames(filenames: Filename | Iterable[Filename], storage_options: Any = None) -> list[bytes]:
-    """Return the names as the operating system's bytes; a single name may be a glob pattern, a sequence empty.
-
-    Files elsewhere are opened with `storage_options` from now on.
-    """
-    options = remote.checked(storage_options)
-    names = _expanded(filenames, options)
-    remote.remember(names, options)
-    return names
-
-
-def _expanded(filenames: Filename | Iterable[Filename], options: dict[str, Any] | None) -> list[bytes]:
+def expand_filenames(filenames: Filename | Iterable[Filename], store: remote.RemoteStore | None) -> list[bytes]:
+    """Return the names as the operating system's bytes; a single name may be a glob pattern, a sequence empty."""
     if isinstance(filenames, str | bytes | os.PathLike):
         path = _encode(filenames)
         is_url = remote.is_url(path)  # a "?" begins the query of one
         if not (b"*" in path if is_url else glob.has_magic(path)) or os.path.lexists(path):
             return [path]
         # Sorted by bytes: the order must depend neither on the locale nor on the directory's own order.
-        found = remote.listed(path, options) if is_url else sorted(glob.glob(path))
+        found = remote.listed(path, store) if is_url else sorted(glob.glob(path))
         if not found:
             raise InvalidArgumentError(f"no file matches the pattern {os.fsdecode(path)!r}", path=path, stage=_STAGE)
         return found
@@ -179,7 +169,7 @@ def _encoded(names: Iterable[Filename], what: str) -> list[bytes]:
     return [_encode(name) for name in given]
 
 
-def expand_patterns(patterns: Filename | Iterable[Filename], storage_options: Any = None) -> list[bytes]:
+def expand_patterns(patterns: Filename | Iterable[Filename], store: remote.RemoteStore | None) -> list[bytes]:
     """Return the names that match, as the operating system's bytes, sorted by them over all patterns.
 
     Of a pattern or several, as ``Dataset.list_files`` takes them: ``*`` and ``?`` match a dot at the beginning too, and
@@ -187,11 +177,10 @@ def expand_patterns(patterns: Filename | Iterable[Filename], storage_options: An
     slashes, and a link that leads back up ends nowhere else. A name that matches twice is there twice. A pattern
     without any match is an `InvalidArgumentError` if that leaves no name at all, as in TensorFlow.
     """
-    options = remote.checked(storage_options)
     names = [_encode(patterns)] if isinstance(patterns, str | bytes | os.PathLike) else _encoded(patterns, "patterns")
     if not names:
         raise InvalidArgumentError("patterns is empty: a dataset needs at least one file")
-    found = sorted(match for name in names for match in matches(name, hidden=True, options=options))
+    found = sorted(match for name in names for match in matches(name, hidden=True, store=store))
     if not found:
         shown = ", ".join(repr(shown_name(name)) for name in names)
         raise InvalidArgumentError(f"No files matched pattern: {shown}", path=names[0], stage=_STAGE)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-__all__ = ["ObjectStore", "store_of"]
+__all__ = ["ObjectStore", "objects_of"]
 
 # What `client_kwargs` of s3fs may have for obstore to make the same requests.
 _UNDERSTOOD = {"endpoint_url", "region_name"}
@@ -68,7 +68,7 @@ class ObjectStore:
         return data
 
 
-def store_of(filesystem: Any, path: str) -> tuple[ObjectStore, str] | None:
+def objects_of(filesystem: Any, path: str) -> tuple[ObjectStore, str] | None:
     """Return where obstore finds the object of a path of s3fs, and its key there; `None`: s3fs reads it."""
     if (type(filesystem).__module__, type(filesystem).__name__) != ("s3fs.core", "S3FileSystem") or _parent_used:
         return None

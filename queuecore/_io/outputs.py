@@ -71,9 +71,9 @@ class _RemoteFile:
 
     keeps: ClassVar[bool] = False
 
-    def __init__(self, path: bytes, options: dict[str, Any] | None) -> None:
+    def __init__(self, path: bytes, store: remote.RemoteStore | None) -> None:
         self._path = path
-        self._file: Any = remote.writable(path, options)
+        self._file: Any = remote.writable(path, store)
         self._process = os.getpid()
         self._open = True
 
@@ -119,7 +119,7 @@ class _RemoteFile:
         self._open, self._file = False, None
 
 
-def output_of(path: bytes, options: dict[str, Any] | None = None) -> OutputFile:
+def output_of(path: bytes, store: remote.RemoteStore | None) -> OutputFile:
     """Return a new file by its name, as `file_to_write` returns it; a file that is there is replaced.
 
     Raises
@@ -129,4 +129,4 @@ def output_of(path: bytes, options: dict[str, Any] | None = None) -> OutputFile:
     UnimplementedError
         If it is a URL, and what reads it can't write it.
     """
-    return _RemoteFile(path, options) if remote.is_url(path) else _LocalFile(path)
+    return _RemoteFile(path, store) if remote.is_url(path) else _LocalFile(path)

@@ -39,9 +39,7 @@ def flat(data: Any, what: str) -> bytes | memoryview:
 class RecordFile:
     """A file that is written record by record: buffering, compression, and the state after an error."""
 
-    def __init__(
-        self, path: Filename, codec: Codec | None, header: bytes = b"", storage_options: Any = None
-    ) -> None:
+    def __init__(self, path: Filename, codec: Codec | None, header: bytes = b"", storage_options: Any = None) -> None:
         self._closed = True  # until there is something to close
         self._lock = threading.Lock()
         self._codec = codec
@@ -52,7 +50,7 @@ class RecordFile:
         self._whole_records = 0
         self._path = file_to_write(path)
         try:
-            self._output = output_of(self._path, remote.checked(storage_options))
+            self._output = output_of(self._path, remote.store_of(storage_options))
         except OSError as error:
             raise self._named(error, "open") from (error.__cause__ or error)
         self._closed = False

@@ -9,34 +9,43 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import io
 import itertools
 import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from queuecore._core.atoms.errors import tell_causes
-from queuecore._core.io.remote import begin, serve
+from queuecore._core.atoms.errors import os_reason, tell_causes
+from queuecore._core.io.remote import begin, is_url, serve
 from queuecore._io.ahead import AheadReader
 from queuecore._io.cache import CachedFile, cache_of
-from queuecore._io.object_store import store_of
+from queuecore._io.object_store import objects_of
 from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError, shown_name
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 __all__ = [
+    "RemoteStore",
     "as_os_error",
-    "beginning_of",
     "check",
-    "checked",
     "failure_of",
     "is_url",
-    "keep",
+    "kept",
     "listed",
+    "listed_by",
     "look",
+    "looked_at",
+    "opened",
     "options_of",
     "ready",
-    "remember",
+    "store_of",
+    "unpickled",
     "writable",
 ]
 
@@ -55,24 +64,130 @@ _MOST_FAILURES = 256
 _failures: dict[bytes, BaseException] = {}
 # Those that fsspec can read.
 _schemes: set[str] = set()
-# By which options files are opened, by their names: the last ones that somebody gave.
-_options: dict[bytes, dict[str, Any]] = {}
-# Where they are kept, in the same way: what `cache_of` needs. Not the cache itself, which a forked process has anew.
-_caches: dict[bytes, tuple[str | os.PathLike[str], int | None, bool]] = {}
+# What `cache_of` needs. Not the cache itself, which a forked process has anew.
+_Cache = tuple[str | os.PathLike[str], int | None, bool]
 
 T = TypeVar("T")
 
 
-def is_url(name: bytes) -> bool:
-    """Return whether a name is a URL of a file elsewhere: as native code sees it."""
-    scheme, colon, rest = name.partition(b"://")
-    return bool(
-        colon
-        and len(scheme) > 1
-        and scheme[:1].isalpha()
-        and scheme.decode("latin-1").replace("+", "").replace("-", "").replace(".", "").isalnum()
-        and rest
-    )
+class RemoteStore:
+    """By what URLs are opened, and where what they have is kept. Immutable.
+
+    Native code has its number, and hands that back with the names of files; whoever holds the number holds the store
+    too, as long as anybody waits for the file.
+
+    Parameters
+    ----------
+    options : dict, optional
+        What fsspec needs to know. There may be secrets in it: it is never shown.
+    cache : tuple, optional
+        The arguments of `cache_of`.
+    """
+
+    __slots__ = ("__weakref__", "cache", "number", "options")
+
+    def __init__(self, options: dict[str, Any] | None = None, cache: _Cache | None = None) -> None:
+        self.options, self.cache = options, cache
+        self.number = next(_numbers_of_stores)
+        while self.number in _stores:  # they begin anew after 2 thousand million
+            self.number = next(_numbers_of_stores)
+        _stores[self.number] = self
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether it opens the same files in the same way."""
+        if not isinstance(other, RemoteStore):
+            return NotImplemented
+        try:
+            return self is other or bool(self.cache == other.cache and self.options == other.options)
+        except Exception:  # noqa: BLE001 - of values that can't be compared
+            return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Support `pickle`."""
+        return RemoteStore, (self.options, self.cache)
+
+
+_stores: weakref.WeakValueDictionary[int, RemoteStore] = weakref.WeakValueDictionary()
+_numbers_of_stores = itertools.cycle(range(1, 2**31))
+# For URLs without a store of their own, while somebody's function makes datasets of names.
+_listed_by: ContextVar[RemoteStore | None] = ContextVar("_listed_by", default=None)
+# For those without a cache of their own, while somebody looks at files before they are read.
+_looked_at: ContextVar[_Cache | None] = ContextVar("_looked_at", default=None)
+
+
+def store_of(options: Any) -> RemoteStore | None:
+    """Return the store for a user's options; of none, the one by which the names at hand were listed, if any.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If they are no such thing.
+    """
+    given = _checked(options)
+    return _listed_by.get() if given is None else RemoteStore(given)
+
+
+def unpickled(options: dict[str, Any] | None) -> RemoteStore | None:
+    """Return the store of which `options_of` gave the options."""
+    return None if options is None else RemoteStore(options)
+
+
+def _cache_in(options: CacheOptions) -> _Cache | None:
+    return None if options.cache_dir is None else (options.cache_dir, options.cache_bytes, bool(options.offline))
+
+
+def options_of(store: RemoteStore | None) -> dict[str, Any] | None:
+    """Return the options of a store, for a pickle."""
+    return None if store is None else store.options
+
+
+@contextlib.contextmanager
+def listed_by(store: RemoteStore | None) -> Iterator[None]:
+    """Let names without options be opened by a store, in this thread and block."""
+    token = _listed_by.set(store)
+    try:
+        yield
+    finally:
+        _listed_by.reset(token)
+
+
+class CacheOptions(Protocol):
+    """The attributes of `queuecore.data.Options` that say where remote files are kept."""
+
+    cache_dir: str | os.PathLike[str] | None
+    cache_bytes: int | None
+    offline: bool | None
+
+
+def kept(store: RemoteStore | None, options: CacheOptions) -> RemoteStore | None:
+    """Return the store that also keeps what it reads where options say so.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If there is no folder, and nothing may be asked of the store.
+    QueueCoreError
+        As `RemoteCache` does.
+    """
+    cache = _cache_in(options)
+    if cache is None:
+        if options.offline:
+            raise InvalidArgumentError("offline=True reads remote files from a cache: name its folder, cache_dir=...")
+        return store
+    cache_of(*cache)  # whether it can be used
+    return RemoteStore(None if store is None else store.options, cache)
+
+
+@contextlib.contextmanager
+def looked_at(options: CacheOptions) -> Iterator[None]:
+    """Let files be looked at by way of the cache of these options, if they have one, in this thread and block."""
+    token = _looked_at.set(_cache_in(options) or _looked_at.get())
+    try:
+        yield
+    finally:
+        _looked_at.reset(token)
 
 
 def check(name: bytes) -> None:
@@ -107,7 +222,7 @@ def check(name: bytes) -> None:
     _schemes.add(scheme)
 
 
-def checked(options: Any) -> dict[str, Any] | None:
+def _checked(options: Any) -> dict[str, Any] | None:
     """Return a copy of a user's options of a store. Raises `InvalidArgumentError` if they are none."""
     if options is None:
         return None
@@ -116,46 +231,20 @@ def checked(options: Any) -> dict[str, Any] | None:
     return dict(options)
 
 
-def remember(names: Iterable[bytes], options: dict[str, Any] | None) -> None:
-    """Let those of these files that lie elsewhere be opened with options, in this process."""
-    if options is not None:
-        _options.update((name, options) for name in names if is_url(name))
-
-
-def options_of(names: Sequence[bytes]) -> dict[str, Any] | None:
-    """Return the options that the files of a dataset were given, if any."""
-    return _options.get(names[0]) if names else None
-
-
-def keep(names: Iterable[bytes], folder: str | os.PathLike[str] | None, limit: int | None, offline: bool) -> None:
-    """Let those of these files that lie elsewhere be kept in a folder, in this process; `None`: in none.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If there is no folder, and nothing may be asked of the store.
-    QueueCoreError
-        As `RemoteCache` does.
-    """
-    if folder is not None:
-        cache_of(folder, limit, offline)  # whether it can be used
-        _caches.update((name, (folder, limit, offline)) for name in names if is_url(name))
-        return
-    if offline:
-        raise InvalidArgumentError("offline=True reads remote files from a cache: name its folder, cache_dir=...")
-    for name in names if _caches else ():
-        _caches.pop(name, None)
-
-
 def ready() -> None:
     """Let this process read remote files. Called before the first one is opened, also after a fork."""
-    begin(_opened, _errno_of, _start)
-    tell_causes(failure_of)
+    begin(_opened_by, _errno_of, _start)
+    tell_causes(failure_of, reason_of)
 
 
 def failure_of(name: bytes) -> BaseException | None:
     """Return what went wrong last with a file."""
     return _failures.get(name)
+
+
+def reason_of(number: int, cause: BaseException) -> str:
+    """Return why something failed with an errno, as text."""
+    return os_reason(number)
 
 
 @contextlib.contextmanager
@@ -171,38 +260,38 @@ def as_os_error() -> Iterator[None]:
         raise OSError(_errno_of(error), str(error) or type(error).__name__) from error
 
 
-def look(name: bytes) -> tuple[int, int]:
+def look(name: bytes, store: RemoteStore | None) -> tuple[int, int]:
     """Return the size of a remote file in bytes, and a number that changes with its content. Raises `OSError`."""
     with as_os_error():
-        return _opened(name).look()
+        return _opened(name, store).look()
 
 
-def beginning_of(name: bytes, nbytes: int) -> bytes:
-    """Return the first bytes of a remote file. Raises `OSError`."""
+def opened(name: bytes, store: RemoteStore | None) -> RemoteReader:
+    """Return a remote file, to be read from its beginning. Raises `OSError`."""
     with as_os_error():
-        return bytes(_opened(name).read(0, nbytes))
+        return RemoteReader(_opened(name, store))
 
 
-def listed(pattern: bytes, options: dict[str, Any] | None = None) -> list[bytes]:
+def listed(pattern: bytes, store: RemoteStore | None) -> list[bytes]:
     """Return the URLs that match a pattern, sorted by bytes. Raises `OSError`."""
-    remember([pattern], options)
     with as_os_error():
-        filesystem, path = _place(pattern)
+        filesystem, path = _place(pattern, store)
         found = _tried(lambda: filesystem.glob(path))
-    names = sorted(os.fsencode(filesystem.unstrip_protocol(one)) for one in found)
-    remember(names, options)
-    return names
+    return sorted(os.fsencode(filesystem.unstrip_protocol(one)) for one in found)
 
 
-def _place(name: bytes, options: dict[str, Any] | None = None) -> tuple[Any, str]:
+def _place(name: bytes, store: RemoteStore | None) -> tuple[Any, str]:
     check(name)
     import fsspec
 
-    filesystem, path = fsspec.core.url_to_fs(os.fsdecode(name), **(options or _options.get(name, {})))
+    given = {} if store is None or store.options is None else store.options
+    # fsspec writes to dictionaries in it.
+    options = {key: dict(value) if isinstance(value, dict) else value for key, value in given.items()}
+    filesystem, path = fsspec.core.url_to_fs(os.fsdecode(name), **options)
     return filesystem, path
 
 
-def writable(name: bytes, options: dict[str, Any] | None) -> Any:
+def writable(name: bytes, store: RemoteStore | None) -> Any:
     """Return a new remote file, with ``write``, ``close``, ``commit`` and ``discard``.
 
     Nothing of it is there before `commit`, which follows `close`; libraries that commit as they close do it there.
@@ -215,7 +304,7 @@ def writable(name: bytes, options: dict[str, Any] | None) -> Any:
         If the library only reads such files, or can't write them as a whole.
     """
     with as_os_error():
-        filesystem, path = _place(name, options)
+        filesystem, path = _place(name, store)
         try:
             file = _new_file(filesystem, path)
         except NotImplementedError as error:
@@ -250,16 +339,16 @@ def _new_file(filesystem: Any, path: str) -> Any:
 class _File:
     """An open remote file."""
 
-    def __init__(self, name: bytes) -> None:
+    def __init__(self, name: bytes, store: RemoteStore | None) -> None:
         self._name = name
-        self._filesystem, self._path = _place(name)
+        self._filesystem, self._path = _place(name, store)
         self._whole: bytes | None = None
         # Counted by a call that threads can't divide; several: answers to them may be of several contents.
         self._requests = itertools.count()
         self._several = False
         self._ahead: AheadReader | None = None
-        self._objects, self._etag = store_of(self._filesystem, self._path), ""
-        wanted = _caches.get(name)
+        self._objects, self._etag = objects_of(self._filesystem, self._path), ""
+        wanted = _looked_at.get() if store is None or store.cache is None else store.cache
         cache = cache_of(*wanted) if wanted is not None else None
         self._cached: CachedFile | None = None
         if cache is not None and cache.offline:
@@ -364,9 +453,47 @@ class _File:
         return data
 
 
-def _opened(name: bytes) -> _File:
+class RemoteReader(io.RawIOBase):
+    """A remote file, as Python reads files. Its reads raise `OSError`."""
+
+    def __init__(self, file: _File) -> None:
+        self._file = file
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readinto(self, into: Buffer, /) -> int:
+        """Fill a buffer, and return how many bytes there were: fewer than it has room for only at the end."""
+        room = memoryview(into).cast("B")
+        with as_os_error():
+            data = self._file.read(self._at, len(room))
+        room[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def beginning(self, nbytes: int) -> bytes:
+        """Return the first bytes, so many if there are as many. Raises `OSError`."""
+        with as_os_error():
+            return bytes(self._file.read(0, nbytes))
+
+    def look(self) -> tuple[int, int]:
+        """Return the size in bytes, and a number that changes with the content, as they are now. Raises `OSError`."""
+        with as_os_error():
+            return self._file.look()
+
+
+def _opened_by(name: bytes, number: int) -> _File:
+    store = _stores.get(number)
+    if store is None and number:
+        raise OSError(errno.ECANCELED, "nobody waits for it any more")
+    return _opened(name, store)
+
+
+def _opened(name: bytes, store: RemoteStore | None) -> _File:
     try:
-        file = _File(name)
+        file = _File(name, store)
     except BaseException as error:
         _note(name, error)
         raise

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, SupportsIndex
 
 from queuecore._core.io.readers import FIXED, IDENTITY, LINES, TFRECORD, WHOLE, Framing, NativeReader
 from queuecore._core.io.tfrecord import MAX_RECORD_BYTES
 from queuecore._io.compression import compression_of, encoding_number
 from queuecore._io.lmdb import LmdbRecords
+from queuecore._io.names import local_name
+from queuecore._io.remote import store_of
 from queuecore._readers.base import ReaderBase, check_count
 from queuecore.errors import InvalidArgumentError
 
@@ -69,6 +72,8 @@ class FixedLengthRecordReader(ReaderBase):
     allow_special : bool, default False
         Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
         Otherwise they are refused (`UnavailableError`) without waiting for anybody.
+    storage_options : dict, optional
+        What fsspec needs to know to open names that are URLs: as of `queuecore.data.FixedLengthRecordDataset`.
     name : str, optional
         Not used.
 
@@ -106,6 +111,7 @@ class FixedLengthRecordReader(ReaderBase):
         *,
         retries: SupportsIndex = 0,
         allow_special: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
         name: str | None = None,
     ) -> None:
         del name
@@ -117,7 +123,13 @@ class FixedLengthRecordReader(ReaderBase):
         self._value_bytes = length
         tries, special = _tries(retries), bool(allow_special)
         super().__init__(
-            NativeReader(Framing(FIXED, length, header, footer, hop), number, retries=tries, allow_special=special),
+            NativeReader(
+                Framing(FIXED, length, header, footer, hop),
+                number,
+                retries=tries,
+                allow_special=special,
+                store=store_of(storage_options),
+            ),
             _text(
                 "FixedLengthRecordReader",
                 str(length),
@@ -147,6 +159,8 @@ class TextLineReader(ReaderBase):
     allow_special : bool, default False
         Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
         Otherwise they are refused (`UnavailableError`) without waiting for anybody.
+    storage_options : dict, optional
+        What fsspec needs to know to open names that are URLs: as of `queuecore.data.FixedLengthRecordDataset`.
     name : str, optional
         Not used.
 
@@ -168,6 +182,7 @@ class TextLineReader(ReaderBase):
         max_record_bytes: SupportsIndex = 64 << 20,
         retries: SupportsIndex = 0,
         allow_special: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
         name: str | None = None,
     ) -> None:
         del name
@@ -175,7 +190,11 @@ class TextLineReader(ReaderBase):
         tries, special = _tries(retries), bool(allow_special)
         super().__init__(
             NativeReader(
-                Framing(LINES, header_bytes=skip), max_record_bytes=limit, retries=tries, allow_special=special
+                Framing(LINES, header_bytes=skip),
+                max_record_bytes=limit,
+                retries=tries,
+                allow_special=special,
+                store=store_of(storage_options),
             ),
             _text(
                 "TextLineReader",
@@ -205,6 +224,8 @@ class TFRecordReader(ReaderBase):
     allow_special : bool, default False
         Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
         Otherwise they are refused (`UnavailableError`) without waiting for anybody.
+    storage_options : dict, optional
+        What fsspec needs to know to open names that are URLs: as of `queuecore.data.FixedLengthRecordDataset`.
     name : str, optional
         Not used.
 
@@ -244,6 +265,7 @@ class TFRecordReader(ReaderBase):
         max_record_bytes: SupportsIndex = MAX_RECORD_BYTES,
         retries: SupportsIndex = 0,
         allow_special: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
         name: str | None = None,
     ) -> None:
         del name
@@ -258,6 +280,7 @@ class TFRecordReader(ReaderBase):
                 max_record_bytes=limit,
                 retries=tries,
                 allow_special=special,
+                store=store_of(storage_options),
             ),
             _text(
                 "TFRecordReader",
@@ -284,6 +307,8 @@ class WholeFileReader(ReaderBase):
     allow_special : bool, default False
         Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
         Otherwise they are refused (`UnavailableError`) without waiting for anybody.
+    storage_options : dict, optional
+        What fsspec needs to know to open names that are URLs: as of `queuecore.data.FixedLengthRecordDataset`.
     name : str, optional
         Not used.
 
@@ -301,12 +326,19 @@ class WholeFileReader(ReaderBase):
         max_record_bytes: SupportsIndex | None = MAX_RECORD_BYTES,
         retries: SupportsIndex = 0,
         allow_special: bool = False,
+        storage_options: Mapping[str, Any] | None = None,
         name: str | None = None,
     ) -> None:
         del name
         limit, tries, special = _limit(max_record_bytes), _tries(retries), bool(allow_special)
         super().__init__(
-            NativeReader(Framing(WHOLE), max_record_bytes=limit, retries=tries, allow_special=special),
+            NativeReader(
+                Framing(WHOLE),
+                max_record_bytes=limit,
+                retries=tries,
+                allow_special=special,
+                store=store_of(storage_options),
+            ),
             _text(
                 "WholeFileReader",
                 max_record_bytes=(limit, MAX_RECORD_BYTES),
@@ -343,8 +375,8 @@ class LMDBReader(ReaderBase):
 
     Notes
     -----
-    A work unit is the path of an environment: a folder with a ``data.mdb``, or such a file itself. Its unnamed database
-    is read. Keys and values are the database's own.
+    A work unit is the path of an environment: a folder with a ``data.mdb``, or such a file itself; no URL. Its unnamed
+    database is read. Keys and values are the database's own.
 
     It reads the files of LMDB 0.9 and 1.0 by itself, page by page, with the GIL, so it can't be that of a
     `StageProgram`. Nothing is mapped, and nothing locked, as in TensorFlow. When a transaction is committed while a
@@ -366,3 +398,6 @@ class LMDBReader(ReaderBase):
     def __init__(self, *, name: str | None = None) -> None:
         del name
         super().__init__(LmdbRecords(), "LMDBReader()")
+
+    def _local(self, unit: bytes) -> bytes:
+        return local_name(unit)

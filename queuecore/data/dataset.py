@@ -13,6 +13,7 @@ from queuecore._checks import seeds as _seeds
 from queuecore._checks.checks import check_bool, check_int, check_name, check_optional_count
 from queuecore._checks.pickles import Outdated
 from queuecore._elements.nests import has_none, mapped
+from queuecore._io import remote
 from queuecore._io.names import Filename, expand_patterns, local_text
 from queuecore._ops.stage import Stage
 from queuecore.data._methods.grouping import Grouping
@@ -1315,8 +1316,8 @@ class Dataset(Sources, Grouping, Keeping):
         name : str, optional
             An identifier, else it is an `InvalidArgumentError`. Not used.
         storage_options : dict, optional
-            What fsspec needs to know for URLs: as of `FixedLengthRecordDataset`. Datasets that are made of the names
-            open them with these too.
+            What fsspec needs to know for URLs: as of `FixedLengthRecordDataset`. A dataset that a function of
+            `interleave` or `flat_map` makes of the names opens them with these too, unless it is given others.
 
         Returns
         -------
@@ -1345,8 +1346,11 @@ class Dataset(Sources, Grouping, Keeping):
         """
         check_name(name)
         shuffled = True if shuffle is None else check_bool(shuffle, "shuffle")
-        names = expand_patterns(file_pattern, storage_options)
+        store = remote.store_of(storage_options)
+        names = expand_patterns(file_pattern, store)
         files = Dataset.from_tensor_slices(names)
+        if store is not None and isinstance(source := chain_of(files).source, Slices):  # as names always are
+            files = Dataset._of(Chain(replace(source, listed_by=store)))
         return files.shuffle(len(names), seed) if shuffled else files
 
     # -- combined ------------------------------------------------------------------------------------------------------

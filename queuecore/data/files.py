@@ -73,7 +73,7 @@ class FixedLengthRecordDataset(Dataset):
         it in ``stats()["dropped_tails"]``.
     storage_options : dict, optional
         What fsspec needs to know to open files that are URLs, such as ``{"key": …, "endpoint_url": …}``: the arguments
-        of its class for the scheme. They hold for these URLs in the whole process; the last ones that were given win.
+        of its class for the scheme. They hold for this dataset alone, and go along when it is pickled.
 
     Raises
     ------
@@ -152,7 +152,8 @@ class FixedLengthRecordDataset(Dataset):
         hop = check_int(hop_bytes, "hop_bytes", 0, MOST_BYTES)
         if tail not in ("error", "drop"):
             raise InvalidArgumentError(f'tail must be "error" or "drop", not {tail!r}')
-        files = FileList(expand_filenames(filenames, storage_options))
+        store = remote.store_of(storage_options)
+        files = FileList(expand_filenames(filenames, store), store)
         threads = check_threads(num_parallel_reads, "num_parallel_reads")
         encoding = encoding_number(compression_type)
         hop = hop or plan.record_bytes
@@ -229,10 +230,11 @@ class NumpyDataset(Dataset):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         threads = check_threads(num_parallel_reads, "num_parallel_reads")
-        paths = expand_filenames(filenames, storage_options)
+        store = remote.store_of(storage_options)
+        paths = expand_filenames(filenames, store)
         if not paths:
             raise InvalidArgumentError("filenames is empty: only a file says what the rows are")
-        self._chain = Chain(npy_source(paths, threads))
+        self._chain = Chain(npy_source(paths, threads, store))
 
 
 class TextLineDataset(Dataset):
@@ -549,10 +551,11 @@ class CsvDataset(Dataset):
         columns = csv_columns(record_defaults, "CsvDataset")
         delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
         encoding = encoding_number(compression_type)
-        headings = _Headings(delim, encoding, use_quote_delim) if header else None
+        store = remote.store_of(storage_options)
+        headings = _Headings(delim, encoding, use_quote_delim, store) if header else None
         if isinstance(filenames, Iterator):
             filenames = list(filenames)
-        wanted = _Wanted(filenames, headings, len(columns), storage_options)
+        wanted = _Wanted(filenames, headings, len(columns), store)
         select_cols, order, most = wanted.numbers(select_cols, exclude_cols)
         columns = [columns[at] for at in order]
         options = (field_delim, use_quote_delim, na_value, select_cols)
@@ -593,8 +596,9 @@ class CsvDataset(Dataset):
 class _Headings:
     """Tells the names of columns from the headers of files, plain ones and those that zlib decompresses, for errors."""
 
-    def __init__(self, delim: bytes, encoding: int, quotes: bool) -> None:
+    def __init__(self, delim: bytes, encoding: int, quotes: bool, store: remote.RemoteStore | None) -> None:
         self._delim = delim
+        self._store = store
         self._encoding = encoding
         self._quotes = quotes
         self._known: tuple[bytes, list[str]] = (b"", [])
@@ -613,7 +617,7 @@ class _Headings:
     def _row(self, path: bytes) -> list[str]:
         try:
             if remote.is_url(path):
-                start = remote.beginning_of(path, _HEADING_BYTES)
+                start = remote.opened(path, self._store).beginning(_HEADING_BYTES)
             else:
                 with open(path, "rb") as file:
                     start = file.read(_HEADING_BYTES)
@@ -637,18 +641,20 @@ class _Wanted:
         The names of columns.
     count : int
         How many columns are to be taken.
-    storage_options : dict, optional
-        By which files elsewhere are opened.
+    store : RemoteStore, optional
+        By what URLs are opened.
     """
 
-    def __init__(self, filenames: Any, headings: _Headings | None, count: int, storage_options: Any) -> None:
+    def __init__(
+        self, filenames: Any, headings: _Headings | None, count: int, store: remote.RemoteStore | None
+    ) -> None:
         self._filenames = filenames
-        self._storage_options = storage_options
+        self._store = store
         self._headings = headings
         self._count = count
 
     def _all(self) -> list[str]:
-        paths = expand_filenames(self._filenames, self._storage_options)
+        paths = expand_filenames(self._filenames, self._store)
         names = self._headings.of(paths[0]) if self._headings is not None and paths else []
         if not names:
             raise InvalidArgumentError(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import gzip
+import io
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +17,7 @@ import numpy as np
 from queuecore._checks.checks import check_bool, check_int
 from queuecore._elements.component import BYTES
 from queuecore._elements.record import ArraySpec
+from queuecore._io import remote
 from queuecore._io.names import Filename, expand_patterns
 from queuecore.data._plan.chain import chain_of
 from queuecore.data.dataset import Dataset
@@ -53,6 +56,8 @@ def make_csv_dataset(
     compression_type: str | None = None,
     ignore_errors: bool = False,
     encoding: str = "utf-8",
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     r"""Return a dataset of batches of the rows of CSV files, as dicts of columns.
 
@@ -94,6 +99,8 @@ def make_csv_dataset(
         Leave out rows that can't be read.
     encoding : str, default "utf-8"
         Of the text, as far as it is read for names and types.
+    storage_options : dict, optional
+        What fsspec needs to know for URLs: as of `FixedLengthRecordDataset`.
 
     Returns
     -------
@@ -121,8 +128,9 @@ def make_csv_dataset(
     [1.5 2. ] Ragged([b'a', b'b'], dtype=bytes) [0 1]
     """
     reads = 1 if num_parallel_reads is None else check_int(num_parallel_reads, "num_parallel_reads", AUTOTUNE)
-    files = expand_patterns(file_pattern)
-    table = _Table(files, field_delim, use_quote_delim, check_bool(header, "header"), compression_type, encoding)
+    store = remote.store_of(storage_options)
+    files = expand_patterns(file_pattern, store)
+    table = _Table(files, store, field_delim, use_quote_delim, check_bool(header, "header"), compression_type, encoding)
     names = table.names() if column_names is None else list(column_names)
     if len(names) != len(set(names)):
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -154,6 +162,7 @@ def make_csv_dataset(
         use_quote_delim=use_quote_delim,
         na_value=na_value,
         select_cols=None if select_columns is None else columns,
+        storage_options=storage_options,
     )
     dataset = _rows_of_files(
         _in_any_order(Dataset.from_tensor_slices(files), len(files), shuffle_seed, shuffle),
@@ -220,9 +229,17 @@ class _Table:
     """The first rows of CSV files, as text."""
 
     def __init__(
-        self, files: list[bytes], delim: str, quotes: bool, header: bool, compression: str | None, encoding: str
+        self,
+        files: list[bytes],
+        store: remote.RemoteStore | None,
+        delim: str,
+        quotes: bool,
+        header: bool,
+        compression: str | None,
+        encoding: str,
     ) -> None:
         self._files = files
+        self._store = store
         self._delim = delim
         self._quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE
         self._header = header
@@ -235,8 +252,14 @@ class _Table:
                 f"`compression_type` {self._compression} is not supported for probing columns: give column_names and "
                 "column_defaults"
             )
-        opens: Any = gzip.open if self._compression == "GZIP" else open
-        with opens(file, "rt", encoding=self._encoding, newline="") as text:
+        with contextlib.ExitStack() as opened:
+            raw: Any
+            if remote.is_url(file):
+                raw = opened.enter_context(io.BufferedReader(remote.opened(file, self._store)))
+            else:
+                raw = opened.enter_context(open(file, "rb"))
+            plain = opened.enter_context(gzip.open(raw)) if self._compression == "GZIP" else raw
+            text = opened.enter_context(io.TextIOWrapper(plain, encoding=self._encoding, newline=""))
             yield from csv.reader(text, delimiter=self._delim, quoting=self._quoting)
 
     def names(self) -> list[str]:
@@ -369,6 +392,8 @@ def make_batched_features_dataset(
     parser_num_threads: SupportsIndex | None = None,
     sloppy_ordering: bool = False,
     drop_final_batch: bool = False,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Return a dataset of batches of the features of Examples in files.
 
@@ -399,6 +424,8 @@ def make_batched_features_dataset(
         Whether a file whose next Example isn't ready loses its turn.
     drop_final_batch : bool, default False
         Leave out a last batch that isn't full.
+    storage_options : dict, optional
+        What fsspec needs to know for URLs: as of `Dataset.list_files`.
 
     Returns
     -------
@@ -422,7 +449,7 @@ def make_batched_features_dataset(
     if reader is not None and not callable(reader):
         raise DtypeError(f"The `reader` argument must return a `Dataset` object, and is {reader!r:.60}.")
     reads = 1 if reader_num_threads is None else check_int(reader_num_threads, "reader_num_threads", AUTOTUNE)
-    names = Dataset.list_files(file_pattern, shuffle, shuffle_seed)
+    names = Dataset.list_files(file_pattern, shuffle, shuffle_seed, storage_options=storage_options)
     read = _reader(TFRecordDataset if reader is None else reader, tuple(reader_args or ()))
     dataset = _rows_of_files(names, read, reads, sloppy_ordering)
     if isinstance(dataset.element_spec, tuple) and len(dataset.element_spec) == 2:

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 import queuecore.data as eager
 import queuecore.writers as writers
+from queuecore._io import remote
 from queuecore._io.compression import compression_of
+from queuecore._io.names import name_to_read
 from queuecore.errors import DataLossError, FailedPreconditionError, InvalidArgumentError, os_error
 from queuecore.tf1._graph.texts import before
 
@@ -94,7 +96,7 @@ class RecordIterator:
     """
 
     def __init__(self, path: Any, options: Any = None) -> None:
-        self._path = path
+        self._path = name_to_read(os.fsencode(path))
         self._dataset = eager.TFRecordDataset([path], compression_of(options) or None)
         self._count = 0
         self._records: Any = None
@@ -103,9 +105,11 @@ class RecordIterator:
 
     def _facts(self) -> tuple[int, int, int]:
         try:
+            if remote.is_url(self._path):
+                return 0, 0, remote.look(self._path, None)[0]
             found = os.stat(self._path)
         except OSError as error:
-            raise os_error(error.errno, f"{os.fsdecode(self._path)}; ", path=self._path) from error
+            raise os_error(error.errno, f"{os.fsdecode(self._path)}; ", path=self._path) from (error.__cause__ or error)
         return found.st_dev, found.st_ino, found.st_size
 
     def _open(self) -> None:

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class NativeReader:
         max_record_bytes: int = ...,
         retries: int = 0,
         allow_special: bool = False,
+        store: Any = None,
     ) -> None: ...
     def read(self, next_name: Callable[[], bytes]) -> tuple[bytes, bytes]: ...
     def read_up_to(

@@ -1,5 +1,5 @@
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
 from typing_extensions import disjoint_base
 
@@ -8,6 +8,7 @@ class FileList:
     def __new__(
         cls,
         paths: Sequence[bytes],
+        store: Any = None,
         item_bytes: int = 0,
         sides: tuple[int, ...] = (),
         arrays: list[tuple[bytes, int, bool]] | None = None,
@@ -18,6 +19,9 @@ class FileList:
     def digest(self) -> int: ...
     @property
     def remote(self) -> bool: ...
+    @property
+    def store(self) -> Any: ...
+    def stored(self, store: Any) -> Self: ...
 
 @disjoint_base
 class KnownFiles:

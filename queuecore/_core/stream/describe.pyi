@@ -121,8 +121,7 @@ class Description:
     drawn: Any
     scope: Scope | None
     known: KnownFiles | None
-    @property
-    def files(self) -> FileList: ...
+    files: FileList
     @property
     def records(self) -> Records: ...
     @property

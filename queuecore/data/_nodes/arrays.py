@@ -16,6 +16,7 @@ from queuecore._checks.lazy import lazy
 from queuecore._elements.component import Component
 from queuecore._elements.dtypes import as_dtype, kind_of
 from queuecore._elements.nests import plain
+from queuecore._io.remote import RemoteStore
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import NodeRun
 from queuecore.data._plan.made import Layout
@@ -40,6 +41,8 @@ class Slices(Node):
         All rows, as they lie in memory.
     given : Layout
         The components and structure of a row.
+    listed_by : RemoteStore, optional
+        Of names that were listed with options of a store.
     """
 
     name = "from_tensor_slices"
@@ -47,6 +50,7 @@ class Slices(Node):
 
     rows: Rows
     given: Layout
+    listed_by: RemoteStore | None = None
 
     @lazy
     def digest(self) -> str:
@@ -61,7 +65,10 @@ class Slices(Node):
     def __reduce__(self) -> tuple[Any, ...]:
         rows = self.rows
         columns = compacted(rows.columns, rows.first, rows.n, rows.rows)
-        return Slices, ((), Rows(rows.n, columns), self.given)
+        return Slices, ((), Rows(rows.n, columns), self.given, self.listed_by)
+
+    def lister(self) -> RemoteStore | None:
+        return self.listed_by
 
     def words(self) -> dict[str, Any]:
         components = self.given.components or ()

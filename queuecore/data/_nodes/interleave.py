@@ -12,6 +12,7 @@ from typing import Any
 
 from queuecore._checks.lazy import lazy
 from queuecore._checks.usercode import arguments_of, called_at, name_of
+from queuecore._io import remote
 from queuecore._io.bad_data import Quarantine, is_bad_data
 from queuecore.data._nodes.assembly import Assembly
 from queuecore.data._nodes.children import Child, Children, InPlace, check_alike
@@ -121,7 +122,8 @@ class Interleave(Node):
         DtypeError
             If it returns something else.
         """
-        result = called_at(self.method, number, self.function, *arguments_of(element))
+        with remote.listed_by(self.lister()):
+            result = called_at(self.method, number, self.function, *arguments_of(element))
         if not isinstance(result, Chained):
             raise DtypeError(
                 f"{self.method}: {name_of(self.function)} must return a dataset, not {result!r:.60} (element {number})",

@@ -13,6 +13,7 @@ import numpy as np
 
 from queuecore._core.io.sources import FileList
 from queuecore._elements.component import BYTES
+from queuecore._io import remote
 from queuecore._io.names import name_to_read
 from queuecore.data._nodes.arrays import Slices
 from queuecore.data._nodes.node import Node
@@ -78,7 +79,7 @@ class Named(Node):
             names = [name_to_read(bytes(name)) for name in elements]
         if not names:
             return
-        chain = Chain(replace(self.source, files=FileList(names)))
+        chain = Chain(replace(self.source, files=FileList(names, self.source.files.store)))
         guess = self.source.guess if isinstance(self.source, BlockSource) else 1
         most = max(_CHUNK_BYTES // guess, 1)
         yield from run.rows_of(chain, 0, start, most, True)
@@ -95,7 +96,8 @@ def of_names(
 
     As `uniform`; a node where the names come in an order that is drawn for each pass.
     """
-    found = uniform(chain, function)
+    with remote.listed_by(chain.source.lister()):
+        found = uniform(chain, function)
     if found is None:
         return None
     source, names = found, [found.files[index] for index in range(len(found.files))]
@@ -106,7 +108,9 @@ def of_names(
     if not isinstance(chain.source, Slices) or any(isinstance(step, Shuffle) for step in chain.steps):
         return Named((chain,), method, source)
     numbers = numbers_at(chain, np.arange(chain.known_count() or 0, dtype=np.int64))
-    return replace(source, files=FileList([names[number] for number in numbers.tolist()])) if len(numbers) else None
+    if not len(numbers):
+        return None
+    return replace(source, files=FileList([names[number] for number in numbers.tolist()], source.files.store))
 
 
 def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLengthSource | None:
@@ -166,7 +170,8 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
             return None
     if not sources:
         return None
-    source_of_all: BlockSource | FixedLengthSource = replace(sources[0], files=FileList(paths))
+    files = FileList(paths, sources[0].files.store)
+    source_of_all: BlockSource | FixedLengthSource = replace(sources[0], files=files)
     return source_of_all
 
 
@@ -178,4 +183,4 @@ def _facts(source: BlockSource | FixedLengthSource) -> list[Any]:
     # Formats and stages are what the words of the source say of them.
     apart = ("files", "csv", "first", "record", "headings")
     facts = [getattr(source, one.name) for one in fields(source) if one.name not in apart]
-    return [type(source), source.describe(), facts]
+    return [type(source), source.describe(), facts, source.files.store]

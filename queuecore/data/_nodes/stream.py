@@ -377,8 +377,7 @@ def _set_options(description: Description, options: Options, inner: bool) -> Non
     description.retries = options.retries or 0
     if description.files.remote:
         remote.ready()
-        names = (description.files[index] for index in range(len(description.files)))
-        remote.keep(names, options.cache_dir, options.cache_bytes, bool(options.offline))
+        description.files = description.files.stored(remote.kept(description.files.store, options))
     description.asks, description.depth = options.io != "pread", options.io_depth or 0
     description.drops = options.page_cache == "drop"
     description.direct = bool(options.direct)

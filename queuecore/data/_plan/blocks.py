@@ -92,7 +92,7 @@ class BlockSource(Source):
     def __reduce__(self) -> tuple[Any, ...]:
         paths = [self.files[index] for index in range(len(self.files))]
         rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "files"}
-        return _rebuild, (paths, rest, remote.options_of(paths))
+        return _rebuild, (paths, rest, remote.options_of(self.files.store))
 
     def describe(self) -> dict[str, Any]:
         """Return plain values that decide which records there are and how an element looks."""
@@ -164,8 +164,7 @@ def blocks_of_fixed(source: FixedLengthSource) -> BlockSource:
 
 
 def _rebuild(paths: list[bytes], rest: dict[str, Any], options: dict[str, Any] | None = None) -> BlockSource:
-    remote.remember(paths, options)
-    return BlockSource(files=FileList(paths), **rest)
+    return BlockSource(files=FileList(paths, remote.unpickled(options)), **rest)
 
 
 def block_source(
@@ -180,7 +179,8 @@ def block_source(
     **rest: Any,
 ) -> BlockSource:
     """Return the source for a user's arguments; `rest` as for `BlockSource`."""
-    files = FileList(expand_filenames(filenames, storage_options))
+    store = remote.store_of(storage_options)
+    files = FileList(expand_filenames(filenames, store), store)
     encoding = encoding_number(compression_type)
     return BlockSource(
         name=name,

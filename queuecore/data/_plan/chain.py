@@ -177,6 +177,11 @@ class Source(abc.ABC):
         """Return whether it, or a source below it, leaves the order of its elements free."""
         return self.leaves_free(options) or any(chain.is_free(options) for chain in self.inputs)
 
+    def lister(self) -> remote.RemoteStore | None:
+        """Return by what URLs are opened that come as elements, if they were listed with options of a store."""
+        stores = (chain.source.lister() for chain in self.inputs)
+        return next((store for store in stores if store is not None), None)
+
     @property
     def by_number(self) -> bool:
         """True if the source has `chosen`."""
@@ -233,8 +238,8 @@ class Chain:
         if not isinstance(options, Options):
             raise InvalidArgumentError(f"options must be a queuecore.data.Options, not {options!r}")
         merged = self.options.merged(options)
-        if options.cache_dir is not None:  # for what looks at the files before they are read
-            remote.keep(self.paths(), merged.cache_dir, merged.cache_bytes, bool(merged.offline))
+        if options.cache_dir is not None:
+            remote.kept(None, merged)  # whether it can be used
         return replace(self, options=merged)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -327,7 +332,8 @@ class Chain:
         if needed == 0:  # nothing is asked of what is below, so nothing there can fail
             return 0
         if depth == 0:
-            return self.source.count(needed)
+            with remote.looked_at(self.options):
+                return self.source.count(needed)
         return self.steps[depth - 1].count(needed, lambda below: self.count(below, depth - 1))
 
     def cardinality(self) -> int:
@@ -463,12 +469,16 @@ class Chain:
             count, digest = count + more, (digest * 0x9E3779B97F4A7C15 + other) % 2**64
         return count, digest
 
+    def file_lists(self) -> Iterator[FileList]:
+        """Yield the list of the source's files, then those of the inputs."""
+        yield self.source.files
+        for one in self.source.inputs:
+            yield from one.file_lists()
+
     def paths(self) -> Iterator[bytes]:
         """Yield the names of the files, then those of the inputs."""
-        files = self.source.files
-        yield from (files[index] for index in range(len(files)))
-        for one in self.source.inputs:
-            yield from one.paths()
+        for files in self.file_lists():
+            yield from (files[index] for index in range(len(files)))
 
     def describe(self) -> dict[str, Any]:
         """Return what decides the elements and their order, as plain values."""

@@ -61,7 +61,7 @@ class FixedLengthSource(Source):
     def __reduce__(self) -> tuple[Any, ...]:
         paths = [self.files[index] for index in range(len(self.files))]
         rest = (self.record, self.header_bytes, self.footer_bytes, self.hop_bytes, self.drop_tail, self.num_threads)
-        return _rebuild, (paths, *rest, remote.options_of(paths))
+        return _rebuild, (paths, *rest, remote.options_of(self.files.store))
 
     def describe(self) -> dict[str, Any]:
         """Return what decides which records there are and what an element looks like, as plain values."""
@@ -99,8 +99,10 @@ class FixedLengthSource(Source):
     def _size_of(self, path: bytes) -> int:
         try:
             if remote.is_url(path):
-                return remote.look(path)[0]
+                return remote.look(path, self.files.store)[0]
             info = os.stat(path)
+        except errors.QueueCoreError:
+            raise
         except OSError as error:
             raise errors.os_error(error.errno or 0, f"{os.fsdecode(path)}: ", path=path, stage=_STAGE) from None
         if not stat.S_ISREG(info.st_mode):
@@ -203,6 +205,4 @@ def not_regular(path: bytes, mode: int, so: str = "") -> errors.QueueCoreError:
 
 def _rebuild(paths: list[bytes], *rest: Any) -> FixedLengthSource:
     # A pickle of an earlier version has no options.
-    source = FixedLengthSource(FileList(paths), *rest[:6])
-    remote.remember(paths, *rest[6:] or (None,))
-    return source
+    return FixedLengthSource(FileList(paths, remote.unpickled(*rest[6:] or (None,))), *rest[:6])

@@ -8,10 +8,11 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from queuecore._core.io.sources import FileList
 from queuecore._core.stream.stream import Stream
 from queuecore._io import remote
 from queuecore.data._plan.chain import Chain
-from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error
+from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error, shown_name
 
 __all__ = ["Identity", "Stamps", "ends_of"]
 
@@ -21,6 +22,17 @@ _MOST_GROUPS = 64
 _PIECE = 1 << 20
 
 Group = Callable[[int, int], str]
+
+
+class _Named(NamedTuple):
+    """A file by its name, and by what it is opened if that is a URL."""
+
+    path: bytes
+    store: remote.RemoteStore | None
+
+
+def _named(files: FileList, count: int) -> list[_Named]:
+    return [_Named(files[index], files.store) for index in range(count)]
 
 
 class Stamps(NamedTuple):
@@ -66,7 +78,8 @@ class Identity:
         self._by = by
         self._files = chain.source.files
         self._fed = chain if chain.source.fed else None
-        self._inputs: list[bytes] | None = None
+        self._options = chain.options
+        self._inputs: list[_Named] | None = None
         self._seen: Stamps | None = None
         # By name: size and time of a file, and the digest of what it had then.
         self._contents: dict[bytes, tuple[int, int, bytes]] = {}
@@ -103,39 +116,53 @@ class Identity:
         if self._fed is not None:
             now = self._of_inputs(then.by)
             if now.files == then.files:
-                self._compare(then, now.groups, self._paths())
+                self._compare(then, now.groups, self._below())
                 self._seen = now if then.by == self._by else None
             return
-        paths = [self._files[index] for index in range(then.files)]
+        files = _named(self._files, then.files)
         if then.by == "stat":
-            self._compare(then, [_hex(digests[end - 1]) for end in ends_of(then.files)], paths)
+            self._compare(then, [_hex(digests[end - 1]) for end in ends_of(then.files)], files)
         else:
-            self._compare(then, self._grouped(then.files, self._contents_of(paths)).groups, paths)
+            self._compare(then, self._grouped(then.files, self._contents_of(files)).groups, files)
 
     def _grouped(self, files: int, group: Group) -> Stamps:
         ends = ends_of(files)
         return Stamps("content", files, [group(first, end) for first, end in zip([0, *ends], ends, strict=False)])
 
-    def _paths(self) -> list[bytes]:
+    def _below(self) -> list[_Named]:
         if self._inputs is None:
-            self._inputs = [] if self._fed is None else list(self._fed.paths())
+            lists = [] if self._fed is None else self._fed.file_lists()
+            self._inputs = [file for files in lists for file in _named(files, len(files))]
         return self._inputs
 
     def _of_inputs(self, by: str) -> Stamps:
-        paths = self._paths()
+        files = self._below()
         if by == "content":
-            return self._grouped(len(paths), self._contents_of(paths))
-        return self._grouped(len(paths), lambda first, end: _digest(map(_stamp, paths[first:end])))._replace(by=by)
+            return self._grouped(len(files), self._contents_of(files))
+        return self._grouped(len(files), lambda first, end: _digest(map(self._stamp, files[first:end])))._replace(by=by)
 
-    def _contents_of(self, paths: list[bytes]) -> Group:
-        def one(path: bytes) -> bytes:
+    def _stamp(self, file: _Named) -> bytes:
+        try:
+            return struct.pack("<qq", *self._look(file))
+        except OSError:
+            return b""
+
+    def _look(self, file: _Named) -> tuple[int, int]:
+        if remote.is_url(file.path):
+            with remote.looked_at(self._options):
+                return remote.look(file.path, file.store)
+        info = os.stat(file.path)
+        return info.st_size, info.st_mtime_ns
+
+    def _contents_of(self, files: list[_Named]) -> Group:
+        def one(file: _Named) -> bytes:
             try:
-                info = os.stat(path)
-                return self._content(path, info.st_size, info.st_mtime_ns)
+                info = os.stat(file.path)
+                return self._content(file.path, info.st_size, info.st_mtime_ns)
             except OSError:
                 return b""
 
-        return lambda first, end: _digest(map(one, paths[first:end]))
+        return lambda first, end: _digest(map(one, files[first:end]))
 
     def _bytes_of(self, index: int, size: int, time: int) -> bytes:
         return b"" if size < 0 else self._content(self._files[index], size, time)
@@ -147,22 +174,25 @@ class Identity:
             known = self._contents[path] = size, time, _content(path, size, time)
         return known[2]
 
-    def _compare(self, then: Stamps, now: list[str], paths: list[bytes]) -> None:
+    def _is_missing(self, file: _Named) -> bool:
+        return not self._stamp(file) if remote.is_url(file.path) else not os.path.lexists(file.path)
+
+    def _compare(self, then: Stamps, now: list[str], files: list[_Named]) -> None:
         ends = ends_of(then.files)
         for first, end, old, new in zip([0, *ends], ends, then.groups, now, strict=False):
             # Of inputs one that is missing may not be needed any more, where there is a cache; and else says so itself.
-            if old == new or (self._fed is not None and not all(map(os.path.lexists, paths[first:end]))):
+            if old == new or (self._fed is not None and any(map(self._is_missing, files[first:end]))):
                 continue
-            name = repr(os.fsdecode(paths[first]))
+            name = repr(shown_name(files[first].path))
             if end - first > 1:
-                name = f"one of the files {first} to {end - 1}, {name} to {os.fsdecode(paths[end - 1])!r},"
+                name = f"one of the files {first} to {end - 1}, {name} to {shown_name(files[end - 1].path)!r},"
             raise ResumeMismatchError(
                 f"{name} is not the file of the saved state: its size or its modification time differs. Put that file "
                 'back as it was; or save states with Options(identity="content"), which let copies with the same bytes '
                 "go on"
                 if then.by == "stat"
                 else f"{name} is not the file of the saved state: its bytes differ. Put that file back, or begin anew",
-                path=paths[first] if end - first == 1 else None,
+                path=files[first].path if end - first == 1 else None,
                 stage=_STAGE,
             )
 
@@ -177,16 +207,6 @@ def _digest(parts: Any) -> str:
         hasher.update(struct.pack("<q", len(part)))
         hasher.update(part)
     return hasher.hexdigest()
-
-
-def _stamp(path: bytes) -> bytes:
-    try:
-        if remote.is_url(path):
-            return struct.pack("<qq", *remote.look(path))
-        info = os.stat(path)
-    except OSError:
-        return b""
-    return struct.pack("<qq", info.st_size, info.st_mtime_ns)
 
 
 def _content(path: bytes, size: int, time: int) -> bytes:

@@ -59,15 +59,22 @@ class NpySource(FixedLengthSource):
         """Do nothing: the header of each file was checked against its size when the dataset was made."""
 
     @classmethod
-    def of(cls, paths: Sequence[bytes], record: RecordPlan, arrays: Arrays, num_threads: int | None) -> NpySource:
+    def of(
+        cls,
+        paths: Sequence[bytes],
+        record: RecordPlan,
+        arrays: Arrays,
+        num_threads: int | None,
+        store: remote.RemoteStore | None,
+    ) -> NpySource:
         """Return the source of these files, whose headers have been read."""
         leaf = record.leaves[0]
-        files = FileList(paths, leaf.dtype.itemsize, leaf.shape, arrays)
+        files = FileList(paths, store, leaf.dtype.itemsize, leaf.shape, arrays)
         return cls(files, record, 0, 0, record.record_bytes, False, num_threads, arrays)
 
     def __reduce__(self) -> tuple[Any, ...]:
         paths = [self.files[index] for index in range(len(self.files))]
-        return _rebuild, (remote.options_of(paths), paths, self.record, self.arrays, self.num_threads)
+        return _rebuild, (remote.options_of(self.files.store), paths, self.record, self.arrays, self.num_threads)
 
     def describe(self) -> dict[str, Any]:
         """Return what decides which records there are and what an element looks like, as plain values."""
@@ -79,13 +86,14 @@ class NpySource(FixedLengthSource):
         return sum(rows for _, rows, _ in self.arrays)
 
 
-def _rebuild(options: dict[str, Any] | None, *rest: Any) -> NpySource:
-    remote.remember(rest[0], options)
-    return NpySource.of(*rest)
+def _rebuild(
+    options: dict[str, Any] | None, paths: list[bytes], record: RecordPlan, arrays: Arrays, num_threads: int | None
+) -> NpySource:
+    return NpySource.of(paths, record, arrays, num_threads, remote.unpickled(options))
 
 
-def npy_source(paths: Sequence[bytes], num_threads: int | None) -> NpySource:
-    """Return the source of the rows of these files; this reads their headers.
+def npy_source(paths: Sequence[bytes], num_threads: int | None, store: remote.RemoteStore | None) -> NpySource:
+    """Return the source of the rows of these files, opened by a store; this reads their headers.
 
     Raises
     ------
@@ -96,7 +104,7 @@ def npy_source(paths: Sequence[bytes], num_threads: int | None) -> NpySource:
     InvalidArgumentError, DtypeError
         If an array has no rows that could be records, or if rows of two files differ in dtype or shape.
     """
-    headers = map(_read_header, paths)
+    headers = (_read_header(path, store) for path in paths)
     first = next(headers)
     heads = {first.head: first.head}  # nearly all files have the same one
     arrays = [(first.head, first.rows, first.by_columns)]
@@ -110,7 +118,7 @@ def npy_source(paths: Sequence[bytes], num_threads: int | None) -> NpySource:
                 header.offset,
             )
         arrays.append((heads.setdefault(header.head, header.head), header.rows, header.by_columns))
-    return NpySource.of(paths, _record(first), arrays, num_threads)
+    return NpySource.of(paths, _record(first), arrays, num_threads, store)
 
 
 class _Header(NamedTuple):
@@ -145,9 +153,9 @@ def _rows_text(header: _Header) -> str:
     return f"dtype {header.dtype.str!r} and shape {shape_text(header.sides)}"
 
 
-def _read_header(path: bytes) -> _Header:
+def _read_header(path: bytes, store: remote.RemoteStore | None) -> _Header:
     """Return the header of a file, whose size must be exactly what the header describes."""
-    head, size = _read_head(path)
+    head, size = _read_head(path, store)
     width, encoding = _VERSIONS[head[6], head[7]]
     offset = 8 + width
     descr, by_columns, shape = _parsed(path, head[offset:], encoding, offset, (head[6], head[7]) != (3, 0))
@@ -201,11 +209,12 @@ def _damaged(path: bytes, why: str, offset: int) -> errors.DataLossError:
     )
 
 
-def _read_head(path: bytes) -> tuple[bytes, int]:
+def _read_head(path: bytes, store: remote.RemoteStore | None) -> tuple[bytes, int]:
     """Return the bytes of a file before its first number, and its size."""
     try:
         if remote.is_url(path):
-            return _head_of(path, functools.partial(remote.beginning_of, path)), remote.look(path)[0]
+            file = remote.opened(path, store)
+            return _head_of(path, file.beginning), file.look()[0]
         # Without waiting, should it be a pipe that nobody writes to.
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:

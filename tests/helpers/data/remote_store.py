@@ -23,7 +23,7 @@ class Store(fsspec.AbstractFileSystem):
 
     protocol = "store"
     keys: list = []  # that its users gave
-    objects: dict[str, bytes] = {}
+    objects: dict[str | tuple[str, str], bytes] = {}  # by name, or by key and name where users see others
     requests: list[tuple] = []
     before = None  # is called before each request, with its arguments
 
@@ -41,7 +41,8 @@ class Store(fsspec.AbstractFileSystem):
         if Store.before is not None:
             Store.before(kind, path, *rest)
         try:
-            return Store.objects[path]
+            own = Store.objects.get((self.key, path))
+            return Store.objects[path] if own is None else own
         except KeyError:
             raise FileNotFoundError(path) from None
 
@@ -54,9 +55,10 @@ class Store(fsspec.AbstractFileSystem):
 
     def ls(self, path, detail=True, **words):
         prefix = f"{path.rstrip('/')}/" if path else ""
-        names = [name for name in Store.objects if name.startswith(prefix)]
-        return [{"name": name, "size": len(Store.objects[name]), "type": "file"} if detail else name for name in names]
-
+        Store.keys.append(self.key)
+        seen = {name if isinstance(name, str) else name[1]: len(data) for name, data in Store.objects.items()}
+        names = [name for name in seen if name.startswith(prefix)]
+        return [{"name": name, "size": seen[name], "type": "file"} if detail else name for name in names]
 
     def _open(self, path, mode="rb", block_size=None, autocommit=True, **words):
         return Upload(self, path, mode, autocommit=autocommit, **words)
@@ -99,14 +101,12 @@ fsspec.register_implementation("store", Store, clobber=True)
 
 
 def fresh(monkeypatch: pytest.MonkeyPatch) -> type[Store]:
-    """Empty the store, and let this process forget what earlier tests said of its URLs: for a fixture.
+    """Empty the store: for a fixture.
 
     Servers of requests end at once, but for the first one: it stays as long as the process, and is there before a test.
     """
     monkeypatch.setattr("queuecore._io.remote._IDLE", 0.02)
     monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
-    monkeypatch.setattr("queuecore._io.remote._options", {})
-    monkeypatch.setattr("queuecore._io.remote._caches", {})
     Store.objects, Store.requests, Store.keys, Store.before, Upload.begun = {}, [], [], None, []
     remote.ready()
     return Store

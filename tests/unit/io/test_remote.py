@@ -14,7 +14,6 @@ from helpers.data.remote_store import CHAINS, MAKE, both, contents, elements, fr
 from helpers.process import PATIENCE, run_python, soon
 
 import queuecore as qc
-from queuecore._io import remote
 from queuecore.data import (
     CsvDataset,
     Dataset,
@@ -274,7 +273,6 @@ def test_options_of_the_store(tmp_path, store, kind):
     there = pickle.dumps(ds)
     assert elements(ds)
     assert set(store.keys) == {"of mine"}
-    remote._options.clear()  # as in another process
     store.keys.clear()
     assert elements(pickle.loads(there)) and set(store.keys) == {"of mine"}
     with pytest.raises(InvalidArgumentError, match="storage_options must be a dict"):

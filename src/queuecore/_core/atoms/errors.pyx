@@ -87,13 +87,13 @@ cdef str _padded_sentence(const Fault* f, str name):
             f"{f.b & 0x3FFFFFFFFF} that padded_shapes has for it ({where})")
 
 
-cdef str _sentence(const Fault* f, str name, str heading):
+cdef str _sentence(const Fault* f, str name, str heading, str reason):
     if f.what == WHAT_OPEN:
-        return f"cannot open {name}: {os_reason(f.err)}"
+        return f"cannot open {name}: {reason}"
     if f.what == WHAT_STAT:
-        return f"cannot get the size of {name}: {os_reason(f.err)}"
+        return f"cannot get the size of {name}: {reason}"
     if f.what == WHAT_READ:
-        return f"cannot read {name} at byte {f.offset}{_record(f)}: {os_reason(f.err)}"
+        return f"cannot read {name} at byte {f.offset}{_record(f)}: {reason}"
     if f.what == WHAT_DIRECTORY:
         return f"{name} is a directory, not a file of records"
     if f.what == WHAT_SPECIAL:
@@ -241,19 +241,21 @@ cdef str _csv_sentence(const Fault* f, str heading):
     return f": a row of more than {f.b} bytes. Is a quote not closed? Otherwise raise max_record_bytes"
 
 
-cdef object _cause_of = None  # under the GIL
+cdef object _cause_of = None, _reason_of = None  # under the GIL
 
 
-def tell_causes(cause_of):
+def tell_causes(cause_of, reason_of):
     """Let errors of remote files have their causes.
 
     Parameters
     ----------
     cause_of : callable
         From the name of a file to what went wrong with it last, or None.
+    reason_of : callable
+        From an errno and such a cause to the reason, as text.
     """
-    global _cause_of
-    _cause_of = cause_of
+    global _cause_of, _reason_of
+    _cause_of, _reason_of = cause_of, reason_of
 
 
 cdef object fault_error(const Fault* fault, object path, object headings=None):
@@ -263,8 +265,12 @@ cdef object fault_error(const Fault* fault, object path, object headings=None):
         heading = headings(path, fault.b & 0xFFFFFFFF)
     name = None if path is None else shown_name(path)
     shown = "" if name is None else repr(name)
+    cause = None
+    if fault.err != 0 and _cause_of is not None and b"://" in (path or b""):
+        cause = _cause_of(path)
+    reason = os_reason(fault.err) if cause is None else _reason_of(fault.err, cause)
     error = _CLASSES[<int>fault.code](
-        _sentence(fault, shown, heading),
+        _sentence(fault, shown, heading, reason),
         errno=fault.err or None,
         path=name,
         offset=fault.offset if fault.offset >= 0 else None,
@@ -275,8 +281,8 @@ cdef object fault_error(const Fault* fault, object path, object headings=None):
         error.line = fault.a
         error.field = fault.b & 0xFFFFFFFF if fault.what != WHAT_CSV_FIELDS else None
         error.column = heading
-    if fault.err != 0 and _cause_of is not None and b"://" in (path or b""):
-        error.__cause__ = _cause_of(path)
+    if cause is not None:
+        error.__cause__ = cause
     return error
 
 

@@ -34,7 +34,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef FileStat st
     cdef int64_t left = b.place.offset, part, got = 0
     stream_close(&b.lane.stream)
-    if not stream_open(&b.lane.stream, name_of(s.table.names, b.place.file), s.plan.encoding, &b.fault):
+    if not stream_open(&b.lane.stream, name_of(s.table.names, b.place.file), s.table.store, s.plan.encoding, &b.fault):
         return False
     b.lane.stream.retries = s.table.retries
     b.lane.stream.stop = s.stop

@@ -61,6 +61,7 @@ cdef extern from *:
       int64_t max_record_bytes;
       int32_t retries;
       bool special;  // pipes and devices are read too
+      int32_t store;  // by what URLs are opened
       Block* name;  // of the work unit in progress; NULL: none
       int64_t name_bytes;
       Block* last;  // name of the last unit completed, where one unit is one record
@@ -110,6 +111,7 @@ cdef extern from *:
         int64_t max_record_bytes
         int32_t retries
         bint special
+        int32_t store
         Block* name
         int64_t name_bytes
         Block* last
@@ -157,6 +159,7 @@ cdef class NativeReader:
     cdef ByteStream stream
     cdef uint64_t generation
     cdef object failure      # the error that the next call raises
+    cdef object store        # keeps what `r.store` is the number of
 
     cdef int _enter(self) except -1
     cdef int _lose(self, int64_t count, error) except -1

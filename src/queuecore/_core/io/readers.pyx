@@ -362,9 +362,9 @@ cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Faul
             _block_drop(r, block)
             return False
         if r.special:
-            opened = stream_open_any(stream, <const char*>block_bytes(block), r.encoding, fault)
+            opened = stream_open_any(stream, <const char*>block_bytes(block), r.store, r.encoding, fault)
         else:
-            opened = stream_open(stream, <const char*>block_bytes(block), r.encoding, fault)
+            opened = stream_open(stream, <const char*>block_bytes(block), r.store, r.encoding, fault)
         if not opened:
             if fault.what == WHAT_SPECIAL:
                 fault.what = WHAT_SPECIAL_READER
@@ -515,6 +515,8 @@ cdef class NativeReader:
         Number of further tries of a read that fails with EIO.
     allow_special : bool
         Also read pipes and devices.
+    store : object with a ``number``, optional
+        By what URLs are opened.
     """
 
     def __cinit__(self, *_, **__):
@@ -527,7 +529,8 @@ cdef class NativeReader:
         self.r.stream = &self.stream
 
     def __init__(self, Framing framing not None, int encoding=0, bint resync=False,
-                 int64_t max_record_bytes=<int64_t>1 << 62, int32_t retries=0, bint allow_special=False):
+                 int64_t max_record_bytes=<int64_t>1 << 62, int32_t retries=0, bint allow_special=False,
+                 store=None):
         self.r.encoding = encoding
         self.r.resync = resync
         self.r.framing = framing.kind
@@ -538,6 +541,8 @@ cdef class NativeReader:
         self.r.max_record_bytes = max_record_bytes
         self.r.retries = retries
         self.r.special = allow_special
+        self.r.store = 0 if store is None else store.number
+        self.store = store
 
     def __dealloc__(self):
         # No thread reads, since a thread that reads holds a reference.

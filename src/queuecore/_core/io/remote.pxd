@@ -23,10 +23,12 @@ cdef extern from *:
 cdef enum:
     REMOTE_FD = 1 << 30
 
-# Returns whether a name is a URL: a scheme of at least two letters, and "://".
-cdef bint is_url(const char* name) noexcept nogil
-# As open, fstat, preadv and close; -1: errno says why. A call that is given up fails with ECANCELED.
-cdef int remote_open(const char* name, FileStat* st) noexcept nogil
+# Returns whether a name is a URL: a scheme of at least two letters, and "://"; or a chain of such schemes, each but the
+# last one followed by "::".
+cpdef bint is_url(const char* name) noexcept nogil
+# As open, fstat, preadv and close; -1: errno says why. A call that is given up fails with ECANCELED. `store` is the
+# number of what the opener needs to know, 0 if that is nothing.
+cdef int remote_open(const char* name, int32_t store, FileStat* st) noexcept nogil
 cdef int remote_fstat(int fd, FileStat* st) noexcept nogil
 cdef int64_t remote_read(int fd, const iovec* iov, int count, int64_t offset) noexcept nogil
 cdef void remote_close(int fd) noexcept nogil

@@ -44,6 +44,7 @@ cdef extern from *:
       RemoteCall* next;
       int32_t kind, state;
       char* name;                // to open
+      int32_t store;             // by what, a number of the opener's
       int32_t file;              // its number
       struct iovec* iov;         // to read into
       int32_t count;
@@ -67,6 +68,7 @@ cdef extern from *:
         RemoteCall* next
         int32_t kind, state
         char* name
+        int32_t store
         int32_t file
         iovec* iov
         int32_t count
@@ -96,15 +98,23 @@ cdef void set_errno(int value) noexcept nogil:
     qc_set_errno(value)
 
 
-cdef bint is_url(const char* name) noexcept nogil:
-    cdef int i = 0
-    cdef char c = name[0]
-    if not (c'a' <= (c | 32) <= c'z'):
-        return False
-    while (c'a' <= (c | 32) <= c'z') or (c'0' <= c <= c'9') or c == c'+' or c == c'-' or c == c'.':
-        i += 1
-        c = name[i]
-    return i > 1 and c == c':' and name[i + 1] == c'/' and name[i + 2] == c'/'
+cpdef bint is_url(const char* name) noexcept nogil:
+    """Return whether a name is a URL: a scheme, or several with two colons behind each, and ``://``."""
+    cdef int i
+    cdef char c
+    while True:
+        i = 0
+        c = name[0]
+        if not (c'a' <= (c | 32) <= c'z'):
+            return False
+        while (c'a' <= (c | 32) <= c'z') or (c'0' <= c <= c'9') or c == c'+' or c == c'-' or c == c'.':
+            i += 1
+            c = name[i]
+        if i < 2 or c != c':':
+            return False
+        if name[i + 1] != c':':
+            return name[i + 1] == c'/' and name[i + 2] == c'/'
+        name += i + 2
 
 
 # The callers' side
@@ -174,10 +184,11 @@ cdef int64_t _result(RemoteCall* call, FileStat* st) noexcept nogil:
     return result
 
 
-cdef int remote_open(const char* name, FileStat* st) noexcept nogil:
+cdef int remote_open(const char* name, int32_t store, FileStat* st) noexcept nogil:
     cdef RemoteCall* call = _call_new(CALL_OPEN)
     if call == NULL:
         return -1
+    call.store = store
     call.name = strdup(name)
     if call.name == NULL:
         _drop(call)
@@ -269,7 +280,7 @@ cdef void _scatter(RemoteCall* call, const unsigned char* data, int64_t nbytes) 
 cdef int64_t _serve_open(RemoteCall* call) except? -1:
     global _next_file
     cdef int32_t number
-    file = _opener(<bytes>call.name)
+    file = _opener(<bytes>call.name, call.store)
     call.st.size, call.st.mtime_ns = file.look()
     call.st.ino = <uint64_t>(hash(<bytes>call.name) & 0x7FFFFFFF)
     call.st.dev = kRemoteDevice
@@ -376,9 +387,10 @@ def begin(opener, errno_of, start):
     Parameters
     ----------
     opener : callable
-        From the name of a file to an object with ``look()``, which returns its size and a number that changes with its
-        content, ``read(offset, nbytes)``, which returns them, fewer only at the end, and ``local()``, which returns a
-        new descriptor of a local file with the same bytes, whose modification time is that number; below 0: none.
+        From the name of a file, and the number of its store, to an object with ``look()``, which returns its size and a
+        number that changes with its content, ``read(offset, nbytes)``, which returns them, fewer only at the end, and
+        ``local()``, which returns a new descriptor of a local file with the same bytes, whose modification time is that
+        number; below 0: none.
     errno_of : callable
         From an exception to the number by which native code tells it.
     start : callable

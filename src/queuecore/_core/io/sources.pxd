@@ -55,6 +55,7 @@ cdef extern from *:
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
       int32_t tail;
       int32_t fd_limit;
+      int32_t store;             // by what its URLs are opened, as FileList has it; set before the first file is opened
       int32_t retries;           // of a read that fails with EIO; set before the first read, like the next three
       bool drops;                // the page cache forgets what was read
       bool direct;               // reads pass over the page cache, unless a file system refuses
@@ -103,6 +104,7 @@ cdef extern from *:
         int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
         int32_t tail
         int32_t fd_limit
+        int32_t store
         int32_t retries
         bint drops
         bint direct
@@ -143,16 +145,20 @@ cdef enum:
 cdef class FileList:
     cdef Names* names
     cdef readonly bint remote  # one is a URL
+    cdef readonly object store
+    cdef int32_t store_number  # of `store`, for native code; 0: None
 
+    cdef int _set_store(self, store) except -1
     cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1
 
-# Opens a regular file: returns its descriptor, with its status, or -1 with the fault. System calls; hold no turn.
-cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil
+# Opens a regular file: returns its descriptor, with its status, or -1 with the fault. `store`: see remote_open. System
+# calls; hold no turn.
+cdef int open_regular(const char* name, int32_t store, FileStat* st, Fault* fault) noexcept nogil
 # Returns whether a fault concerns the file alone and not the machine, so that the file may be left out and the next one
 # read.
 cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
 # Opens a file like open_regular, also if it is a pipe or a device. Reads of those don't wait.
-cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil
+cdef int open_any(const char* name, int32_t store, FileStat* st, Fault* fault) noexcept nogil
 # Returns whether bytes of a file below its earlier size may have changed. A file that has only become longer was
 # appended to.
 cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil

@@ -40,6 +40,8 @@ cdef class FileList:
     ----------
     paths : sequence of bytes
         File system names. None may be empty or contain a zero byte (the caller has checked that).
+    store : object with a ``number``, optional
+        By what URLs are opened.
     item_bytes : int, optional
         Bytes of a number, if each file holds an array whose rows are its records.
     sides : tuple of int
@@ -49,7 +51,7 @@ cdef class FileList:
         lie by columns (Fortran's order).
     """
 
-    def __cinit__(self, paths, int64_t item_bytes=0, tuple sides=(), list arrays=None):
+    def __cinit__(self, paths, store=None, int64_t item_bytes=0, tuple sides=(), list arrays=None):
         cdef int64_t total = 0, i = 0
         cdef bytes path
         cdef Names* n = <Names*>alloc_lines(sizeof(Names))
@@ -57,6 +59,7 @@ cdef class FileList:
             raise MemoryError
         self.names = n
         n.refs.store(1, kRelaxed)
+        self._set_store(store)
         n.count = len(paths)
         for path in paths:
             total += len(path) + 1
@@ -109,8 +112,23 @@ cdef class FileList:
             a.sides[i] = sides[i]
         return 0
 
+    cdef int _set_store(self, store) except -1:
+        self.store_number = 0 if store is None else store.number
+        self.store = store
+        return 0
+
     def __dealloc__(self):
         names_drop(self.names)
+
+    def stored(self, store):
+        """Return the list of the same files, opened by another store."""
+        cdef FileList files = FileList.__new__(FileList, ())
+        names_drop(files.names)
+        self.names.refs.fetch_add(1, kRelaxed)  # relaxed: this list holds a reference
+        files.names = self.names
+        files.remote = self.remote
+        files._set_store(store)
+        return files
 
     def __len__(self):
         return self.names.count
@@ -360,19 +378,19 @@ cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
             or code == CODE_NOT_A_FILE)
 
 
-cdef int open_regular(const char* name, FileStat* st, Fault* fault) noexcept nogil:
-    return _open(name, False, st, fault)
+cdef int open_regular(const char* name, int32_t store, FileStat* st, Fault* fault) noexcept nogil:
+    return _open(name, store, False, st, fault)
 
 
-cdef int open_any(const char* name, FileStat* st, Fault* fault) noexcept nogil:
-    return _open(name, True, st, fault)
+cdef int open_any(const char* name, int32_t store, FileStat* st, Fault* fault) noexcept nogil:
+    return _open(name, store, True, st, fault)
 
 
-cdef int _open(const char* name, bint special, FileStat* st, Fault* fault) noexcept nogil:
+cdef int _open(const char* name, int32_t store, bint special, FileStat* st, Fault* fault) noexcept nogil:
     cdef int fd
     st.mode = 0
     if is_url(name):
-        fd = remote_open(name, st)
+        fd = remote_open(name, store, st)
         if fd < 0:
             fault_begin(fault, os_code(errno), WHAT_OPEN, STAGE_OPEN)
             fault.err = errno
@@ -507,7 +525,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
     cdef int64_t other = 0
     cdef int fd, stale = -1
     cdef bint same
-    fd = open_regular(name_of(t.names, f), &st, &fault)
+    fd = open_regular(name_of(t.names, f), t.store, &st, &fault)
     # relaxed: set before any thread had the table
     same = fd < 0 or e.state.load(kRelaxed) != 2 or _is_as_it_was(e, &st)
     if fd >= 0 and same and st.size == 0 and t.names.arrays == NULL and not is_empty(fd, t.retries, t.stop, &fault):
@@ -632,7 +650,7 @@ cdef int _replaced(int64_t f, Fault* fault) noexcept nogil:
 cdef int _open_same(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
     # Returns another descriptor of a file that was open before; -1 with the fault, if it isn't the same file.
     cdef FileStat st
-    cdef int fd = open_regular(name_of(t.names, f), &st, fault)
+    cdef int fd = open_regular(name_of(t.names, f), t.store, &st, fault)
     fault.file = f
     if fd >= 0 and not _is_as_it_was(&t.entries[f], &st):
         file_close(fd)
@@ -679,7 +697,7 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
     if nowait:
         fault.code = 0
         return -1
-    fd = open_regular(name_of(t.names, f), &st, fault)
+    fd = open_regular(name_of(t.names, f), t.store, &st, fault)
     if fd < 0:
         fault.file = f
         return -1
@@ -781,7 +799,7 @@ cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil:
 cdef bint table_named_unchanged(const FileTable* t, int64_t f, Fault* fault) noexcept nogil:
     cdef const FileEntry* e = &t.entries[f]
     cdef FileStat st
-    cdef int fd = open_regular(name_of(t.names, f), &st, fault)
+    cdef int fd = open_regular(name_of(t.names, f), t.store, &st, fault)
     if fd < 0:
         return True
     file_close(fd)

@@ -29,6 +29,7 @@ cdef struct ByteStream:
     int64_t mtime_ns
     uint64_t dev, ino
     char* name
+    int32_t store            # as given to stream_open
     unsigned char* memory
     const unsigned char* raw  # the next of the compressed bytes that were read
     int64_t raw_left
@@ -38,11 +39,13 @@ cdef struct ByteStream:
     int64_t damage_place
     Fault failed             # of a read, reported once the bytes read before it are used up; code 0: none
 
-# Opens a regular file of this encoding. `name` need not outlive the call. False: `fault` says why.
-cdef bint stream_open(ByteStream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
+# Opens a regular file of this encoding. `name` need not outlive the call; `store`: see remote_open. False: `fault` says
+# why.
+cdef bint stream_open(ByteStream* s, const char* name, int32_t store, int32_t encoding, Fault* fault) noexcept nogil
 # Opens a file like stream_open, also if it is a pipe or device, which is never opened twice. A pipe begins with its
 # first writer, and ends with its last one.
-cdef bint stream_open_any(ByteStream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil
+cdef bint stream_open_any(ByteStream* s, const char* name, int32_t store, int32_t encoding,
+                          Fault* fault) noexcept nogil
 # Reads up to n bytes, fewer only at the end. *got: how many, also after a failure: bytes before the damage or the
 # failed read are among them. (Of the data before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is
 # cut; of those before a copy from too far back, ISA-L keeps back 258.) The read of a file's last byte checks whether

@@ -29,17 +29,20 @@ cdef void _fault(Fault* fault, int32_t code, int32_t what, int32_t stage, int64_
     fault.offset = offset
 
 
-cdef bint stream_open(ByteStream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil:
+cdef bint stream_open(ByteStream* s, const char* name, int32_t store, int32_t encoding, Fault* fault) noexcept nogil:
     cdef FileStat st
     memset(s, 0, sizeof(ByteStream))
-    s.fd = open_regular(name, &st, fault)
+    s.store = store
+    s.fd = open_regular(name, store, &st, fault)
     return s.fd >= 0 and _begin(s, name, encoding, &st, fault)
 
 
-cdef bint stream_open_any(ByteStream* s, const char* name, int32_t encoding, Fault* fault) noexcept nogil:
+cdef bint stream_open_any(ByteStream* s, const char* name, int32_t store, int32_t encoding,
+                          Fault* fault) noexcept nogil:
     cdef FileStat st
     memset(s, 0, sizeof(ByteStream))
-    s.fd = open_any(name, &st, fault)
+    s.store = store
+    s.fd = open_any(name, store, &st, fault)
     return s.fd >= 0 and _begin(s, name, encoding, &st, fault)
 
 
@@ -100,7 +103,7 @@ cdef bint _listen(ByteStream* s, Fault* fault) noexcept nogil:
 cdef bint _reopen(ByteStream* s, Fault* fault) noexcept nogil:
     # Network file systems lose track of an open file now and then: open it again by its name, if it is still the same.
     cdef FileStat st
-    cdef int fd = open_regular(s.name, &st, fault)
+    cdef int fd = open_regular(s.name, s.store, &st, fault)
     if fd < 0:
         return False
     if st.size != s.size or st.mtime_ns != s.mtime_ns or st.ino != s.ino or st.dev != s.dev:

@@ -201,7 +201,7 @@ cdef class FileBytes:
         stream_close(&self.stream)
         self.path = path
         with nogil:
-            opened = stream_open(&self.stream, name, encoding, &fault)
+            opened = stream_open(&self.stream, name, 0, encoding, &fault)
         if not opened:
             raise fault_error(&fault, path)
 

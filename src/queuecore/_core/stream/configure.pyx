@@ -95,6 +95,7 @@ cdef FileTable* configure(Description d, Views views, Keeper keeper) except NULL
                           d.records.hop_bytes, d.records.drop_tail, <int32_t>fd_limit)
     if table == NULL:
         raise MemoryError
+    table.store = d.files.store_number
     if d.known is not None:
         table_expect(table, d.known)
     return table

@@ -326,6 +326,7 @@ cdef class Course:
         if t == NULL:
             raise MemoryError
         t.retries = self.plan.config.retries
+        t.store = self.files.store_number
         try:
             discover_files(t, n)
             if check is not None:

@@ -75,7 +75,7 @@ cdef class Ops:
 
 
 cdef class Description:
-    cdef readonly FileList files
+    cdef public FileList files
     cdef public KnownFiles known
     cdef readonly Records records
     cdef readonly Frames frames

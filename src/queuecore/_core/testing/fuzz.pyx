@@ -330,7 +330,7 @@ cdef void _inflate_file(int encoding, const char* name, int64_t room, Inflated* 
     cdef unsigned char* into = _rooms[room]
     cdef int64_t into_bytes = _pieces[room], got = 0
     memset(out, 0, sizeof(Inflated))
-    if not stream_open(&stream, name, encoding, &fault):
+    if not stream_open(&stream, name, 0, encoding, &fault):
         out.what = fault.what
         return
     while not out.much:

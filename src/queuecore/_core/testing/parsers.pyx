@@ -89,7 +89,7 @@ cdef class FileStream:
         cdef bint good
         with nogil:
             stream_close(&self.stream)
-            good = stream_open(&self.stream, text, encoding, &fault)
+            good = stream_open(&self.stream, text, 0, encoding, &fault)
         if not good:
             raise fault_error(&fault, name)
         self.name = name
