@@ -169,7 +169,9 @@ def _encoded(names: Iterable[Filename], what: str) -> list[bytes]:
     return [_encode(name) for name in given]
 
 
-def expand_patterns(patterns: Filename | Iterable[Filename], store: remote.RemoteStore | None) -> list[bytes]:
+def expand_patterns(
+    patterns: Filename | Iterable[Filename], store: remote.RemoteStore | None = None
+) -> list[bytes]:
     """Return the names that match, as the operating system's bytes, sorted by them over all patterns.
 
     Of a pattern or several, as ``Dataset.list_files`` takes them: ``*`` and ``?`` match a dot at the beginning too, and
