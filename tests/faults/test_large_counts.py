@@ -12,7 +12,7 @@ from helpers.process import _environment
 
 MIB = 1 << 20
 # Threads, their stacks, and Python's modules that the first iterator imports.
-MOST = 48 * MIB
+MOST = 24 * MIB
 
 
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer takes memory of its own")

@@ -225,7 +225,7 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
         return False
     for i in range(p.unit_count):
         u = &p.units[i]
-        memory = p.unit_memory + i * nbytes
+        memory = p.unit_memory + (p.unit_count - 1 - i) * nbytes  # the first to be taken begins where pages are small
         u.runs.runs = <Run*>(memory + at[0])
         u.segments = <Segment*>(memory + at[1])
         u.ids = <uint32_t*>(memory + at[2])

@@ -180,11 +180,16 @@ inline void* alloc_lines(std::size_t nbytes) noexcept {
   return p;
 }
 
+// What a short stream uses of a slab: the first slots alone, and little of each. Huge pages would make 2 MiB of each.
+constexpr std::size_t kSmallPages = std::size_t(4) << 20;
+
 // Page-aligned zero pages straight from the kernel, touched only when used; null when there are none.
 inline void* map_pages(std::size_t nbytes) noexcept {
   void* p = syscalls()->map(nbytes);
   if (p == nullptr) return nullptr;
-  if (nbytes >= (std::size_t(4) << 20)) syscalls()->advise(p, nbytes, MADV_HUGEPAGE);  // fewer first-touch faults
+  if (nbytes > kSmallPages) {  // fewer first-touch faults
+    syscalls()->advise(static_cast<unsigned char*>(p) + kSmallPages, nbytes - kSmallPages, MADV_HUGEPAGE);
+  }
   return p;
 }
 
