@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno as _errno
 import os
+import re
 from typing import Any
 
 __all__ = [
@@ -48,6 +49,10 @@ __all__ = [
     "UnimplementedError",
     "UnknownError",
 ]
+
+
+# Between two URLs of a chain.
+_CHAINED = re.compile("::(?=[A-Za-z][A-Za-z0-9+.-]+(?:://|::))")
 
 
 class QueueCoreError(Exception):
@@ -348,9 +353,13 @@ class InternalError(QueueCoreError):
 def shown_name(path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> str:
     """Return the name of a file as errors, plans and logs show it.
 
-    Of a URL a user's name and password, and the values of its query, are left out: they may be secrets.
+    Of a URL, and of each in a chain of them, a user's name and password, and the values of its query, are left out:
+    they may be secrets.
     """
-    name = os.fsdecode(path)
+    return "::".join(map(_shown_part, _CHAINED.split(os.fsdecode(path))))
+
+
+def _shown_part(name: str) -> str:
     scheme, colon, rest = name.partition("://")
     if not colon or "/" in scheme:
         return name

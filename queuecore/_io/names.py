@@ -28,8 +28,11 @@ _STAGE = "open"
 
 Filename = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
-# One slash is enough: of two, `pathlib` keeps one. One letter is no scheme, but a drive.
-_SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]+):/")
+# One slash is enough: of two, `pathlib` keeps one. One letter is no scheme, but a drive. In front of it are the schemes
+# that fsspec reads it through, as in simplecache::s3://bucket/x.
+_SCHEME = re.compile(rb"((?:[A-Za-z][A-Za-z0-9+.-]+::)*)([A-Za-z][A-Za-z0-9+.-]+):/")
+# A slash of two that is missing, in any part of a chain.
+_ONE_SLASH = re.compile(rb"(^|::)((?!file:)[A-Za-z][A-Za-z0-9+.-]+:/)(?!/)", re.IGNORECASE)
 
 
 def local_name(name: bytes) -> bytes:
@@ -50,14 +53,14 @@ def local_name(name: bytes) -> bytes:
     scheme = _SCHEME.match(name)
     if scheme is None:
         return name
-    if os.path.lexists(scheme[1] + b":"):
-        # What native code would take for a URL is told from one.
-        return b"./" + name if name[scheme.end() :].startswith(b"/") else name
+    first = name.partition(b":")[0] + b":"
+    if os.path.lexists(first):
+        return b"./" + name if remote.is_url(name) else name
     shown = repr(os.fsdecode(name))
-    if scheme[1].lower() != b"file":
+    if first.lower() != b"file:":
         raise UnimplementedError(
-            f"{shown}: only a local file will do here, and '{os.fsdecode(scheme[1])}:' is none. Use a disk of this "
-            "machine, or mount where it lies: see docs/data-sources.md",
+            f"{shown}: only a local file will do here, and '{os.fsdecode(first)}' is none. Use a disk of this machine, "
+            "or mount where it lies: see docs/data-sources.md",
             path=name,
             stage=_STAGE,
         )
@@ -84,10 +87,10 @@ def name_to_read(name: bytes) -> bytes:
 
 
 def _local_or_url(name: bytes) -> bytes:
-    scheme = _SCHEME.match(name)
-    if scheme is None or scheme[1].lower() == b"file" or os.path.lexists(scheme[1] + b":"):
+    first = name.partition(b":")[0] + b":"
+    if _SCHEME.match(name) is None or first.lower() == b"file:" or os.path.lexists(first):
         return local_name(name)
-    url = name if name[scheme.end() :].startswith(b"/") else name[: scheme.end()] + b"/" + name[scheme.end() :]
+    url = _ONE_SLASH.sub(rb"\1\2/", name)
     remote.check(url)
     return url
 

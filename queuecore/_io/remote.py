@@ -13,6 +13,7 @@ import io
 import itertools
 import os
 import random
+import re
 import threading
 import time
 import weakref
@@ -58,12 +59,17 @@ _MOST_TRIES = 5
 # The answers of a server that are worth another request.
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 # What stores say of an object that changes with its content.
-_MARKS = ("ETag", "etag", "LastModified", "mtime", "created", "version_id")
+_MARKS = ("ETag", "etag", "LastModified", "mtime", "created", "version_id", "CRC")
+# Bytes of a file in an archive that is read at once.
+_MOST_WHOLE = 64 << 20
+# By URL, of those that one thread reads at a time.
+_turns: weakref.WeakValueDictionary[bytes, threading.Lock] = weakref.WeakValueDictionary()
 # What went wrong last with a file, by its name, for the error that tells it; so many are kept.
 _MOST_FAILURES = 256
 _failures: dict[bytes, BaseException] = {}
 # Those that fsspec can read.
 _schemes: set[str] = set()
+_WORD = re.compile("[a-z]+")
 # What `cache_of` needs. Not the cache itself, which a forked process has anew.
 _Cache = tuple[str | os.PathLike[str], int | None, bool]
 
@@ -198,8 +204,8 @@ def check(name: bytes) -> None:
     UnimplementedError
         If fsspec isn't installed, or doesn't know the scheme, or needs a package for it that isn't installed.
     """
-    scheme = os.fsdecode(name.partition(b":")[0]).lower()
-    if scheme in _schemes:
+    schemes = {scheme for part in os.fsdecode(name).split("::") if (scheme := _scheme_in(part))}
+    if schemes <= _schemes:
         return
     shown = repr(shown_name(name))
     try:
@@ -212,14 +218,21 @@ def check(name: bytes) -> None:
             stage="open",
         ) from None
     try:
-        fsspec.get_filesystem_class(scheme)
+        for scheme in schemes:
+            fsspec.get_filesystem_class(scheme)
     except (ImportError, ValueError) as error:
         raise UnimplementedError(
             f"{shown} is no local file, and fsspec can't read it: {error}. {_ADVICE}",
             path=name,
             stage="open",
         ) from error
-    _schemes.add(scheme)
+    _schemes.update(schemes)
+
+
+def _scheme_in(part: str) -> str:
+    """Return the scheme of a part of a chain, as fsspec sees it; one without may be a path or a single word."""
+    scheme, marked, _ = part.partition("://")
+    return scheme if marked or _WORD.fullmatch(part) else ""
 
 
 def _checked(options: Any) -> dict[str, Any] | None:
@@ -277,7 +290,18 @@ def listed(pattern: bytes, store: RemoteStore | None) -> list[bytes]:
     with as_os_error():
         filesystem, path = _place(pattern, store)
         found = _tried(lambda: filesystem.glob(path))
-    return sorted(os.fsencode(filesystem.unstrip_protocol(one)) for one in found)
+    return sorted(_name_like(pattern, filesystem, one) for one in found)
+
+
+def _name_like(pattern: bytes, filesystem: Any, path: str) -> bytes:
+    """Return the URL of a path that was found by a pattern."""
+    parts = os.fsdecode(pattern).split("::")
+    if len(parts) == 1:
+        return os.fsencode(filesystem.unstrip_protocol(path))
+    at = next(number for number, part in enumerate(parts) if "://" in part)
+    scheme = parts[at].partition("://")[0] + "://"
+    parts[at] = path if path.startswith(scheme) else scheme + path
+    return os.fsencode("::".join(parts))
 
 
 def _place(name: bytes, store: RemoteStore | None) -> tuple[Any, str]:
@@ -346,6 +370,10 @@ class _File:
         # Counted by a call that threads can't divide; several: answers to them may be of several contents.
         self._requests = itertools.count()
         self._several = False
+        # What fsspec reads through others is no thing for several threads, and would be fetched by each.
+        self._turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if b"::" in name:
+            self._turn = _turns.setdefault(name, threading.Lock())
         self._ahead: AheadReader | None = None
         self._objects, self._etag = objects_of(self._filesystem, self._path), ""
         wanted = _looked_at.get() if store is None or store.cache is None else store.cache
@@ -356,7 +384,8 @@ class _File:
             self.size, self._stamp = self._cached.size, self._cached.stamp
             return
         self.size, self._stamp = self._measured()
-        if cache is not None and self._whole is None and self._has_marks:
+        # In a chain, what says that a file is the same needn't be what has its bytes.
+        if cache is not None and self._whole is None and self._has_marks and b"::" not in name:
             self._cached = cache.file(name, self.size, self._stamp)
 
     def _info(self) -> dict[str, Any]:
@@ -374,13 +403,13 @@ class _File:
         return _tried(lambda: self._filesystem.info(self._path))
 
     def _measured(self) -> tuple[int, int]:
-        info = self._info()
+        with self._turn:
+            info = self._info()
         if info.get("type") == "directory":
             raise IsADirectoryError(errno.EISDIR, "is a directory")
         size = info.get("size")
         if size is None:  # the server doesn't say: it is read at once
-            whole: bytes = _tried(lambda: self._filesystem.cat_file(self._path))
-            self._whole, size = whole, len(whole)
+            size = len(_tried(self._read_whole))
         marks = [str(info[key]) for key in _MARKS if key in info]
         self._has_marks = bool(marks)
         digest = hashlib.blake2b("\0".join(marks).encode(), digest_size=8).digest()
@@ -404,11 +433,11 @@ class _File:
 
     def read(self, offset: int, nbytes: int) -> bytes | memoryview:
         """Return bytes from an offset on, fewer only at the end."""
-        if self._whole is not None:
-            return self._whole[offset : offset + nbytes]
         end = min(offset + nbytes, self.size)
         if offset >= end:
             return b""
+        if self._whole is not None:
+            return self._whole[offset:end]
         if self._ahead is None:
             self._ahead = AheadReader(self.size, self._bytes)
         try:
@@ -442,10 +471,21 @@ class _File:
             self._several, self._objects = True, None
             return None
 
+    def _read_whole(self) -> bytes:
+        with self._turn:
+            if self._whole is None:
+                self._whole = bytes(self._filesystem.cat_file(self._path))
+            return self._whole
+
     def _range(self, offset: int, end: int) -> Any:
         data = self._of_objects(offset, end)
-        if data is None:
-            data = self._filesystem.cat_file(self._path, start=offset, end=end)
+        if data is not None:
+            pass
+        elif self.size <= _MOST_WHOLE and _is_archive(self._filesystem):  # each range would be looked for from its start
+            data = self._read_whole()
+        else:
+            with self._turn:
+                data = self._filesystem.cat_file(self._path, start=offset, end=end)
         if len(data) == self.size > end - offset:  # the server ignores ranges
             data = data[offset:end]
         if len(data) != end - offset:
@@ -482,6 +522,12 @@ class RemoteReader(io.RawIOBase):
         """Return the size in bytes, and a number that changes with the content, as they are now. Raises `OSError`."""
         with as_os_error():
             return self._file.look()
+
+
+def _is_archive(filesystem: Any) -> bool:
+    from fsspec.archive import AbstractArchiveFileSystem
+
+    return isinstance(filesystem, AbstractArchiveFileSystem)
 
 
 def _opened_by(name: bytes, number: int) -> _File:
@@ -579,6 +625,7 @@ _numbers = itertools.count()
 def _forked() -> None:
     global _numbers
     _numbers = itertools.count()
+    _turns.clear()  # the parent's threads may have had them
 
 
 os.register_at_fork(after_in_child=_forked)
