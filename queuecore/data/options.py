@@ -113,7 +113,7 @@ class Options(Settings):
         were when they were opened. ``"content"``: by a digest of their bytes, so that files which were copied, or
         written again with the same bytes, go on. That reads each file once more when the first place behind its
         beginning is saved, and once when a place is loaded, in the thread that does so, without the GIL. A loaded place
-        is compared by what it was saved with.
+        is compared by what it was saved with. URLs are read from the store for that, or from `cache_dir`.
     quarantine : path, optional
         Of a log of what is left out: a JSON object on a line for each, with ``path``, ``offset``, ``record``,
         ``reason``, ``message``, ``file`` and ``bytes``. Where it can't be written, that is an error in the place of

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from queuecore._core.io.sources import FileList
 from queuecore._core.stream.stream import Stream
 from queuecore._io import remote
 from queuecore.data._plan.chain import Chain
-from queuecore.errors import ResumeMismatchError, SourceChangedError, os_error, shown_name
+from queuecore.errors import QueueCoreError, ResumeMismatchError, SourceChangedError, os_error, shown_name
 
 __all__ = ["Identity", "Stamps", "ends_of"]
 
@@ -157,21 +158,21 @@ class Identity:
     def _contents_of(self, files: list[_Named]) -> Group:
         def one(file: _Named) -> bytes:
             try:
-                info = os.stat(file.path)
-                return self._content(file.path, info.st_size, info.st_mtime_ns)
+                return self._content(file, *self._look(file))
             except OSError:
                 return b""
 
         return lambda first, end: _digest(map(one, files[first:end]))
 
     def _bytes_of(self, index: int, size: int, time: int) -> bytes:
-        return b"" if size < 0 else self._content(self._files[index], size, time)
+        return b"" if size < 0 else self._content(_Named(self._files[index], self._files.store), size, time)
 
-    def _content(self, path: bytes, size: int, time: int) -> bytes:
+    def _content(self, file: _Named, size: int, time: int) -> bytes:
         """Return the digest of the bytes that a file had at this size and time."""
-        known = self._contents.get(path)
+        known = self._contents.get(file.path)
         if known is None or known[:2] != (size, time):
-            known = self._contents[path] = size, time, _content(path, size, time)
+            with remote.looked_at(self._options):
+                known = self._contents[file.path] = size, time, _content(file, size, time)
         return known[2]
 
     def _is_missing(self, file: _Named) -> bool:
@@ -209,28 +210,48 @@ def _digest(parts: Any) -> str:
     return hasher.hexdigest()
 
 
-def _content(path: bytes, size: int, time: int) -> bytes:
+def _content(file: _Named, size: int, time: int) -> bytes:
     hasher = hashlib.blake2b(struct.pack("<q", size), digest_size=16)
     left = size
     buffer = memoryview(bytearray(min(_PIECE, size + 1)))
     try:
-        with open(path, "rb", buffering=0) as file:
-            while left and (got := file.readinto(buffer[: min(left, _PIECE)])):
+        with _opened(file) as (raw, look):
+            while left and (got := raw.readinto(buffer[: min(left, _PIECE)])):
                 hasher.update(buffer[:got])
                 left -= got
-            info = os.fstat(file.fileno())
+            size_now, time_now = look()
+    except QueueCoreError:
+        raise
     except OSError as error:
         raise os_error(
             error.errno or 0,
-            f'cannot read {os.fsdecode(path)!r}, whose bytes Options(identity="content") puts into the state: ',
-            path=path,
+            f'cannot read {os.fsdecode(file.path)!r}, whose bytes Options(identity="content") puts into the state: ',
+            reason=error.strerror,
+            path=file.path,
             stage=_STAGE,
-        ) from None
-    if left or info.st_size < size or (info.st_size == size and info.st_mtime_ns != time):
+        ) from error.__cause__
+    appended = size_now > size and not remote.is_url(file.path)  # an object is never appended to, but replaced
+    if left or size_now < size or (time_now != time and not appended):
         raise SourceChangedError(
-            f"{os.fsdecode(path)!r} has changed since it was opened, so that no state can say which bytes were read. "
-            "Don't write to input files while they are read",
-            path=path,
+            f"{os.fsdecode(file.path)!r} has changed since it was opened, so that no state can say which bytes were "
+            "read. Don't write to input files while they are read",
+            path=file.path,
             stage=_STAGE,
         )
     return hasher.digest()
+
+
+@contextlib.contextmanager
+def _opened(file: _Named) -> Iterator[tuple[Any, Callable[[], tuple[int, int]]]]:
+    """Open a file, and a function that returns its size and time as they are now."""
+    if remote.is_url(file.path):
+        reader = remote.opened(file.path, file.store)
+        yield reader, reader.look
+        return
+    with open(file.path, "rb", buffering=0) as raw:
+
+        def look() -> tuple[int, int]:
+            info = os.fstat(raw.fileno())
+            return info.st_size, info.st_mtime_ns
+
+        yield raw, look

@@ -24,6 +24,7 @@ class Store(fsspec.AbstractFileSystem):
     protocol = "store"
     keys: list = []  # that its users gave
     objects: dict[str | tuple[str, str], bytes] = {}  # by name, or by key and name where users see others
+    times: dict[str, int] = {}  # when objects were written, if the store says that
     requests: list[tuple] = []
     before = None  # is called before each request, with its arguments
 
@@ -48,7 +49,8 @@ class Store(fsspec.AbstractFileSystem):
 
     def info(self, path, **words):
         data = self._of("info", path)
-        return {"name": path, "size": len(data), "type": "file", "etag": zlib.crc32(data)}
+        times = {"mtime": Store.times[path]} if path in Store.times else {}
+        return {"name": path, "size": len(data), "type": "file", "etag": zlib.crc32(data), **times}
 
     def cat_file(self, path, start=None, end=None, **words):
         return self._of("read", path, start, end)[start:end]
@@ -107,7 +109,8 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> type[Store]:
     """
     monkeypatch.setattr("queuecore._io.remote._IDLE", 0.02)
     monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
-    Store.objects, Store.requests, Store.keys, Store.before, Upload.begun = {}, [], [], None, []
+    Store.objects, Store.times, Store.requests, Store.keys = {}, {}, [], []
+    Store.before, Upload.begun = None, []
     remote.ready()
     return Store
 
