@@ -107,7 +107,8 @@ class Options(Settings):
         them by a 32nd. Default: half of what the disk has free or the cache takes already.
     offline : bool, optional
         Whether remote files come from `cache_dir` alone, as they were when they were kept; what isn't there is an
-        `UnavailableError` in its place. Default: `False`.
+        `UnavailableError` in its place. What a dataset reads when it is made (headers of ``.npy`` files, and of CSV for
+        names of columns) comes from the store. Default: `False`.
     identity : {"stat", "content"}, optional
         By what a saved place knows its files again. ``"stat"`` (the default): by size and modification time, as they
         were when they were opened. ``"content"``: by a digest of their bytes, so that files which were copied, or
