@@ -72,14 +72,14 @@ class _RemoteFile:
     keeps: ClassVar[bool] = False
 
     def __init__(self, path: bytes, store: remote.RemoteStore | None) -> None:
-        self._path = path
+        self._path, self._store = path, store
         self._file: Any = remote.writable(path, store)
         self._process = os.getpid()
         self._open = True
 
     def write(self, parts: Sequence[Part]) -> None:
         self._check_process()
-        with remote.as_os_error():
+        with remote.as_os_error(self._path, self._store):
             for part in parts:
                 if len(part):
                     self._file.write(part)
@@ -110,7 +110,7 @@ class _RemoteFile:
             return
         self._check_process()
         try:
-            with remote.as_os_error():
+            with remote.as_os_error(self._path, self._store):
                 self._file.close()
                 self._file.commit()
         except BaseException:

@@ -26,7 +26,7 @@ from queuecore._core.io.remote import begin, is_url, serve
 from queuecore._io.ahead import AheadReader
 from queuecore._io.cache import CachedFile, cache_of
 from queuecore._io.object_store import objects_of
-from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError, shown_name
+from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError, os_error, shown_name
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -64,12 +64,17 @@ _MARKS = ("ETag", "etag", "LastModified", "mtime", "created", "version_id", "CRC
 _MOST_WHOLE = 64 << 20
 # By URL, of those that one thread reads at a time.
 _turns: weakref.WeakValueDictionary[bytes, threading.Lock] = weakref.WeakValueDictionary()
-# What went wrong last with a file, by its name, for the error that tells it; so many are kept.
+# What went wrong last with a file, by its name and the number of its store, for the error that tells it; so many are
+# kept.
 _MOST_FAILURES = 256
-_failures: dict[bytes, BaseException] = {}
+_failures: dict[tuple[bytes, int], BaseException] = {}
 # Those that fsspec can read.
 _schemes: set[str] = set()
 _WORD = re.compile("[a-z]+")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^\s'\"<>]+")
+# Options that hold secrets, by their names; characters of a secret that is looked for in a text by itself.
+_SECRET = re.compile("secret|token|passw|key|credential|sas|connection_string", re.IGNORECASE)
+_LEAST_SECRET = 4
 # What `cache_of` needs. Not the cache itself, which a forked process has anew.
 _Cache = tuple[str | os.PathLike[str], int | None, bool]
 
@@ -250,46 +255,61 @@ def ready() -> None:
     tell_causes(failure_of, reason_of)
 
 
-def failure_of(name: bytes) -> BaseException | None:
-    """Return what went wrong last with a file."""
-    return _failures.get(name)
+def failure_of(name: bytes, number: int) -> BaseException | None:
+    """Return what went wrong last with a file, opened by the store of a number."""
+    return _failures.get((name, number))
 
 
 def reason_of(number: int, cause: BaseException) -> str:
     """Return why something failed with an errno, as text."""
-    return os_reason(number)
+    cause = _origin(cause)
+    said = cause.message if isinstance(cause, QueueCoreError) else getattr(cause, "strerror", None) or str(cause)
+    if number == errno.EIO:  # which stands for all that has no number
+        return said or type(cause).__name__
+    return f"{os_reason(number)}: {said}" if said and said != os_reason(number) else os_reason(number)
 
 
 @contextlib.contextmanager
-def as_os_error() -> Iterator[None]:
-    """Let what goes wrong with a store be an `OSError` with a number, as of a local file."""
+def as_os_error(name: bytes, store: RemoteStore | None) -> Iterator[None]:
+    """Let what goes wrong with a remote file be an `OSError` with a number, as of a local file."""
     try:
         yield
     except QueueCoreError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno:
-            raise
-        raise OSError(_errno_of(error), str(error) or type(error).__name__) from error
+        number, cause = _errno_of(error), without_secrets(error, name, store)
+        raise OSError(number, reason_of(number, cause)) from cause
 
 
 def look(name: bytes, store: RemoteStore | None) -> tuple[int, int]:
     """Return the size of a remote file in bytes, and a number that changes with its content. Raises `OSError`."""
-    with as_os_error():
+    with as_os_error(name, store):
         return _opened(name, store).look()
 
 
 def opened(name: bytes, store: RemoteStore | None) -> RemoteReader:
     """Return a remote file, to be read from its beginning. Raises `OSError`."""
-    with as_os_error():
+    with as_os_error(name, store):
         return RemoteReader(_opened(name, store))
 
 
 def listed(pattern: bytes, store: RemoteStore | None) -> list[bytes]:
-    """Return the URLs that match a pattern, sorted by bytes. Raises `OSError`."""
-    with as_os_error():
-        filesystem, path = _place(pattern, store)
-        found = _tried(lambda: filesystem.glob(path))
+    """Return the URLs that match a pattern, sorted by bytes.
+
+    Raises
+    ------
+    NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
+        If the store doesn't tell.
+    """
+    try:
+        with as_os_error(pattern, store):
+            filesystem, path = _place(pattern, store)
+            found = _tried(lambda: filesystem.glob(path))
+    except QueueCoreError:
+        raise
+    except OSError as error:
+        before = f"cannot list {shown_name(pattern)!r}: "
+        raise os_error(error.errno, before, reason=error.strerror, path=pattern, stage="open") from error.__cause__
     return sorted(_name_like(pattern, filesystem, one) for one in found)
 
 
@@ -327,7 +347,7 @@ def writable(name: bytes, store: RemoteStore | None) -> Any:
     UnimplementedError
         If the library only reads such files, or can't write them as a whole.
     """
-    with as_os_error():
+    with as_os_error(name, store):
         filesystem, path = _place(name, store)
         try:
             file = _new_file(filesystem, path)
@@ -364,7 +384,7 @@ class _File:
     """An open remote file."""
 
     def __init__(self, name: bytes, store: RemoteStore | None) -> None:
-        self._name = name
+        self.place = name, store
         self._filesystem, self._path = _place(name, store)
         self._whole: bytes | None = None
         # Counted by a call that threads can't divide; several: answers to them may be of several contents.
@@ -428,7 +448,7 @@ class _File:
                     self._cached.confirm(fresh, self._stamp)
             return self.size, self._stamp
         except BaseException as error:
-            _note(self._name, error)
+            _note(*self.place, error)
             raise
 
     def read(self, offset: int, nbytes: int) -> bytes | memoryview:
@@ -439,11 +459,12 @@ class _File:
         if self._whole is not None:
             return self._whole[offset:end]
         if self._ahead is None:
-            self._ahead = AheadReader(self.size, self._bytes)
+            itself = weakref.proxy(self)  # no circle: what was read ahead goes at once when the file is closed
+            self._ahead = AheadReader(self.size, lambda offset, end: itself._bytes(offset, end))
         try:
             return self._ahead.read(offset, end)
         except BaseException as error:
-            _note(self._name, error)
+            _note(*self.place, error)
             raise
 
     def local(self) -> int:
@@ -481,13 +502,13 @@ class _File:
         data = self._of_objects(offset, end)
         if data is not None:
             pass
-        elif self.size <= _MOST_WHOLE and _is_archive(self._filesystem):  # each range would be looked for from its start
+        elif self.size <= _MOST_WHOLE and _is_archive(self._filesystem):  # a range would be looked for from its start
             data = self._read_whole()
         else:
             with self._turn:
                 data = self._filesystem.cat_file(self._path, start=offset, end=end)
-        if len(data) == self.size > end - offset:  # the server ignores ranges
-            data = data[offset:end]
+        if len(data) == self.size > end - offset:
+            data = data[offset:end]  # the server ignores ranges
         if len(data) != end - offset:
             raise ConnectionError(f"{len(data)} bytes came instead of {end - offset}")
         return data
@@ -507,7 +528,7 @@ class RemoteReader(io.RawIOBase):
     def readinto(self, into: Buffer, /) -> int:
         """Fill a buffer, and return how many bytes there were: fewer than it has room for only at the end."""
         room = memoryview(into).cast("B")
-        with as_os_error():
+        with as_os_error(*self._file.place):
             data = self._file.read(self._at, len(room))
         room[: len(data)] = data
         self._at += len(data)
@@ -515,12 +536,12 @@ class RemoteReader(io.RawIOBase):
 
     def beginning(self, nbytes: int) -> bytes:
         """Return the first bytes, so many if there are as many. Raises `OSError`."""
-        with as_os_error():
+        with as_os_error(*self._file.place):
             return bytes(self._file.read(0, nbytes))
 
     def look(self) -> tuple[int, int]:
         """Return the size in bytes, and a number that changes with the content, as they are now. Raises `OSError`."""
-        with as_os_error():
+        with as_os_error(*self._file.place):
             return self._file.look()
 
 
@@ -541,16 +562,61 @@ def _opened(name: bytes, store: RemoteStore | None) -> _File:
     try:
         file = _File(name, store)
     except BaseException as error:
-        _note(name, error)
+        _note(name, store, error)
         raise
-    _failures.pop(name, None)
+    _failures.pop(_key(name, store), None)
     return file
 
 
-def _note(name: bytes, error: BaseException) -> None:
+def _note(name: bytes, store: RemoteStore | None, error: BaseException) -> None:
     while len(_failures) >= _MOST_FAILURES:
         _failures.pop(next(iter(_failures)), None)
-    _failures[name] = error
+    _failures[_key(name, store)] = without_secrets(error, name, store)
+
+
+def _key(name: bytes, store: RemoteStore | None) -> tuple[bytes, int]:
+    return name, 0 if store is None else store.number
+
+
+def without_secrets(error: BaseException, name: bytes, store: RemoteStore | None) -> BaseException:
+    """Return an error of a library; instead of one that shows a secret where it is printed, one of ours."""
+    secrets = _secrets_in(name, store)
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    if isinstance(error, QueueCoreError) or all(_masked(text, secrets) == text for text in map(str, causes)):
+        return error
+    number, error = _errno_of(error), _origin(error)
+    return os_error(number, f"{type(error).__name__}: ", reason=_masked(str(error), secrets), path=name)
+
+
+def _masked(text: str, secrets: dict[str, str]) -> str:
+    text = _URL.sub(lambda match: shown_name(match[0]), text)
+    for secret, shown in secrets.items():
+        text = text.replace(secret, shown)
+    return text
+
+
+def _secrets_in(name: bytes, store: RemoteStore | None) -> dict[str, str]:
+    """Return what must not be shown of a URL and of the options of a store, and what is shown in its place."""
+    url = os.fsdecode(name)
+    secrets = {}
+    for part, shown in zip(url.split("::"), shown_name(name).split("::"), strict=False):
+        if part != shown:
+            secrets[part.partition("://")[2]] = shown.partition("://")[2]
+            host, _, query = part.partition("://")[2].partition("?")
+            user = host.partition("/")[0].rpartition("@")[0]
+            values = [user, user.partition(":")[2], *(word.partition("=")[2] for word in query.split("&"))]
+            secrets.update((value, "...") for value in values if len(value) >= _LEAST_SECRET)
+    given: list[tuple[str, Any]] = [] if store is None or store.options is None else list(store.options.items())
+    for key, value in given:
+        if isinstance(value, dict):
+            given.extend(value.items())
+        elif isinstance(value, str) and len(value) >= _LEAST_SECRET and _SECRET.search(key):
+            secrets[value] = "..."
+    return secrets
 
 
 def _tried(request: Callable[[], T]) -> T:

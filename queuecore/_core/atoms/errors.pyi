@@ -2,5 +2,5 @@ from collections.abc import Callable
 
 def os_reason(err: int) -> str: ...
 def tell_causes(
-    cause_of: Callable[[bytes], BaseException | None], reason_of: Callable[[int, BaseException], str]
+    cause_of: Callable[[bytes, int], BaseException | None], reason_of: Callable[[int, BaseException], str]
 ) -> None: ...

@@ -104,7 +104,9 @@ class FixedLengthSource(Source):
         except errors.QueueCoreError:
             raise
         except OSError as error:
-            raise errors.os_error(error.errno or 0, f"{os.fsdecode(path)}: ", path=path, stage=_STAGE) from None
+            raise errors.os_error(
+                error.errno or 0, f"{os.fsdecode(path)}: ", reason=error.strerror, path=path, stage=_STAGE
+            ) from error.__cause__
         if not stat.S_ISREG(info.st_mode):
             raise not_regular(path, info.st_mode)
         if not info.st_size and _has_bytes(path):

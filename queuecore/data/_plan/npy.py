@@ -228,8 +228,12 @@ def _read_head(path: bytes, store: remote.RemoteStore | None) -> tuple[bytes, in
         raise
     except OSError as error:
         raise errors.os_error(
-            error.errno or 0, f"cannot read the header of {os.fsdecode(path)}: ", path=path, stage=_STAGE
-        ) from None
+            error.errno or 0,
+            f"cannot read the header of {os.fsdecode(path)}: ",
+            reason=error.strerror,
+            path=path,
+            stage=_STAGE,
+        ) from error.__cause__
 
 
 def _head_of(path: bytes, first: Callable[[int], bytes]) -> bytes:

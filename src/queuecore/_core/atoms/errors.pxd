@@ -108,7 +108,7 @@ cdef str no_value(const Fault* fault, object kind)
 # Returns the fault's text, of what is long the beginning; None: it has none.
 cdef str text_shown(const Fault* fault)
 # Returns the exception for what `fault` recorded; the caller raises it. path: bytes or None.
-cdef object fault_error(const Fault* fault, object path, object headings=*)
+cdef object fault_error(const Fault* fault, object path, object headings=*, int32_t store=*)
 # Returns the name of a file (bytes) as errors and logs show it.
 cdef object shown_name(object path)
 # Returns an exception of a code's class for code that raises it later, or never. place: the keyword arguments of

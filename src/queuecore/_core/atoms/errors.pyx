@@ -250,7 +250,7 @@ def tell_causes(cause_of, reason_of):
     Parameters
     ----------
     cause_of : callable
-        From the name of a file to what went wrong with it last, or None.
+        From the name of a file, and the number of its store, to what went wrong with it last, or None.
     reason_of : callable
         From an errno and such a cause to the reason, as text.
     """
@@ -258,7 +258,7 @@ def tell_causes(cause_of, reason_of):
     _cause_of, _reason_of = cause_of, reason_of
 
 
-cdef object fault_error(const Fault* fault, object path, object headings=None):
+cdef object fault_error(const Fault* fault, object path, object headings=None, int32_t store=0):
     cdef bint of_csv = WHAT_CSV_FIELDS <= fault.what <= WHAT_CSV_OPEN
     heading = None
     if headings is not None and of_csv and fault.what != WHAT_CSV_FIELDS:
@@ -267,7 +267,7 @@ cdef object fault_error(const Fault* fault, object path, object headings=None):
     shown = "" if name is None else repr(name)
     cause = None
     if fault.err != 0 and _cause_of is not None and b"://" in (path or b""):
-        cause = _cause_of(path)
+        cause = _cause_of(path, store)
     reason = os_reason(fault.err) if cause is None else _reason_of(fault.err, cause)
     error = _CLASSES[<int>fault.code](
         _sentence(fault, shown, heading, reason),

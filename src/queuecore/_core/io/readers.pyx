@@ -563,7 +563,7 @@ cdef class NativeReader:
         return 0
 
     cdef object _error(self, const Fault* fault, object path):
-        return fault_error(fault, path)
+        return fault_error(fault, path, None, self.r.store)
 
     cdef int _lose(self, int64_t count, error) except -1:
         # The next call says what one that was cut short had read.

@@ -57,7 +57,8 @@ cdef class LeftOut:
             return feed.errors[<object>f.a]
         if f.code == CODE_STEP:
             return self._step_error(f)
-        return fault_error(f, None if f.file < 0 else <bytes>name_of(self.files.names, f.file), self.headings)
+        name = None if f.file < 0 else <bytes>name_of(self.files.names, f.file)
+        return fault_error(f, name, self.headings, self.files.store_number)
 
     cdef object final_error(self, const Fault* f, Feed feed):
         error = self.error(f, feed)
