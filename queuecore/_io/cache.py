@@ -261,12 +261,14 @@ class CachedFile:
     ----------
     size, stamp : int
         As given.
+    offline : bool
+        Whether nothing is asked of the store.
     was_replaced : bool
         Whether the store has had another file in its place since.
     """
 
     def __init__(self, cache: RemoteCache, name: str, url: bytes, size: int, stamp: int) -> None:
-        self.size, self.stamp = size, stamp
+        self.size, self.stamp, self.offline = size, stamp, cache.offline
         self.was_replaced = False
         self._cache, self._url = cache, url
         self._data_path = cache.folder / f"{name}.data"

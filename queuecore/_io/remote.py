@@ -305,12 +305,24 @@ def listed(pattern: bytes, store: RemoteStore | None) -> list[bytes]:
         with as_os_error(pattern, store):
             filesystem, path = _place(pattern, store)
             found = _tried(lambda: filesystem.glob(path))
+            if not found:
+                _check_listing(filesystem, path)
     except QueueCoreError:
         raise
     except OSError as error:
         before = f"cannot list {shown_name(pattern)!r}: "
         raise os_error(error.errno, before, reason=error.strerror, path=pattern, stage="open") from error.__cause__
     return sorted(_name_like(pattern, filesystem, one) for one in found)
+
+
+def _check_listing(filesystem: Any, pattern: str) -> None:
+    """Raise what keeps a store from telling its names: fsspec finds none then, and says nothing."""
+    folder = pattern[: min(pattern.find(sign) % (len(pattern) + 1) for sign in "*?[")].rpartition("/")[0]
+    try:
+        _tried(lambda: filesystem.ls(folder, detail=False))
+    except Exception as error:
+        if _errno_of(error) not in (errno.ENOENT, errno.ENOTDIR):
+            raise
 
 
 def _name_like(pattern: bytes, filesystem: Any, path: str) -> bytes:
@@ -442,7 +454,7 @@ class _File:
             if self._objects is not None:  # all answers are of one content
                 if self._cached is not None:
                     self._cached.confirm(fresh, self._stamp)
-            elif (self._several or fresh) and self._whole is None:  # one answer is of one content
+            elif self._several or fresh:  # one answer is of one content
                 self.size, self._stamp = self._measured()
                 if self._cached is not None:
                     self._cached.confirm(fresh, self._stamp)
@@ -456,7 +468,7 @@ class _File:
         end = min(offset + nbytes, self.size)
         if offset >= end:
             return b""
-        if self._whole is not None:
+        if self._whole is not None and self._cached is None:
             return self._whole[offset:end]
         if self._ahead is None:
             itself = weakref.proxy(self)  # no circle: what was read ahead goes at once when the file is closed
@@ -465,7 +477,18 @@ class _File:
             return self._ahead.read(offset, end)
         except BaseException as error:
             _note(*self.place, error)
+            if isinstance(error, Exception) and self._is_replaced():
+                raise OSError(errno.ESTALE, "another file is in its place by now") from error
             raise
+
+    def _is_replaced(self) -> bool:
+        """Return whether it has another size or content than when it was opened, as far as the store tells."""
+        if self._cached is not None and self._cached.offline:
+            return False
+        try:
+            return self._measured() != (self.size, self._stamp)
+        except Exception:  # noqa: BLE001 - the error of the read is told
+            return False
 
     def local(self) -> int:
         """Return a descriptor of a local file with the same bytes and the same number as time; -1: there is none."""
@@ -502,13 +525,17 @@ class _File:
         data = self._of_objects(offset, end)
         if data is not None:
             pass
+        elif self._whole is not None:
+            data = self._whole
         elif self.size <= _MOST_WHOLE and _is_archive(self._filesystem):  # a range would be looked for from its start
             data = self._read_whole()
         else:
             with self._turn:
                 data = self._filesystem.cat_file(self._path, start=offset, end=end)
         if len(data) == self.size > end - offset:
-            data = data[offset:end]  # the server ignores ranges
+            if self.size <= _MOST_WHOLE:  # the server ignores ranges: it isn't asked for the same bytes again
+                self._whole = data
+            data = data[offset:end]
         if len(data) != end - offset:
             raise ConnectionError(f"{len(data)} bytes came instead of {end - offset}")
         return data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import struct
@@ -212,7 +213,7 @@ def _digest(parts: Any) -> str:
 
 def _content(file: _Named, size: int, time: int) -> bytes:
     hasher = hashlib.blake2b(struct.pack("<q", size), digest_size=16)
-    left = size
+    left, changed = size, False
     buffer = memoryview(bytearray(min(_PIECE, size + 1)))
     try:
         with _opened(file) as (raw, look):
@@ -220,18 +221,22 @@ def _content(file: _Named, size: int, time: int) -> bytes:
                 hasher.update(buffer[:got])
                 left -= got
             size_now, time_now = look()
+        appended = size_now > size and not remote.is_url(file.path)  # an object is never appended to, but replaced
+        changed = left > 0 or size_now < size or (time_now != time and not appended)
     except QueueCoreError:
         raise
     except OSError as error:
-        raise os_error(
-            error.errno or 0,
-            f'cannot read {os.fsdecode(file.path)!r}, whose bytes Options(identity="content") puts into the state: ',
-            reason=error.strerror,
-            path=file.path,
-            stage=_STAGE,
-        ) from error.__cause__
-    appended = size_now > size and not remote.is_url(file.path)  # an object is never appended to, but replaced
-    if left or size_now < size or (time_now != time and not appended):
+        changed = error.errno == errno.ESTALE
+        if not changed:
+            name = os.fsdecode(file.path)
+            raise os_error(
+                error.errno or 0,
+                f'cannot read {name!r}, whose bytes Options(identity="content") puts into the state: ',
+                reason=error.strerror,
+                path=file.path,
+                stage=_STAGE,
+            ) from error.__cause__
+    if changed:
         raise SourceChangedError(
             f"{os.fsdecode(file.path)!r} has changed since it was opened, so that no state can say which bytes were "
             "read. Don't write to input files while they are read",

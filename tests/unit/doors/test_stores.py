@@ -6,6 +6,7 @@ import http.server
 import itertools
 import socket
 import threading
+import traceback
 import weakref
 
 import numpy as np
@@ -193,7 +194,48 @@ def test_s3_refuses_what_is_written(bucket):
     assert client.list_objects_v2(Bucket="bucket", Prefix="out/")["KeyCount"] == 0
 
 
+@pytest.fixture
+def faulty(web):
+    """The options of an S3 that does what a test wants, with one object, which is the same at each URL."""
+    pytest.importorskip("s3fs")
+    yield {"endpoint_url": web.url.removesuffix("/file"), "key": "key", "secret": "a-secret-word", "token": "a-token"}
+
+
+def error_of_s3(code):
+    return f"<Error><Code>{code}</Code><Message>The {code} is so.</Message></Error>".encode()
+
+
+@pytest.mark.parametrize("fault", [500, 503, "reset", "short"])
+def test_s3_that_fails_for_a_while(web, faulty, fault):
+    web.faults = [fault, None, fault]
+    assert joined(FixedLengthRecordDataset("s3://bucket/file", 100, storage_options=faulty).batch(64)) == CONTENT
+
+
+def test_credentials_of_s3_that_expire(web, faulty):
+    web.left, web.then, web.said = 2, 400, error_of_s3("ExpiredToken")
+    got = []
+    with pytest.raises(PermissionDeniedError, match="The ExpiredToken is so") as caught:
+        for batch in FixedLengthRecordDataset("s3://bucket/file", 100, storage_options=faulty).batch(64):
+            got.append(np.asarray(batch).tobytes())
+    assert 0 < len(b"".join(got)) < NBYTES and CONTENT.startswith(b"".join(got))
+    said = "".join(traceback.format_exception(caught.value))
+    assert "a-secret-word" not in said and "a-token" not in said
+
+
+def test_lists_that_s3_denies(web, faulty):
+    web.fault, web.said = 403, error_of_s3("AccessDenied")
+    for ask in (Dataset.list_files, TextLineDataset):
+        with pytest.raises(PermissionDeniedError, match="cannot list 's3://bucket/a."):
+            ask("s3://bucket/a*", storage_options=faulty)
+    writer = TFRecordWriter("s3://bucket/a", storage_options=faulty)
+    with pytest.raises(QueueCoreError):
+        writer.close()
+
+
 # ---- HTTP -----------------------------------------------------------------------------------------------------------
+
+
+SIGNED = "signed?X-Amz-Signature=deadbeef"
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -215,17 +257,25 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with server.lock:
             server.requests.append((self.command, self.headers.get("Range")))
             fault = server.faults.pop(0) if body and server.faults else server.fault
+            if body and server.left is not None:
+                server.left -= 1
+                fault = fault if server.left >= 0 else server.then
         content = server.content
         if isinstance(fault, int):
-            return self.send(fault, {}, b"no" if body else b"")
+            return self.send(fault, {}, server.said if body else b"", body)
         if fault == "reset" and body:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
             self.close_connection = True
             return self.connection.close()
-        if fault == "redirect" and self.path == "/file":
-            return self.send(302, {"Location": "/moved"}, b"")
+        if self.path.startswith("/signed"):
+            return self.send(403, {}, b"no" if body else b"", body)
+        if fault in ("redirect", "signed") and self.path.startswith("/file"):
+            return self.send(302, {"Location": f"/{'moved' if fault == 'redirect' else SIGNED}"}, b"")
+        if fault == "loop":
+            return self.send(302, {"Location": self.path}, b"")
         headers = {"ETag": f'"{hash(content)}"'}
-        if fault == "gzip" and "gzip" in self.headers.get("Accept-Encoding", ""):
+        accepts = "gzip" in self.headers.get("Accept-Encoding", "") or (fault == "gzip of bodies" and body)
+        if fault == "gzip always" or (fault in ("gzip", "gzip of bodies") and accepts):
             packed = gzip.compress(content)
             return self.send(200, {**headers, "Content-Encoding": "gzip"}, packed, body)
         wanted = self.headers.get("Range")
@@ -264,6 +314,7 @@ def web(monkeypatch):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
     server.content, server.fault, server.faults, server.requests = CONTENT, None, [], []
+    server.left, server.then, server.said = None, None, b"no"  # how many bodies are sent as asked for, and what then
     server.lock, server.paused = threading.Lock(), threading.Event()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -278,10 +329,20 @@ def read(server, **words):
     return joined(FixedLengthRecordDataset(server.url, 100).batch(64).with_options(Options(**words)))
 
 
-@pytest.mark.parametrize("fault", [None, "no ranges", "redirect", "slow", "gzip"])
-def test_what_a_server_may_do(web, fault):
+@pytest.mark.parametrize("fault", [None, "no ranges", "redirect", "slow", "gzip", "gzip always", "gzip of bodies"])
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_a_server_may_do(web, tmp_path, fault, kept):
     web.fault = fault
-    assert read(web) == CONTENT
+    words = {"cache_dir": tmp_path} if kept else {}
+    assert read(web, **words) == read(web, **words) == CONTENT
+
+
+def test_a_server_that_ignores_ranges_is_asked_once(web):
+    web.fault = "no ranges"
+    ds = FixedLengthRecordDataset(web.url, 100)
+    assert joined(ds.permute(seed=1).take(2000).batch(64)) != b""
+    bodies = [wanted for command, wanted in web.requests if command == "GET" and wanted is not None]
+    assert len(bodies) <= 16  # as many as are under way before the first one is there
 
 
 @pytest.mark.parametrize("fault", [429, 500, 502, 503, 504, 408, "reset", "short"])
@@ -309,12 +370,47 @@ def test_what_does_not_pass(web, fault, expected):
     assert caught.value.path == web.url and caught.value.__cause__ is not None
 
 
-def test_a_web_file_that_is_replaced(web):
+@pytest.mark.parametrize("other", [CONTENT[::-1], CONTENT + bytes(100), CONTENT[:-100]], ids=["other", "more", "less"])
+def test_a_web_file_that_is_replaced(web, other):
     ds = FixedLengthRecordDataset(web.url, 100).batch(64)
     with iter(ds) as it, pytest.raises(SourceChangedError):
         next(it)
-        web.content = CONTENT[::-1]
+        web.content = other
         joined(it)
+
+
+@pytest.mark.parametrize("then", [403, 401, 500, "reset", "short"])
+def test_it_stops_half_way(web, then):
+    web.url += "?X-Amz-Signature=deadbeef"
+    web.left, web.then = 2, then
+    got = []
+    with pytest.raises(PermissionDeniedError if then in (401, 403) else UnavailableError) as caught:
+        for batch in FixedLengthRecordDataset(web.url, 100).batch(64):
+            got.append(np.asarray(batch).tobytes())
+    assert 0 < len(b"".join(got)) < NBYTES and CONTENT.startswith(b"".join(got))
+    assert caught.value.path == web.url.replace("deadbeef", "...") and caught.value.offset >= len(b"".join(got))
+    said = "".join(traceback.format_exception(caught.value))
+    assert "deadbeef" not in said and ("403" in said or then != 403)
+
+
+@pytest.mark.parametrize("fault, expected", [("signed", PermissionDeniedError), ("loop", UnavailableError)])
+def test_redirects_that_lead_nowhere(web, fault, expected):
+    web.fault = fault
+    with pytest.raises(expected) as caught:
+        read(web)
+    said = "".join(traceback.format_exception(caught.value))
+    assert caught.value.path == web.url and "deadbeef" not in said, said
+
+
+def test_a_host_that_has_no_address(monkeypatch):
+    def resolve(host, *_, **__):
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(UnavailableError, match="'http://store.invalid/file': Name or service not known") as caught:
+        next(iter(TextLineDataset("http://store.invalid/file")))
+    assert caught.value.__cause__ is not None
 
 
 def test_nobody_is_there():

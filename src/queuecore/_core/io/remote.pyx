@@ -307,6 +307,7 @@ cdef int _serve(RemoteCall* call) except -1:
             result = _serve_open(call)
         elif call.kind == CALL_STAT:
             memset(&call.st, 0, sizeof(FileStat))
+            call.st.dev = kRemoteDevice
             call.st.size, call.st.mtime_ns = _files[call.file].look()
         else:
             data = _files[call.file].read(call.offset, call.nbytes)

@@ -160,7 +160,7 @@ cdef bint file_skippable(int32_t code, int32_t what, int32_t err) noexcept nogil
 # Opens a file like open_regular, also if it is a pipe or a device. Reads of those don't wait.
 cdef int open_any(const char* name, int32_t store, FileStat* st, Fault* fault) noexcept nogil
 # Returns whether bytes of a file below its earlier size may have changed. A file that has only become longer was
-# appended to.
+# appended to; but an object of a store never is, and another one takes its place.
 cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil
 # Sets the fault of a file that has changed.
 cdef void changed_fault(const FileStat* now, int64_t size, Fault* fault) noexcept nogil

@@ -340,6 +340,8 @@ cdef bint _unchanged(FileTable* t, int64_t f, int fd, Fault* fault) noexcept nog
 
 
 cdef bint changed_since(const FileStat* now, int64_t size, int64_t mtime_ns) noexcept nogil:
+    if now.dev == kRemoteDevice and now.size != size:
+        return True
     return now.size < size or (now.size == size and now.mtime_ns != mtime_ns)
 
 
