@@ -9,7 +9,7 @@ import numpy as np
 
 from queuecore._elements.component import BYTES
 from queuecore._elements.dtypes import as_dtype
-from queuecore._io.names import Filename
+from queuecore._io.names import Filename, local_text
 from queuecore.data._nodes.sql import Sql
 from queuecore.data._plan.chain import Chain
 from queuecore.data._rows.elements import flattened
@@ -72,7 +72,7 @@ class SqlDataset(Dataset):
     def __init__(
         self, driver_name: str | bytes, data_source_name: Filename, query: str | bytes, output_types: Any
     ) -> None:
-        driver, path, text = (os.fsdecode(one) for one in (driver_name, data_source_name, query))
+        driver, path, text = os.fsdecode(driver_name), local_text(data_source_name), os.fsdecode(query)
         if driver != "sqlite":
             raise InvalidArgumentError(
                 f"The database type, {driver}, is not supported by SqlDataset. The set of supported databases is: "

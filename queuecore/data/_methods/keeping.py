@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from typing import Any, Self, SupportsIndex
 
 import numpy as np
 
-from queuecore._io.names import Filename
+from queuecore._io.names import Filename, local_text
 from queuecore.data._nodes.saved import loaded, save
 from queuecore.data._plan.chain import Chained, dataset_of
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
@@ -156,7 +155,7 @@ class Keeping(Chained):
 
 def _folder(path: Any) -> str:
     try:
-        name = os.fsdecode(path)
+        name = local_text(path)
     except TypeError:
         raise DtypeError(f"path must be str, bytes or os.PathLike, not {path!r:.60}") from None
     if not name or "\0" in name:

@@ -237,6 +237,11 @@ LOCAL = [
     lambda name: Dataset.range(1).cache(name),
     lambda name: Dataset.range(1).snapshot(name),
     lambda name: Options(on_error="skip", quarantine=name),
+    lambda name: Dataset.range(1).save(name),
+    Dataset.load,
+    lambda name: qc.data.experimental.SqlDataset("sqlite", name, "select 1", (int,)),
+    lambda name: qc.LMDBReader().read([name]),
+    lambda name: iter(Dataset.range(1)).trace(name),
     tf.gfile.Exists,
 ]
 
