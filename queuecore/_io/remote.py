@@ -60,7 +60,7 @@ _MOST_TRIES = 5
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
 # What stores say of an object that changes with its content.
 _MARKS = ("ETag", "etag", "LastModified", "mtime", "created", "version_id", "CRC")
-# Bytes of a file in an archive that is read at once.
+# Bytes of a file that is read at once, if a server or an archive has no ranges of it.
 _MOST_WHOLE = 64 << 20
 # By URL, of those that one thread reads at a time.
 _turns: weakref.WeakValueDictionary[bytes, threading.Lock] = weakref.WeakValueDictionary()
@@ -246,7 +246,11 @@ def _checked(options: Any) -> dict[str, Any] | None:
         return None
     if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
         raise InvalidArgumentError(f"storage_options must be a dict with strings as keys, not {type(options).__name__}")
-    return dict(options)
+    return _copied(options)
+
+
+def _copied(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, dict) else value for key, value in options.items()}
 
 
 def ready() -> None:
@@ -304,20 +308,20 @@ def listed(pattern: bytes, store: RemoteStore | None) -> list[bytes]:
     try:
         with as_os_error(pattern, store):
             filesystem, path = _place(pattern, store)
-            found = _tried(lambda: filesystem.glob(path))
-            if not found:
+            paths = _tried(lambda: filesystem.glob(path))
+            if not paths:
                 _check_listing(filesystem, path)
     except QueueCoreError:
         raise
     except OSError as error:
         before = f"cannot list {shown_name(pattern)!r}: "
         raise os_error(error.errno, before, reason=error.strerror, path=pattern, stage="open") from error.__cause__
-    return sorted(_name_like(pattern, filesystem, one) for one in found)
+    return sorted(_name_like(pattern, filesystem, one) for one in paths)
 
 
 def _check_listing(filesystem: Any, pattern: str) -> None:
     """Raise what keeps a store from telling its names: fsspec finds none then, and says nothing."""
-    folder = pattern[: min(pattern.find(sign) % (len(pattern) + 1) for sign in "*?[")].rpartition("/")[0]
+    folder = re.split(r"[*?\[]", pattern, maxsplit=1)[0].rpartition("/")[0]
     try:
         _tried(lambda: filesystem.ls(folder, detail=False))
     except Exception as error:
@@ -340,9 +344,7 @@ def _place(name: bytes, store: RemoteStore | None) -> tuple[Any, str]:
     check(name)
     import fsspec
 
-    given = {} if store is None or store.options is None else store.options
-    # fsspec writes to dictionaries in it.
-    options = {key: dict(value) if isinstance(value, dict) else value for key, value in given.items()}
+    options = {} if store is None or store.options is None else _copied(store.options)  # fsspec writes to some in it
     filesystem, path = fsspec.core.url_to_fs(os.fsdecode(name), **options)
     return filesystem, path
 

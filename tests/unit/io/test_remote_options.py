@@ -258,6 +258,10 @@ def test_what_users_hand_in_is_copied(shared):
     ds = TextLineDataset(URL, storage_options=options)
     options["key"] = "yours"
     assert elements(ds) == [b"1", b"2", b"3"]
+    options = {"store": {"key": "mine"}}
+    ds = TextLineDataset(URL, storage_options=options)
+    options["store"]["key"] = "yours"
+    assert elements(ds) == [b"1", b"2", b"3"]
 
 
 def test_they_are_shown_nowhere(shared, caplog, tmp_path):
