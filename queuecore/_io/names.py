@@ -7,6 +7,7 @@ import os
 import re
 import urllib.parse
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from queuecore._io import remote
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 _STAGE = "open"
+_FOLDERS_AT_A_TIME = 64
 
 Filename = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
@@ -119,8 +121,23 @@ def matches(
     path = name_to_read(pattern)
     if remote.is_url(path):
         return remote.listed(path, store)
-    found = glob.glob(path, include_hidden=hidden, recursive=recursive)
+    found = _local_matches(path, hidden, recursive)
     return [b"./" + name if name.startswith(b"~") else name for name in found]
+
+
+def _local_matches(path: bytes, hidden: bool, recursive: bool) -> list[bytes]:
+    """As `glob.glob`, but folders that match a part of the pattern are read many at a time: a far disk takes long."""
+    folder, last = os.path.split(path)
+    folders: list[bytes] = []
+    if last and glob.has_magic(folder) and not (recursive and b"**" in path):
+        folders = _local_matches(folder, hidden, recursive)
+    if len(folders) < 2:
+        return glob.glob(path, include_hidden=hidden, recursive=recursive)
+    with ThreadPoolExecutor(min(len(folders), _FOLDERS_AT_A_TIME), "queuecore-list") as threads:
+        parts = threads.map(
+            lambda one: glob.glob(os.path.join(glob.escape(one), last), include_hidden=hidden), folders
+        )
+        return [name for part in parts for name in part]
 
 
 def _encode(name: Any, local: Callable[[bytes], bytes] = name_to_read) -> bytes:
@@ -155,7 +172,7 @@ def expand_filenames(filenames: Filename | Iterable[Filename], store: remote.Rem
         if not (b"*" in path if is_url else glob.has_magic(path)) or os.path.lexists(path):
             return [path]
         # Sorted by bytes: the order must depend neither on the locale nor on the directory's own order.
-        found = remote.listed(path, store) if is_url else sorted(glob.glob(path))
+        found = remote.listed(path, store) if is_url else sorted(_local_matches(path, hidden=False, recursive=False))
         if not found:
             raise InvalidArgumentError(f"no file matches the pattern {os.fsdecode(path)!r}", path=path, stage=_STAGE)
         return found

@@ -1,10 +1,13 @@
 """Patterns of file names, against regular expressions over the names that are there, and what TensorFlow answers."""
 
+import glob
 import os
 import pathlib
 import re
+import threading
 
 import pytest
+from helpers.process import PATIENCE
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from queuecore._io.names import expand_patterns
@@ -116,6 +119,23 @@ def test_one_pattern_or_several(tree, kind):
     assert expand_patterns([pattern]) == expected
     assert expand_patterns(one for one in (pattern, pattern)) == sorted(expected * 2)
     assert expand_patterns({pattern}) == expected
+
+
+def test_folders_are_read_at_a_time(tmp_path, monkeypatch):
+    for folder in range(8):
+        for below in range(8):
+            (tmp_path / str(folder) / str(below)).mkdir(parents=True)
+            (tmp_path / str(folder) / str(below) / "a.txt").write_text("")
+    names = sorted(glob.glob(os.fsencode(tmp_path / "*/*/*.txt")))
+    real, there = os.scandir, threading.Barrier(8)
+
+    def scandir(path):
+        if path != os.fsencode(tmp_path):
+            there.wait(PATIENCE)  # for seven more
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert expand_patterns(tmp_path / "*/*/*.txt") == names
 
 
 @pytest.mark.parametrize("bad", [[], (), "", [""], "a\0", [b"\0"], 3, None, [3]])
