@@ -97,6 +97,7 @@ def test_nor_when_it_leaves_early_or_goes_to_a_saved_place(tmp_path, source):
     assert again == rest != []
 
 
+@pytest.mark.unwatched
 def test_nor_does_it_ask_for_sizes_when_it_begins(tmp_path, monkeypatch):
     ds = fixed(tmp_path).batch(16)
     real, asked = os.stat, []
