@@ -191,7 +191,7 @@ def line_rates(names: list[str], rows: int) -> Rates:
 def gzip_rates(names: list[str], rows: int, nbytes: int, absent: dict[str, str]) -> Rates:
     """Return the ways to read the compressed lines, in MB of text a second."""
     import queuecore as qc
-    from queuecore._core.io.inflate import library
+    from queuecore._core.io.codecs import library
 
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     from bench_compressed import whole

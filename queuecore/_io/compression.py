@@ -8,21 +8,32 @@ import zlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from queuecore._core.io.inflate import library
+from queuecore._core.io.codecs import library
 from queuecore.errors import InvalidArgumentError, UnimplementedError
 
-__all__ = ["Codec", "codec_of", "compression_of", "encoding_number"]
+__all__ = ["COMPRESSIONS", "COMPRESSIONS_SHOWN", "Codec", "codec_of", "compression_of", "encoding_number"]
 
-# The numbers are those of inflate.pxd.
-_NUMBERS: dict[str | None, int] = {None: 0, "": 0, "NONE": 0, "GZIP": 1, "ZLIB": 2, "ZSTD": 3}
-_LIBRARIES = {
-    1: "zlib (libz.so.1; Debian: zlib1g) or ISA-L (libisal.so.2; Debian: libisal2)",
-    2: "zlib (libz.so.1; Debian: zlib1g) or ISA-L (libisal.so.2; Debian: libisal2)",
-    3: "Zstandard (libzstd.so.1; Debian: libzstd1)",
+COMPRESSIONS = ("GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2")
+"""The words for compressed data; 1 more than their places are the numbers of codecs.pxd."""
+COMPRESSIONS_SHOWN = f"{', '.join(map(repr, COMPRESSIONS[:-1]))} or {COMPRESSIONS[-1]!r}"
+"""These words, for messages."""
+
+_NUMBERS: dict[str | None, int] = {
+    **{None: 0, "": 0, "NONE": 0},
+    **{word: number for number, word in enumerate(COMPRESSIONS, 1)},
 }
-# TensorFlow's words, and the numbers of its TFRecordCompressionType.
+_DEFLATE = "ISA-L (libisal.so.2; Debian: libisal2), zlib-ng (libz-ng.so.2) or zlib (libz.so.1; Debian: zlib1g)"
+_LIBRARIES = {
+    "GZIP": _DEFLATE,
+    "ZLIB": _DEFLATE,
+    "ZSTD": "Zstandard (libzstd.so.1; Debian: libzstd1)",
+    "LZ4": "LZ4 (liblz4.so.1; Debian: liblz4-1)",
+    "XZ": "XZ Utils (liblzma.so.5; Debian: liblzma5)",
+    "BZ2": "bzip2 (libbz2.so.1.0; Debian: libbz2-1.0)",
+}
+# TensorFlow's numbers, those of its TFRecordCompressionType, are words for it too.
 _COMPRESSIONS: dict[Any, str] = {
-    **{word: word for word in ("", "GZIP", "ZLIB", "ZSTD")},
+    **{word: word for word in ("", *COMPRESSIONS)},
     **{None: "", "NONE": "", 0: "", 1: "ZLIB", 2: "GZIP"},
 }
 
@@ -33,7 +44,7 @@ def encoding_number(word: str | None, label: str = "compression_type") -> int:
     Parameters
     ----------
     word : str or None
-        None, ``""`` or ``"NONE"``: not compressed; or ``"GZIP"``, ``"ZLIB"``, ``"ZSTD"``; also in small letters.
+        None, ``""`` or ``"NONE"``: not compressed; or one of `COMPRESSIONS`; also in small letters.
     label : str, default "compression_type"
         The caller's name for the argument.
 
@@ -47,11 +58,10 @@ def encoding_number(word: str | None, label: str = "compression_type") -> int:
     try:
         number = _NUMBERS[word.upper() if isinstance(word, str) else word]
     except (KeyError, TypeError):
-        raise InvalidArgumentError(
-            f"{label} must be None, '', 'NONE', 'GZIP', 'ZLIB' or 'ZSTD', not {word!r}"
-        ) from None
+        raise InvalidArgumentError(f"{label} must be None, '', 'NONE', {COMPRESSIONS_SHOWN}, not {word!r}") from None
     if number and library(number) is None:
-        raise UnimplementedError(f"{label}={word!r}: no library for it is found. Install {_LIBRARIES[number]}")
+        needed = _LIBRARIES[COMPRESSIONS[number - 1]]
+        raise UnimplementedError(f"{label}={word!r}: no library for it is found. Install {needed}")
     return number
 
 
@@ -66,7 +76,7 @@ def compression_of(options: Any) -> str:
     Returns
     -------
     str
-        ``""``, ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``.
+        ``""``, or one of `COMPRESSIONS`.
 
     Raises
     ------
@@ -79,7 +89,7 @@ def compression_of(options: Any) -> str:
     try:
         return _COMPRESSIONS[word.upper() if isinstance(word, str) else word]
     except (KeyError, TypeError):
-        raise InvalidArgumentError(f"compression_type must be 'NONE', 'GZIP', 'ZLIB' or 'ZSTD', not {word!r}") from None
+        raise InvalidArgumentError(f"compression_type must be 'NONE', {COMPRESSIONS_SHOWN}, not {word!r}") from None
 
 
 class Codec(NamedTuple):
@@ -94,6 +104,8 @@ def codec_of(compression: str, level: int | None) -> Codec | None:
     """Return a compressor; `None`: nothing is to be compressed."""
     if not compression:
         return None
+    if compression not in ("GZIP", "ZLIB", "ZSTD"):
+        raise UnimplementedError(f"files of {compression} are read, not written: write 'GZIP', 'ZLIB' or 'ZSTD'")
     try:
         if compression == "ZSTD":
             return _zstd(level)

@@ -28,7 +28,8 @@ class TFRecordOptions:
     Parameters
     ----------
     compression_type : str, default ""
-        ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``; ``""`` or ``"NONE"`` for none.
+        ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``; ``""`` or ``"NONE"`` for none. Files of ``"LZ4"``, ``"XZ"`` and ``"BZ2"``
+        are read, not written.
     compression_level : int, optional
         From 0 (GZIP, ZLIB: stored) to 9, or as far as ZSTD goes. By default the library's own choice.
     """
@@ -59,7 +60,8 @@ class TFRecordWriter(RecordFile):
         written is cut off again, as far as the system allows, and the writer can't be used any more. Of a URL nothing
         is left, and `offset` and `record` say how far it had come.
     UnimplementedError
-        If there is no library for ZSTD, or fsspec doesn't write to such a URL, as ``https://``.
+        If there is no library for ZSTD, files are not written with that compression, or fsspec doesn't write to such a
+        URL, as ``https://``.
 
     Notes
     -----

@@ -15,7 +15,7 @@ from queuecore._elements.component import BYTES, Component, Structure
 from queuecore._elements.dtypes import as_dtype, kind_of
 from queuecore._elements.nests import structure_of
 from queuecore._elements.record import RecordLeaf, RecordPlan, compile_record
-from queuecore._io.compression import encoding_number
+from queuecore._io.compression import COMPRESSIONS, COMPRESSIONS_SHOWN, encoding_number
 from queuecore._ops.stage import Stage, traceable
 from queuecore._ops.strings import lone_strings, strings_of
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError
@@ -306,7 +306,7 @@ def decode_compressed(
     ----------
     bytes : bytes, or array or list of bytes, optional
         Of any shape; each compressed by itself. Without it, the result is a `Stage`.
-    compression_type : {"", "ZLIB", "GZIP", "ZSTD"}, default ""
+    compression_type : {"", "ZLIB", "GZIP", "ZSTD", "LZ4", "XZ", "BZ2"}, default ""
         ``""``: they are not compressed.
     name : str, optional
         Not used.
@@ -333,9 +333,10 @@ def decode_compressed(
 
     Notes
     -----
-    Runs without the GIL. GZIP members and ZSTD frames may follow each other in a string, GZIP ones also with zeros
-    between or after them; an empty string is an empty string. Follows TensorFlow's ``io.decode_compressed``, but a cut
-    string is an error, as is anything behind the data; the limit is ours. A ZSTD frame may have a window of 128 MiB.
+    Runs without the GIL. Members and frames may follow each other in a string, those of GZIP and XZ also with zeros
+    between or after them, but of ZLIB there is only one; an empty string is an empty string. Follows TensorFlow's
+    ``io.decode_compressed``, but a cut string is an error, as is anything behind the data; the limit is ours, and so
+    are ZSTD, LZ4, XZ and BZ2. ZSTD and XZ data may have a window of 128 MiB.
 
     Examples
     --------
@@ -350,9 +351,9 @@ def decode_compressed(
     del name
     if isinstance(compression_type, str):
         compression_type = compression_type.upper()
-    if compression_type not in ("", "ZLIB", "GZIP", "ZSTD"):
+    if compression_type not in ("", *COMPRESSIONS):
         raise InvalidArgumentError(
-            f"decode_compressed: compression_type must be '', 'ZLIB', 'GZIP' or 'ZSTD', not {compression_type!r}"
+            f"decode_compressed: compression_type must be '', {COMPRESSIONS_SHOWN}, not {compression_type!r}"
         )
     if not 0 <= max_record_bytes < 1 << 62:
         raise InvalidArgumentError(

@@ -65,7 +65,8 @@ class FixedLengthRecordReader(ReaderBase):
     hop_bytes : int, default 0
         From the beginning of a record to that of the next; 0: `record_bytes`. Less: they overlap; more: there are gaps.
     encoding : str, optional
-        How files are compressed: ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``. All lengths are those of the decompressed bytes.
+        How files are compressed: ``"GZIP"``, ``"ZLIB"``, ``"ZSTD"``, ``"LZ4"``, ``"XZ"`` or ``"BZ2"``. All lengths are
+        those of the decompressed bytes.
     retries : int, default 0
         How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
         most. Ctrl-C, or a program's stop, ends the wait.
@@ -212,7 +213,7 @@ class TFRecordReader(ReaderBase):
     Parameters
     ----------
     options : str or object with ``compression_type``, optional
-        ``"GZIP"``, ``"ZLIB"`` or ``"ZSTD"``, if the files are compressed.
+        ``"GZIP"``, ``"ZLIB"``, ``"ZSTD"``, ``"LZ4"``, ``"XZ"`` or ``"BZ2"``, if the files are compressed.
     resync : bool, default False
         Whether to look for the next record where a length is damaged, instead of giving up the rest of the file.
     max_record_bytes : int, default 1 GiB

@@ -198,7 +198,7 @@ def _add_verify(commands: Any) -> None:
     verify.add_argument(
         "--compression",
         type=str.upper,
-        choices=("NONE", "GZIP", "ZLIB", "ZSTD"),
+        choices=("NONE", "GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2"),
         default="NONE",
         help="how the files are compressed (default: NONE); places are then counted in what they decompress to",
     )

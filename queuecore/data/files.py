@@ -55,7 +55,7 @@ class FixedLengthRecordDataset(Dataset):
         Bytes to leave out at the beginning and at the end of every file.
     buffer_size : int, optional
         Not used: how much is read at a time is our choice.
-    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2"}, optional
         How files are compressed. What is compressed is read from its start.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
@@ -244,7 +244,7 @@ class TextLineDataset(Dataset):
     ----------
     filenames : str, bytes, os.PathLike, or a sequence of them
         As of `FixedLengthRecordDataset`.
-    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2"}, optional
         How files are compressed.
     buffer_size : int, optional
         Not used: files are read in blocks of 256 KiB.
@@ -327,7 +327,7 @@ class TFRecordDataset(Dataset):
     ----------
     filenames : str, bytes, os.PathLike, or a sequence of them
         As of `FixedLengthRecordDataset`.
-    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2"}, optional
         How files are compressed.
     buffer_size : int, optional
         Not used: files are read in blocks of 256 KiB.
@@ -404,7 +404,7 @@ class WholeFileDataset(Dataset):
     ----------
     filenames : str, bytes, os.PathLike, or a sequence of them
         As of `FixedLengthRecordDataset`.
-    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2"}, optional
         How files are compressed.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
@@ -471,7 +471,7 @@ class CsvDataset(Dataset):
     record_defaults : sequence
         Of each column a dtype (float32, float64, int32, int64, uint8, bool or bytes), if there must be a value, or the
         value that stands for none.
-    compression_type : {"", "GZIP", "ZLIB", "ZSTD"}, optional
+    compression_type : {"", "GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2"}, optional
         How files are compressed.
     buffer_size : int, optional
         At least 1, and not used: files are read in blocks of 256 KiB.

@@ -9,7 +9,7 @@ import time
 import zlib
 
 import pytest
-from helpers.formats.compressed import ENCODINGS, LIBRARIES, before_the_cut, compress, needs_zstd, number, text
+from helpers.formats.compressed import CODED, IN_BLOCKS, JOINED, LIBRARIES, before_the_cut, compress, number, text
 from helpers.process import AT_ONCE, PATIENCE, open_descriptors
 
 import queuecore as qc
@@ -19,7 +19,6 @@ from queuecore._io import compression
 parsers = pytest.importorskip("queuecore._core.testing.parsers")
 syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
 
-CODED = [*ENCODINGS[:2], pytest.param("ZSTD", marks=needs_zstd)]
 ALL = ["NONE", *CODED]
 
 
@@ -42,9 +41,9 @@ def library(request):
     parsers.prefer_library("")
 
 
-def write(folder, encoding, content):
+def write(folder, encoding, content, level=6):
     path = folder / "file"
-    path.write_bytes(content if encoding == "NONE" else compress(encoding, content))
+    path.write_bytes(content if encoding == "NONE" else compress(encoding, content, level))
     return path, compression.encoding_number(encoding)
 
 
@@ -109,7 +108,7 @@ def test_a_read_fails_and_may_be_tried_again(tmp_path, encoding, piece):
             assert error.offset == len(got)
         else:
             assert error.offset == (nth - 1) * 700
-        if encoding in ("GZIP", "ZLIB"):
+        if encoding in ("GZIP", "ZLIB", "XZ"):
             assert_all_before_a_cut(got, before_the_cut(encoding, path.read_bytes()[: error.offset]))
         rest, error = stream.read(len(content))
         assert error is None
@@ -216,9 +215,9 @@ def test_a_file_that_the_system_lost_is_another_now(tmp_path, way):
 
 @pytest.mark.parametrize("encoding", ALL)
 def test_shortened_while_being_read(tmp_path, encoding):
-    # More than is read ahead.
+    # More than is read ahead, in blocks of less: those of BZ2 have 100 kB for each level.
     content = random.Random(0).randbytes(500_000)
-    path, coded = write(tmp_path, encoding, content)
+    path, coded = write(tmp_path, encoding, content, level=1)
     stream = parsers.FileStream(path, coded)
     first, error = stream.read(1000)
     assert error is None
@@ -288,7 +287,7 @@ def test_cut_anywhere(tmp_path, library, encoding):
         got, error = read_all(stream, 7)
         assert type(error) is qc.errors.DecompressError
         assert (error.offset, error.path, error.stage) == (cut, str(path), "read")
-        if encoding == "ZSTD":
+        if encoding in IN_BLOCKS:
             assert content.startswith(got)
         else:
             assert_all_before_a_cut(got, before_the_cut(encoding, data[:cut]))
@@ -300,7 +299,7 @@ def test_cut_anywhere(tmp_path, library, encoding):
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("encoding", ["GZIP", pytest.param("ZSTD", marks=needs_zstd)])
+@pytest.mark.parametrize("encoding", JOINED)
 def test_whole_members_before_a_cut(tmp_path, library, encoding):
     parts = [text(400, 1), b"", text(90, 2)]
     pieces = [compress(encoding, part) for part in parts]
@@ -332,8 +331,9 @@ def test_every_bit_flipped(library, encoding):
         if what == 0:
             assert got == content
             unseen += 1
-    # GZIP's time, level, system and note that it is text; the rest of the last byte of deflate data.
-    assert unseen <= {"GZIP": 8 * 6 + 1 + 7, "ZLIB": 7, "ZSTD": 8 * 2}[encoding]
+    # GZIP's time, level, system and note that it is text; the rest of the last byte of deflate data. Of LZ4, the same
+    # bytes from another place. BZ2's level, two bits of it, and the rest of its last byte.
+    assert unseen <= {"GZIP": 8 * 6 + 1 + 7, "ZLIB": 7, "ZSTD": 8 * 2, "LZ4": 8 * 2, "XZ": 0, "BZ2": 9}[encoding]
 
 
 @pytest.mark.parametrize("encoding", CODED)

@@ -130,18 +130,28 @@ def example() -> dict[str, object]:
 
 
 def compressed() -> dict[str, object]:
-    """Mutated gzip, zlib and zstd data: never a byte beyond its bounds, never other bytes than zlib's."""
+    """Mutated compressed data: never a byte beyond its bounds, never other bytes than Python's own modules find."""
+    import bz2
+    import lzma
     import random
     import zlib
 
     from queuecore import errors, ops
-    from queuecore._core.io.inflate import library
+    from queuecore._core.io.codecs import library
     from queuecore._core.testing import parsers
 
     most = 1 << 20
     state = random.Random(int(os.environ.get("QUEUECORE_FUZZ_SEED", "1")))
-    kinds = {".gz": ("GZIP", 1, 31), ".zlib": ("ZLIB", 2, 15), ".zst": ("ZSTD", 3, 0)}
-    libraries = sorted({name for name in ("libisal", "libz") if name in str(parsers.prefer_library(name))})
+    # The words, the numbers, and Python's decompressors of one member, with the error that each raises.
+    kinds = {
+        ".gz": ("GZIP", 1, lambda: zlib.decompressobj(31), zlib.error),
+        ".zlib": ("ZLIB", 2, zlib.decompressobj, zlib.error),
+        ".zst": ("ZSTD", 3, None, None),
+        ".lz4": ("LZ4", 4, None, None),
+        ".xz": ("XZ", 5, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=129 << 20), lzma.LZMAError),
+        ".bz2": ("BZ2", 6, bz2.BZ2Decompressor, OSError),
+    }
+    libraries = sorted({name for name in ("libisal", "libz", "libz-ng") if name in str(parsers.prefer_library(name))})
     seeds = {suffix: [] for suffix in kinds}
     for path in sorted((Path(__file__).parents[1] / "corpus" / "compressed").iterdir()):
         seeds[path.suffix].append(path.read_bytes())
@@ -168,39 +178,40 @@ def compressed() -> dict[str, object]:
                 del mutant[at:]
         return bytes(mutant)
 
-    def expected(data: bytes, bits: int) -> bytes | None:
-        # zlib's own word, member for member; None: it is an error, or too long.
+    def expected(data: bytes, suffix: str) -> bytes | None:
+        # Python's own word, member for member; None: it is an error, or too long.
+        _, _, make, error = kinds[suffix]
         whole = b""
         while data and len(whole) <= most:
-            stream = zlib.decompressobj(bits)
+            stream = make()
             try:
                 whole += stream.decompress(data, most + 1)
-            except zlib.error:
+            except error:
                 return None
-            if not stream.eof or (bits == 15 and stream.unused_data):
+            if not stream.eof or (suffix == ".zlib" and stream.unused_data):
                 return None
-            data = stream.unused_data.lstrip(b"\0")
+            data = stream.unused_data.lstrip(b"\0") if suffix in (".gz", ".xz") else stream.unused_data
         return whole if len(whole) <= most else None
 
     counts = dict.fromkeys(("wrong", "refused", "accepted", "places", "kinds", "long", "corpus"), 0)
     seen: dict[str, set[int]] = {suffix: set() for suffix in kinds}
 
     def check(suffix: str, data: bytes) -> None:
-        word, encoding, bits = kinds[suffix]
+        word, encoding, make, _ = kinds[suffix]
         if library(encoding) is None:
             return
-        for name in libraries if bits else libraries[:1]:
+        for name in libraries if encoding < 3 else libraries[:1]:
             parsers.prefer_library(name)
             source, into = state.choice([1, 2, 3, 7, 64, 1000, 100_000]), state.choice([1, 2, 3, 7, 64, 1000, 200_000])
             got, what, place = parsers.inflate_pieces(data, encoding, source, into, most)
             seen[suffix].add(what)
             counts["places"] += not 0 <= place <= len(data)
             counts["long"] += len(got) > most + into
-            right = expected(data, bits) if bits else None
+            right = expected(data, suffix) if make else None
             if right is not None:
                 counts["refused"] += what != 0
                 counts["wrong"] += what == 0 and got != right
-            elif bits:
+            elif make:
                 counts["accepted"] += what == 0 and len(got) <= most
             try:
                 counts["wrong"] += ops.decode_compressed(data, word, max_record_bytes=most) != got

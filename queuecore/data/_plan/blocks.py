@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from queuecore._core.io.codecs import library
 from queuecore._core.io.csv import CsvFormat
 from queuecore._core.io.sources import FileList
 from queuecore._core.stream.describe import Description, Frames, Records
@@ -114,6 +115,10 @@ class BlockSource(Source):
     def keeps_workers(self) -> bool:
         """True if there are several compressed files: workers alone decompress, each another file."""
         return self.encoding != 0 and len(self.files) > 1
+
+    def work(self) -> str:
+        """Return in words what is done with the bytes of files."""
+        return f"decompressed by {library(self.encoding)}, cut" if self.encoding else "cut"
 
     def check_sizes(self) -> None:
         """Raise an error if the size alone of a file says that it ends inside a record."""

@@ -141,7 +141,12 @@ class Source(abc.ABC):
 
     def where(self) -> str:
         """Return where the source's work is done, and what forces it into Python."""
-        return "native: cut; fsspec reads, in threads of Python's" if self.files.remote else "native: read, cut"
+        work = self.work()
+        return f"native: {work}; fsspec reads, in threads of Python's" if self.files.remote else f"native: read, {work}"
+
+    def work(self) -> str:
+        """Return in words what is done with the bytes of files."""
+        return "cut"
 
     @property
     def gives_many(self) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 import queuecore.data as eager
 from queuecore._elements.component import BYTES, Component
+from queuecore._io.compression import COMPRESSIONS
 from queuecore._ops.csv import csv_columns
 from queuecore.data._plan.blocks import BlockSource, blocks_of_fixed
 from queuecore.data._plan.chain import chain_of, dataset_of
@@ -23,7 +24,7 @@ from queuecore.tf1._ops.decoders import csv_default
 
 __all__ = ["CsvDataset", "FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset", "csv_column"]
 
-_FORMATS = {"": None, "ZLIB": "ZLIB", "GZIP": "GZIP", "ZSTD": "ZSTD"}
+_FORMATS = {"": None, **{word: word for word in COMPRESSIONS}}
 
 
 class _Files(Dataset):

@@ -131,7 +131,7 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
     Parameters
     ----------
     bytes : Tensor of strings
-    compression_type : {"", "ZLIB", "GZIP", "ZSTD"}, default ""
+    compression_type : {"", "ZLIB", "GZIP", "ZSTD", "LZ4", "XZ", "BZ2"}, default ""
     name : str, optional
 
     Returns

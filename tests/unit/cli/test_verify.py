@@ -14,7 +14,7 @@ from helpers.formats.tfrecords import KNOWN, header, places, stream
 from helpers.process import PATIENCE, open_descriptors
 
 from queuecore import errors
-from queuecore._core.io.inflate import library
+from queuecore._core.io.codecs import library
 from queuecore.cli.main import main
 from queuecore.cli.verify import FixedLengthCheck, TFRecordCheck
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from helpers.data.blocks import KINDS, chains, content, flat, plain, played, pull, read_lines, run, small, source
 from helpers.data.chains import THREADS, apply, threads, write_files
-from helpers.formats.compressed import ENCODINGS, compress, needs_zstd, number
+from helpers.formats.compressed import CODED, ENCODINGS, compress, number
 from helpers.formats.example_messages import example, feature
 from helpers.formats.tfrecords import stream
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 import queuecore as qc
+from queuecore._core.io.codecs import library
 from queuecore._core.stream.describe import Frames
 from queuecore.data import (
     UNKNOWN_CARDINALITY,
@@ -95,7 +96,7 @@ def test_records_much_longer_than_blocks(tmp_path, compression):
             assert flat(got) == lines * 2
 
 
-@pytest.mark.parametrize("encoding", [*ENCODINGS[:2], pytest.param("ZSTD", marks=needs_zstd)])
+@pytest.mark.parametrize("encoding", CODED)
 @pytest.mark.parametrize("kind", KINDS)
 def test_compressed(tmp_path, kind, encoding):
     number(encoding)
@@ -106,6 +107,14 @@ def test_compressed(tmp_path, kind, encoding):
         got, error = run(threads(small(source(kind, paths, encoding), 1000).repeat(2).batch(7), workers))
         assert error is None
         assert flat(got) == expected * 2
+
+
+def test_the_plan_names_the_library(tmp_path):
+    for word in ENCODINGS:
+        where = f"decompressed by {library(number(word))}, cut"
+        (tmp_path / "a").write_bytes(b"")
+        assert where in TextLineDataset(tmp_path / "a", word).plan()
+        assert where in FixedLengthRecordDataset(tmp_path / "a", 3, compression_type=word).plan()
 
 
 def test_fixed_length_records_that_are_compressed(tmp_path):

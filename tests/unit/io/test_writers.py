@@ -151,11 +151,18 @@ def test_options(tmp_path, options, word):
 
 @pytest.mark.parametrize(
     "options",
-    ["bzip2", "LZ4", 7, [], TFRecordOptions("BZ2"), TFRecordOptions("GZIP", 99), TFRecordOptions("ZLIB", "x")],
+    ["bzip2", "LZ5", 7, [], TFRecordOptions("GZ"), TFRecordOptions("GZIP", 99), TFRecordOptions("ZLIB", "x")],
 )
 def test_options_that_are_none(tmp_path, options):
     with pytest.raises(errors.InvalidArgumentError):
         TFRecordWriter(tmp_path / "a", options)
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("word", ["LZ4", "xz", "BZ2"])
+def test_what_is_read_and_not_written(tmp_path, word):
+    with pytest.raises(errors.UnimplementedError, match="read, not written"):
+        TFRecordWriter(tmp_path / "a", word)
     assert not (tmp_path / "a").exists()
 
 
@@ -200,7 +207,7 @@ def test_forgotten_writers_warn_and_write(tmp_path):
     assert open_descriptors() == before
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for wrong in ({"options": "LZ4"}, {"path": ""}):
+        for wrong in ({"options": "LZ5"}, {"path": ""}):
             with pytest.raises(errors.InvalidArgumentError):
                 TFRecordWriter(**{"path": tmp_path / "b", **wrong})
 

@@ -43,8 +43,8 @@ _CLASSES = {
     CODE_CSV: _errors.CsvError,
 }
 
-# By the numbers of inflate.pxd.
-_ENCODINGS = ("plain", "GZIP", "ZLIB", "ZSTD")
+# By the numbers of codecs.pxd.
+_ENCODINGS = ("plain", "GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2")
 
 _STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner", STAGE_MAP: "map"}
 

@@ -2,14 +2,14 @@
 #
 # A Stream belongs to one thread at a time, and its struct is not moved while a file is open. Its calls are system
 # calls: they may wait for a disk, and the caller holds no turn. It has memory only while a compressed file is open: 320
-# KiB, besides what ZSTD takes.
+# KiB, besides what the library takes.
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from queuecore._core.io.inflate cimport Inflater
+from queuecore._core.io.codecs cimport Inflater
 from queuecore._core.atoms.platform cimport Fault, StopFlag
 
 cdef struct ByteStream:
     int fd                   # -1: none is open
-    int32_t encoding         # an ENCODING_ number of inflate.pxd
+    int32_t encoding         # an ENCODING_ number of codecs.pxd
     int64_t size             # of the file, when it was opened; if `special`, INT64_MAX until its end shows
     int64_t offset           # of the next byte in the (decompressed) stream
     # stream_open sets these to 0 or NULL; its caller may change them afterwards.
@@ -47,11 +47,11 @@ cdef bint stream_open(ByteStream* s, const char* name, int32_t store, int32_t en
 cdef bint stream_open_any(ByteStream* s, const char* name, int32_t store, int32_t encoding,
                           Fault* fault) noexcept nogil
 # Reads up to n bytes, fewer only at the end. *got: how many, also after a failure: bytes before the damage or the
-# failed read are among them. (Of the data before a cut, ISA-L keeps back up to three bytes, and ZSTD the block that is
-# cut; of those before a copy from too far back, ISA-L keeps back 258.) The read of a file's last byte checks whether
-# the file has changed since it was opened. After a failed read, another call goes on there; damage stays. A failed read
-# waits between its tries for 10 ms, 20 ms and so on, 100 ms at most. Bytes that a pipe had are given along with
-# CODE_AGAIN.
+# failed read are among them. (Of the data before a cut, ISA-L keeps back up to three bytes, and ZSTD, LZ4 and BZ2 the
+# block that is cut; of those before a copy from too far back, ISA-L keeps back 258.) The read of a file's last byte
+# checks whether the file has changed since it was opened. After a failed read, another call goes on there; damage
+# stays. A failed read waits between its tries for 10 ms, 20 ms and so on, 100 ms at most. Bytes that a pipe had are
+# given along with CODE_AGAIN.
 cdef bint stream_read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil
 # Idempotent.
 cdef void stream_close(ByteStream* s) noexcept nogil

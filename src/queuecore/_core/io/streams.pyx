@@ -7,8 +7,8 @@ from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layou
 from queuecore._core.atoms.errors cimport (
     CODE_AGAIN, CODE_DECOMPRESS, CODE_EXHAUSTED, CODE_SOURCE_CHANGED, CODE_UNIMPLEMENTED, STAGE_OPEN, STAGE_READ,
     WHAT_CUT, WHAT_INFLATE_MEMORY, WHAT_NO_LIBRARY, WHAT_READ, WHAT_REPLACED, WHAT_SHORTENED, WHAT_STAT, fault_begin)
-from queuecore._core.io.inflate cimport (
-    ENCODING_NONE, INFLATE_ROOM, INFLATER_BYTES, inflater_begin, inflater_end, inflater_run)
+from queuecore._core.io.codecs cimport ENCODING_NONE, INFLATER_BYTES
+from queuecore._core.io.inflate cimport INFLATE_ROOM, inflater_begin, inflater_end, inflater_run
 from queuecore._core.atoms.platform cimport Fault, FileStat, iovec, is_regular, layout_hash, syscalls
 from queuecore._core.atoms.runtime cimport stop_requested
 from queuecore._core.io.remote cimport file_close, file_forget, file_read, file_stat

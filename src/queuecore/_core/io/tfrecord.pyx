@@ -9,7 +9,7 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
     CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_RECORD_CUT, WHAT_RECORD_CUT_HEADER,
     WHAT_TFRECORD_DATA, WHAT_TFRECORD_LENGTH, WHAT_RECORD_TOO_LARGE, fault_error)
-from queuecore._core.io.inflate cimport ENCODING_NONE
+from queuecore._core.io.codecs cimport ENCODING_NONE
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.walk cimport WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk, WalkKind

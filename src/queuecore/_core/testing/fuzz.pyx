@@ -11,8 +11,8 @@ from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, WHAT_NO_LIBRARY
 from queuecore._core.io.framing cimport FRAME_FIXED, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE
-from queuecore._core.io.inflate cimport (
-    ENCODING_ZSTD, INFLATE_ROOM, INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
+from queuecore._core.io.codecs cimport ENCODING_LZ4, ENCODING_ZLIB, INFLATER_BYTES, Inflater, codec_prefer
+from queuecore._core.io.inflate cimport INFLATE_ROOM, inflater_begin, inflater_end, inflater_run
 from queuecore._core.atoms.platform cimport Fault, alloc_lines, layout_hash
 from queuecore._core.io.readers cimport (
     READER_FAULT, READER_RECORD, Framing, NativeReader, Reader, Record, reader_next, reader_open, record_check,
@@ -32,7 +32,8 @@ import os
 import numpy as np
 
 from queuecore._core.steps.example import ExampleStep
-from queuecore._core.io.inflate import InflateStep, library
+from queuecore._core.io.codecs import library
+from queuecore._core.io.inflate import InflateStep
 from queuecore._elements.component import BYTES, Component
 
 check_layout(layout_hash())
@@ -276,7 +277,7 @@ for _index, _size in enumerate((1, 2, 3, 7, 16, 64, 300, INFLATE_ROOM)):
     _pieces[_index] = _size
     _rooms[_index] = <unsigned char*>malloc(_size)
 cdef void* _inflater_room = alloc_lines(INFLATER_BYTES)
-cdef Steps _inflates[4]
+cdef Steps _inflates[7]
 # Files in memory, and their names.
 cdef int _file = -1
 cdef int _long_file = -1
@@ -347,18 +348,18 @@ cdef void _inflate_file(int encoding, const char* name, int64_t room, Inflated* 
 
 
 cdef Verdict _inflate(Given g) noexcept nogil:
-    # GZIP, ZLIB and ZSTD, by each library, in pieces and whole, from a file, and by the step: always the same bytes, or
-    # a fault.
+    # Each encoding, by each library, in pieces and whole, from a file, and by the step: always the same bytes, or a
+    # fault.
     cdef int64_t how = choice(&g), sizes = choice(&g), cut = choice(&g)
-    cdef int encoding = 1 + how % 3, i
+    cdef int encoding = (ENCODING_LZ4 if how & 128 else 1) + how % 3, i
     cdef Inflated whole, other
     cdef Verdict wrong = NULL
     cdef int64_t common
-    inflate_prefer(2)
+    codec_prefer(2)
     _inflate_pieces(encoding, g.p, g.n, g.n + 1, PIECES - 1, &whole)
     if whole.what == WHAT_NO_LIBRARY:
-        inflate_prefer(0)
-        if encoding != ENCODING_ZSTD:
+        codec_prefer(0)
+        if encoding <= ENCODING_ZLIB:
             wrong = "inflate: zlib was not found"  # Python's own is there, always
         return wrong
     if not whole.much and not 0 <= whole.place <= g.n:
@@ -366,9 +367,12 @@ cdef Verdict _inflate(Given g) noexcept nogil:
     for i in range(4):
         if wrong != NULL:
             break
-        if (i & 1 and encoding == ENCODING_ZSTD) or (i == 2 and how & 32 == 0):
+        if (i & 1 and encoding > ENCODING_ZLIB) or (i == 2 and how & 32 == 0):
             continue
-        inflate_prefer(1 if i & 1 else 2)
+        if i & 1:
+            codec_prefer(3 if how & 16 else 1)
+        else:
+            codec_prefer(2)
         if i < 2:
             _inflate_pieces(encoding, g.p, g.n, _pieces[sizes & 7], sizes >> 3 & 7, &other)
         elif i == 2:
@@ -395,7 +399,7 @@ cdef Verdict _inflate(Given g) noexcept nogil:
             wrong = "inflate: not bounded"
         free(other.bytes.p)
     free(whole.bytes.p)
-    inflate_prefer(0)
+    codec_prefer(0)
     if wrong == NULL and how & 64:
         wrong = both_ways(&_inflates[encoding], g.p, g.n, g.n if cut >= 128 else cut * g.n // 128, False)
     return wrong
@@ -413,10 +417,10 @@ cdef int _inflate_step(int encoding) except -1:
 
 
 # Before the first native use of an encoding. A library is looked for when it is preferred.
-for _index in (1, 2, 0):
-    inflate_prefer(_index)
+for _index in (1, 2, 3, 0):
+    codec_prefer(_index)
     library(1)
-for _index in range(1, 4):
+for _index in range(1, 7):
     library(_index)
     _inflate_step(_index)
 

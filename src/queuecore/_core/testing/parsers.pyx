@@ -15,8 +15,8 @@ from queuecore._core.io.lines cimport LinesKernels, lines_count, lines_kernels, 
 from queuecore._core.atoms.platform cimport (
     Fault, StopFlag, alloc_lines, layout_hash, map_pages, monotonic_ns, unmap_pages)
 from queuecore._core.atoms.runtime cimport stop_set
-from queuecore._core.io.inflate cimport (
-    INFLATER_BYTES, Inflater, inflate_prefer, inflater_begin, inflater_end, inflater_run)
+from queuecore._core.io.codecs cimport INFLATER_BYTES, Inflater, codec_prefer
+from queuecore._core.io.inflate cimport inflater_begin, inflater_end, inflater_run
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync,
@@ -26,7 +26,7 @@ from queuecore._core.steps.stages cimport Arena, Span, arena_free, arena_reset
 
 import os
 
-from queuecore._core.io.inflate import library
+from queuecore._core.io.codecs import library
 
 check_layout(layout_hash())
 
@@ -200,8 +200,8 @@ def find_library(int encoding=1):
 
 
 def prefer_library(str name):
-    """Have GZIP and ZLIB decompressed by "libisal", "libz", or the fastest (""); return the name of the library."""
-    inflate_prefer(["", "libisal", "libz"].index(name))
+    """Have GZIP and ZLIB decompressed by "libisal", "libz", "libz-ng" or the fastest (""); return the name of it."""
+    codec_prefer(["", "libisal", "libz", "libz-ng"].index(name))
     return library(1)
 
 
