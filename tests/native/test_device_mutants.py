@@ -125,11 +125,11 @@ PLANTED = [
         "a batch is announced before its slot is known",
         "native",
         "all",
-        ("transfer _send", "t.where[t.next % <uint64_t>t.buffers] = slot"),
+        ("transfer _send", "t.where[t.next % t.source.width] = slot"),
         (
             "transfer _send",
             "_done(t)",
-            "_done(t); qc_pause(); t.where[(t.next - 1) % <uint64_t>t.buffers] = slot",
+            "_done(t); qc_pause(); t.where[(t.next - 1) % t.source.width] = slot",
         ),
     ),
     # ---- who writes again

@@ -422,6 +422,20 @@ STEPS = {
     "host": (lambda x: np.floor(x.astype(np.float64)), lambda x: np.floor(x.astype(np.float64))),
 }
 # Those that say the same of a batch as of a row.
+@pytest.mark.parametrize("seed", range(6))
+def test_a_batch_that_nobody_gets_lies_between_two(cuda, seed):
+    ds = Dataset.from_tensor_slices(np.arange(31 * 12, dtype=np.int64).reshape(31, 12))
+    ds = ds.batch(5, drop_remainder=True).shuffle(7, seed, False)
+    expected = on_host(ds)
+    with iter(cuda.of(ds, 3)) as it:
+        same(next(it), expected[0])
+        # All slots are in use now, those of the batches before and behind the short one that is dropped.
+        assert soon(lambda: it.stats()["device_bytes"] == 4 * expected[0].nbytes)
+        for got, wanted in zip(it, expected[1:], strict=True):
+            same(got, wanted)
+            del got
+
+
 ANYWHERE = ["half", "bytes", "more", "scaled", "short", "chosen", "root", "host"]
 
 

@@ -8,7 +8,7 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.device.driver cimport (
     READERS_MOST, CuPointer, Device, Entered, Failure, Region, cuda, enter, kCuEventDisableTiming, kCuStreamLegacy,
     kCuStreamPerThread, leave, ours)
-from queuecore._core.device.transfer cimport DeviceSlot, Transfer, transfer_drop, transfer_hold
+from queuecore._core.device.transfer cimport DeviceSlot, Transfer, transfer_drop, transfer_hold, transfer_slot
 from queuecore._core.atoms.parking cimport event_notify_all
 from queuecore._core.atoms.platform cimport kRelaxed, kRelease, layout_hash
 from queuecore._core.atoms.slab cimport slots_push
@@ -37,7 +37,7 @@ cdef DeviceLease transfer_hand(Transfer* t, Device device, uint64_t k, stream, u
     lease.streams = [stream]
     lease.handles[0] = _stream_of(handle)
     lease.readers = 1
-    lease.slot = t.where[k % <uint64_t>t.buffers]
+    lease.slot = transfer_slot(t, k)
     s = &t.slots[lease.slot]
     memset(&failure, 0, sizeof(failure))
     failure.call = "cuStreamWaitEvent"

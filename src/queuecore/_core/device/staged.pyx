@@ -18,7 +18,7 @@ from queuecore._core.device.lease cimport transfer_hand, transfer_take
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
 from queuecore._core.device.transfer cimport (
     HOST_END, HOST_READY, HOST_WAIT, SLICE_NS, HostBatch, HostSource, Transfer, TransferAtomics, thread_refused,
-    transfer_drop, transfer_new, transfer_ready, transfer_start, transfer_stop, transfer_wait)
+    transfer_drop, transfer_new, transfer_ready, transfer_slot, transfer_start, transfer_stop, transfer_wait)
 from queuecore._core.handoff.handoff cimport HAND_DONE, HAND_NO_MEMORY, HAND_SLICE
 from queuecore._core.atoms.parking cimport event_cancel, event_notify_all, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
@@ -204,6 +204,7 @@ cdef class Staged:
             raise MemoryError
         self.staging.shared.refs.fetch_add(1, kRelaxed)  # relaxed: nobody else knows of it yet
         source.context = self.staging
+        source.width = self.staging.count
         source.look = _staging_look
         source.give = _staging_give
         source.wait = _staging_wait
@@ -483,7 +484,7 @@ cdef class Staged:
 
     def next_bytes(self):
         """Return the number of bytes of the batch that `wait` waited for."""
-        return self.transfer.slots[self.transfer.where[self.taken % <uint64_t>self.transfer.buffers]].nbytes
+        return self.transfer.slots[transfer_slot(self.transfer, self.taken)].nbytes
 
     def take(self, stream, uintptr_t handle, arrays=None):
         """Return the lease of the batch that `wait` waited for.

@@ -10,8 +10,9 @@
 # transfer_ready, transfer_wait: the consumer, one thread at a time. transfer_hold, transfer_drop: any thread, without
 # waiting.
 #   I1  A host slot is given back once the event behind its copy is complete, oldest first.
-#   I2  A device slot is free, on its way, or leased. `where` names the slot of batch k until k + buffers is on its way,
-#       which needs a slot that k's lease gave back.
+#   I2  A device slot is free, on its way, or leased. `where` names the slot of batch k until batch k + width is on its
+#       way, for which the consumer must be done with k. Batches that nobody gets have numbers and no slots, so that
+#       `buffers` numbers don't do.
 #   I3  The first failed call ends the transfer: the copies under way are drained, every host slot goes back, and the
 #       consumer's error names the call.
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
@@ -47,6 +48,7 @@ cdef struct Widen:
 # The source of batches. The transfer's thread calls all functions but `drop`.
 cdef struct HostSource:
     void* context
+    uint64_t width           # batches that it may show while the consumer isn't done with the first of them
     int (*look)(void* context, uint64_t k, HostBatch* batch) noexcept nogil
     void (*give)(void* context, uint32_t slot) noexcept nogil        # the copy has read the slot
     void (*wait)(void* context, uint64_t k, int64_t deadline_ns) noexcept nogil
@@ -128,5 +130,8 @@ cdef void transfer_stop(Transfer* t) noexcept nogil
 cdef void transfer_hold(Transfer* t) noexcept nogil
 cdef void transfer_drop(Transfer* t) noexcept nogil
 cdef bint transfer_ready(Transfer* t, uint64_t k) noexcept nogil
+# Returns the slot of batch k, which is ready and not skipped.
+cdef inline uint32_t transfer_slot(const Transfer* t, uint64_t k) noexcept nogil:
+    return t.where[k % t.source.width]
 # Waits until batch k is on its way, nothing more comes, or the deadline passes.
 cdef void transfer_wait(Transfer* t, uint64_t k, int64_t deadline_ns) noexcept nogil

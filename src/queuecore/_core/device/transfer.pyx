@@ -46,7 +46,7 @@ cdef Transfer* transfer_new(DeviceCore* core, const HostSource* source, int32_t 
     t.runner = <Runner*>alloc_lines(sizeof(Runner))
     t.slots = <DeviceSlot*>calloc(buffers, sizeof(DeviceSlot))
     t.flights = <Flight*>calloc(t.flight_most, sizeof(Flight))
-    t.where = <uint32_t*>calloc(buffers, sizeof(uint32_t))
+    t.where = <uint32_t*>calloc(source.width, sizeof(uint32_t))
     t.idle = <uint32_t*>calloc(buffers, sizeof(uint32_t))
     t.free.next = <Atomic[uint32_t]*>alloc_lines(size_product(buffers, sizeof(uint32_t)))
     if (t.shared == NULL or t.runner == NULL or t.slots == NULL or t.flights == NULL or t.where == NULL
@@ -249,7 +249,7 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
     t.shared.nbytes.fetch_add(batch.nbytes, kRelaxed)  # relaxed: statistics
     if batch.nbytes > 0 and not batch.pinned:
         t.shared.pageable.fetch_add(1, kRelaxed)
-    t.where[t.next % <uint64_t>t.buffers] = slot
+    t.where[t.next % t.source.width] = slot
     _done(t)
     return True
 

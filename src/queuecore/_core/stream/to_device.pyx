@@ -8,7 +8,8 @@ from queuecore._core.device.driver cimport Failure
 from queuecore._core.device.lease cimport DeviceLease, transfer_take
 from queuecore._core.device.transfer cimport (
     HOST_END, HOST_READY, HOST_SKIP, HOST_WAIT, HostBatch, HostSource, Transfer, Widen, thread_refused, transfer_drop,
-    transfer_hold, transfer_new, transfer_ready, transfer_start, transfer_stop, transfer_wait, transfer_trace)
+    transfer_hold, transfer_new, transfer_ready, transfer_slot, transfer_start, transfer_stop, transfer_trace,
+    transfer_wait)
 from queuecore._core.atoms.parking cimport event_cancel, event_prepare, event_wait
 from queuecore._core.stream.pipe cimport BATCH_OWED, Pipe, pipe_drop, pipe_hold
 from queuecore._core.atoms.platform cimport Batch, Window, kAcquire, kRelaxed, layout_hash, monotonic_ns
@@ -93,6 +94,7 @@ cdef class ToDevice:
             widen.items, widen.threads, widen.blocks = self.kernel.items, self.kernel.threads, self.kernel.most_blocks
             nbytes = max(self.kernel.nbytes(p.plan.config.batch_rows), 1)
         source.context = p
+        source.width = p.window.mask + 1
         source.look = _host_look
         source.give = _host_give
         source.wait = _host_wait
@@ -177,7 +179,7 @@ cdef class ToDevice:
 
     cdef object room(self, uint64_t k):
         cdef Transfer* t = self.transfer
-        return self.arrays.allocate(t.slots[t.where[k % <uint64_t>t.buffers]].nbytes)
+        return self.arrays.allocate(t.slots[transfer_slot(t, k)].nbytes)
 
     cdef list arrays_of(self, Pipe* p, DeviceLease lease, memory, int64_t rows, int64_t subs, Views views):
         cdef int64_t dims[MAX_DIMS]
