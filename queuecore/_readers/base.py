@@ -13,7 +13,7 @@ from queuecore._io.names import name_to_read
 from queuecore._queues.base import QueueBase
 from queuecore._readers.state import pack_state, parse_state
 from queuecore._readers.work import check_names, check_names_queue, unit_of
-from queuecore.errors import InvalidArgumentError, OutOfRangeError, UnimplementedError
+from queuecore.errors import InvalidArgumentError, OutOfRangeError, QueueCoreError, UnimplementedError
 from queuecore.ragged import Ragged
 
 __all__ = ["ReaderBase", "check_count"]
@@ -42,7 +42,7 @@ class ReaderBase:
     Readers can't be used in a forked child (`ForkedPipelineError`).
     """
 
-    __slots__ = ("_iterator", "_native", "_text", "_work")
+    __slots__ = ("_iterator", "_native", "_taken", "_text", "_work")
 
     _value_bytes: int | None = None
     _opens = True  # whether work units are files
@@ -53,6 +53,7 @@ class ReaderBase:
         self._text = text
         self._work: Any = None
         self._iterator: Iterator[Any] | None = None
+        self._taken: tuple[Any, Any] | None = None  # a work, and a unit of it that isn't handed on yet
 
     def __repr__(self) -> str:
         """Return the class and its options."""
@@ -205,7 +206,19 @@ class ReaderBase:
                 except StopIteration:
                     raise OutOfRangeError("the work of this reader is at its end") from None
 
-        return lambda: self._local(unit_of(take()))
+        def next_name() -> bytes:
+            # What is taken stays until it is handed on: Ctrl-C may come in between.
+            if self._taken is None or self._taken[0] is not work:
+                self._taken = work, take()
+            try:
+                name = self._local(unit_of(self._taken[1]))
+            except (QueueCoreError, ValueError):  # it is no name
+                self._taken = None
+                raise
+            self._taken = None
+            return name
+
+        return next_name
 
 
 def check_count(value: SupportsIndex, label: str, least: int = 0) -> int:

@@ -13,6 +13,7 @@ from helpers.process import PATIENCE, open_descriptors, soon
 from hypothesis import given, settings, strategies as st
 
 import queuecore as qc
+from queuecore._readers import base
 from queuecore.errors import (
     ChecksumError,
     CsvError,
@@ -473,6 +474,36 @@ def test_an_error_of_the_work_itself(file):
     with pytest.raises(KeyError, match="mine"):
         reader.read(work)
     assert len(drain(reader, [file(b"b")])) == 1  # and the reader is free again
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_name_that_is_taken_stays_until_it_is_handed_on(file, monkeypatch, queued, error):
+    real, left = base.name_to_read, [error]
+
+    def interrupted(name):
+        if left:
+            raise left.pop()
+        return real(name)
+
+    monkeypatch.setattr(base, "name_to_read", interrupted)
+    work = [file(b"a"), file(b"b")]
+    if queued:
+        names = qc.FIFOQueue(2, [bytes], [()])
+        names.enqueue_many([work])
+        names.close()
+        work = names
+    reader = qc.WholeFileReader()
+    with pytest.raises(error):
+        reader.read(work)
+    assert [value for _, value in drain(reader, work)] == [b"a", b"b"]
+
+
+def test_a_name_that_nobody_can_encode(file):
+    reader, work = qc.WholeFileReader(), ["\ud800", file(b"x")]
+    with pytest.raises(ValueError, match="surrogates"):
+        reader.read(work)
+    assert len(drain(reader, work)) == 1
 
 
 def test_work_that_reads_from_its_own_reader():
