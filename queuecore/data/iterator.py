@@ -171,9 +171,9 @@ class Iterator(Held, IteratorBase):
             group was not whole), ``copied_batches`` (elements given as copies because too many were held),
             ``helped_units`` (pieces of work done by the consumer), ``memory_bytes`` (of all buffers at this moment, as
             `Options.memory_budget` counts them), ``io_requests`` (what threads of `Options.io` have read or opened),
-            ``io_depth`` (how many of these are in flight at most now; 0: such threads haven't begun), and what
-            ``on_error="skip"`` and ``ignore_errors`` left out: ``skipped`` (records), ``skipped_files`` and
-            ``skipped_bytes`` (of files, as far as known).
+            ``io_uring_requests`` (what of it the kernel has read, by io_uring), ``io_depth`` (how many of these are in
+            flight at most now; 0: such threads haven't begun), and what ``on_error="skip"`` and ``ignore_errors`` left
+            out: ``skipped`` (records), ``skipped_files`` and ``skipped_bytes`` (of files, as far as known).
 
         Notes
         -----

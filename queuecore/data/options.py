@@ -82,11 +82,14 @@ class Options(Settings):
         (failed reads, too many open files, no memory) are always errors.
     max_skips : int, optional
         How many records and files an iterator may leave out; the next one is an error in its place. Default: any.
-    io : {"auto", "threads", "pread"}, optional
+    io : {"auto", "threads", "uring", "pread"}, optional
         Who waits for storage. ``"threads"``: bytes that the page cache doesn't have are read by further native threads,
-        up to 64 of them, so that the number of reads in flight doesn't depend on `num_threads`; they start with the
-        first such bytes. ``"pread"``: the native worker threads themselves. Default (`None` or ``"auto"``):
-        ``"threads"``. Bytes in the page cache are read by the workers in any case.
+        a read each, up to 64 of them, so that the number of reads in flight doesn't depend on `num_threads`; they start
+        with the first such bytes. ``"uring"``: reads of records of one length, in files on a disk of this machine, are
+        handed to the kernel (io_uring), up to 32 at a time by a thread; others are as with ``"threads"``. Where the
+        kernel refuses, as in many containers, a warning in the log says so, and threads read. ``"pread"``: the native
+        worker threads themselves. Default (`None` or ``"auto"``): ``"threads"``. `Dataset.plan` says what reads. Bytes
+        in the page cache are read by the workers in any case.
     io_depth : int, optional
         How many of these reads are in flight at most, 1 to 256. Default: as many as are measured to be good, beginning
         with 8, at most 64.
@@ -162,7 +165,7 @@ class Options(Settings):
     retries: int | None = None
     max_record_bytes: int | None = None
     on_error: Literal["raise", "skip"] | None = None
-    io: Literal["auto", "threads", "pread"] | None = None
+    io: Literal["auto", "threads", "uring", "pread"] | None = None
     io_depth: int | None = None
     page_cache: Literal["keep", "drop"] | None = None
     direct: bool | None = None
@@ -272,7 +275,7 @@ _CHECKS: dict[str, Callable[[Any, str], object]] = {
     "retries": _between(0, _MOST_RETRIES),
     "max_record_bytes": _between(1, _MOST_RECORD_BYTES),
     "on_error": _one_of("raise", "skip"),
-    "io": _one_of("auto", "threads", "pread"),
+    "io": _one_of("auto", "threads", "uring", "pread"),
     "io_depth": _between(1, _MOST_DEPTH),
     "page_cache": _one_of("keep", "drop"),
     "direct": check_bool,

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers.data.chains import write_files
 from helpers.faults.left import faults_end
+from helpers.faults.rings import BACKENDS
 from helpers.formats import tfrecords
 
 from queuecore.data import Dataset, FixedLengthRecordDataset, NumpyDataset, Options, TextLineDataset, TFRecordDataset
@@ -76,7 +77,7 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize("io", ["threads", "pread"])
+@pytest.mark.parametrize("io", [*BACKENDS, "pread"])
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_elements_are_the_same(tmp_path, source, chain, io):
@@ -85,6 +86,7 @@ def test_elements_are_the_same(tmp_path, source, chain, io):
     syscalls.play_direct("played")
     assert plain(ds.with_options(Options(direct=True, io=io))) == expected != []
     assert syscalls.direct_read_count() > 0
+    assert syscalls.bad_read_count() == 0
 
 
 @pytest.mark.parametrize("source", ["blocks", "fixed", "lines"])
@@ -103,13 +105,14 @@ def test_permuted_records(tmp_path):
     assert syscalls.direct_read_count() > 0
 
 
+@pytest.mark.parametrize("io", BACKENDS)
 @pytest.mark.parametrize("source", SOURCES)
-def test_a_file_system_that_refuses(tmp_path, source, caplog):
+def test_a_file_system_that_refuses(tmp_path, source, io, caplog):
     ds = SOURCES[source](tmp_path).batch(16)
     expected = plain(ds)
     syscalls.play_direct("refused")
     with caplog.at_level(logging.WARNING, "queuecore"):
-        assert plain(ds.with_options(DIRECT)) == expected
+        assert plain(ds.with_options(Options(direct=True, io=io))) == expected
     assert len(caplog.messages) == 1
     assert "direct=True has no effect" in caplog.text and str(tmp_path) in caplog.text
 
@@ -121,8 +124,19 @@ def test_a_disk_that_refuses_later(tmp_path, source, nth, caplog):
     expected = plain(ds)
     syscalls.play_direct("played")
     syscalls.fail_read(nth, 22)  # EINVAL: larger blocks are wanted
-    assert plain(ds.with_options(DIRECT)) == expected
+    assert plain(ds.with_options(Options(direct=True, io="threads"))) == expected
     assert len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("io", BACKENDS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_disk_of_large_blocks(tmp_path, source, io, caplog):
+    ds = SOURCES[source](tmp_path).batch(16)
+    expected = plain(ds)
+    syscalls.play_direct("large")
+    assert plain(ds.with_options(Options(direct=True, io=io))) == expected
+    assert [message for message in caplog.messages if "direct=True has no effect" in message] == caplog.messages[:1]
+    assert syscalls.direct_read_count() > 0
 
 
 @pytest.mark.parametrize("source", SOURCES)

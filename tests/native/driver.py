@@ -510,6 +510,26 @@ def handed() -> dict[str, object]:
         return summary
 
 
+def cold() -> dict[str, object]:
+    """Records that the page cache doesn't have, by each backend of the request engine; some passes end early."""
+    from queuecore import data
+    from queuecore._core.testing import syscalls
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_files(folder, 100)
+        files = data.FixedLengthRecordDataset(str(folder / "*.bin"), 100).permute(1, False)
+        results = [digest(files.batch(16))]
+        syscalls.set_uncached(True)
+        for turn in range(rounds(4)):
+            for io in ("threads", "uring"):
+                for depth in (None, 3, 100):
+                    options = data.Options(num_threads=1 + turn % 4, io=io, io_depth=depth)
+                    results.append(digest(files.batch(16).with_options(options)))
+                    digest(files.batch(16).with_options(options), take=turn)
+        return {"rows": results[0][1], "orders": len(set(results))}
+
+
 def early_end() -> dict[str, object]:
     """Iterators that are closed, dropped, or kept with their batches, while threads still work for them."""
     from queuecore import data
@@ -635,7 +655,7 @@ JOBS: dict[str, Callable[[], dict[str, object]]] = {
     job.__name__: job
     for job in (
         *(window, parking, slots, buffers, fifo, blocking, queues, stops, compressed, pictures),
-        *(pipeline, records, handed, early_end, programs, example, device, race, overflow, shift),
+        *(pipeline, records, handed, cold, early_end, programs, example, device, race, overflow, shift),
     )
 }
 

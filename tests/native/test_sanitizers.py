@@ -157,6 +157,12 @@ def test_streams_behind_streams():
     assert 1100 < result["chosen"]["rows"] < 1400
 
 
+@needs_hooks
+def test_cold_files_by_each_backend():
+    """The thread sanitizer is told what the kernel writes."""
+    assert found("cold") == {"rows": 2500, "orders": 1}
+
+
 def test_iterators_end_while_threads_work_for_them():
     assert found("early_end")["kept"] >= 4
 

@@ -108,6 +108,7 @@ class Description:
     retries: int
     depth: int
     asks: bool
+    rings: bool
     drops: bool
     direct: bool
     stall_warn: float

@@ -12,7 +12,7 @@ SKIPPED = ("skipped", "skipped_files", "skipped_bytes")
 """The counters of what was left out."""
 
 # Of each pass anew.
-_OF_PASSES = ("records", "bytes_read", "dropped_records", "io_requests", *SKIPPED)
+_OF_PASSES = ("records", "bytes_read", "dropped_records", "io_requests", "io_uring_requests", *SKIPPED)
 # Of the files, which are the same in each pass over an input.
 _OF_FILES = ("files_known", "empty_files", "dropped_tails")
 

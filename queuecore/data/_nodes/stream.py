@@ -379,6 +379,7 @@ def _set_options(description: Description, options: Options, inner: bool) -> Non
         remote.ready()
         description.files = description.files.stored(remote.kept(description.files.store, options))
     description.asks, description.depth = options.io != "pread", options.io_depth or 0
+    description.rings = options.io == "uring"
     description.drops = options.page_cache == "drop"
     description.direct = bool(options.direct)
     description.stall_warn = -1 if inner else _native_seconds(options.stall_warn, 60.0)

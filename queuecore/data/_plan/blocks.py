@@ -21,7 +21,7 @@ from queuecore.data._plan.chain import Source
 from queuecore.data._plan.fixed import FixedLengthSource
 from queuecore.data._plan.made import Made, made_by
 from queuecore.data._plan.steps import Unknown
-from queuecore.data.options import check_threads
+from queuecore.data.options import Options, check_threads
 
 __all__ = ["MOST_BYTES", "BlockSource", "block_source", "blocks_of_fixed"]
 
@@ -94,6 +94,12 @@ class BlockSource(Source):
         paths = [self.files[index] for index in range(len(self.files))]
         rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "files"}
         return _rebuild, (paths, rest, remote.options_of(self.files.store))
+
+    def cold(self, options: Options) -> str:
+        """Return what reads the bytes that the page cache doesn't have."""
+        if self.files.remote:
+            return ""
+        return "the workers" if self.encoding or options.io == "pread" else "threads"
 
     def describe(self) -> dict[str, Any]:
         """Return plain values that decide which records there are and how an element looks."""

@@ -148,6 +148,11 @@ class Source(abc.ABC):
         """Return in words what is done with the bytes of files."""
         return "cut"
 
+    def cold(self, options: Options) -> str:
+        """Return what reads the bytes of local files that the page cache doesn't have; empty if there are no files."""
+        del options
+        return ""
+
     @property
     def gives_many(self) -> bool:
         """True if native steps can get many records of the source at once: the shape of each is known."""

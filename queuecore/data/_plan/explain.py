@@ -75,7 +75,9 @@ def lines_of(chain: Chain, front: str = "", kept: Mapping[int, str] | None = Non
             what += f"; not on the device: {kept.get(at, 'a step behind it is done on the host')}"
         lines.append((front + label, "native" + what))
     source = chain.source
-    where = source.where()
+    where, cold = source.where(), source.cold(chain.options)
+    if cold:
+        where += f"; what is not in the page cache: {cold}"
     if kept is not None and source.on_device:
         where += "; not on the device: it runs in Python"
     lines.append((front + source.label(), where))

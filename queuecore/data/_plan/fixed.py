@@ -10,6 +10,7 @@ from typing import Any
 
 from queuecore import errors
 from queuecore._core.io.sources import FileList
+from queuecore._core.io.uring import refusal
 from queuecore._core.stream.describe import Description, Elements, Records
 from queuecore._core.stream.discovery import file_sizes
 from queuecore._elements.component import BYTES, Component
@@ -19,6 +20,7 @@ from queuecore._ops.raw import record_stage
 from queuecore._ops.stage import Stage
 from queuecore.data._plan.chain import Source
 from queuecore.data._plan.made import Made, made_by
+from queuecore.data.options import Options
 
 __all__ = ["FixedLengthSource", "not_regular"]
 
@@ -62,6 +64,17 @@ class FixedLengthSource(Source):
         paths = [self.files[index] for index in range(len(self.files))]
         rest = (self.record, self.header_bytes, self.footer_bytes, self.hop_bytes, self.drop_tail, self.num_threads)
         return _rebuild, (paths, *rest, remote.options_of(self.files.store))
+
+    def cold(self, options: Options) -> str:
+        """Return what reads the bytes that the page cache doesn't have; `configure.pyx` decides the same."""
+        if self.files.remote:
+            return ""
+        if options.io == "pread":
+            return "the workers"
+        if options.io != "uring":
+            return "threads"
+        error = refusal()
+        return f"threads, as io_uring is refused ({os.strerror(error)})" if error else "io_uring"
 
     def describe(self) -> dict[str, Any]:
         """Return what decides which records there are and what an element looks like, as plain values."""

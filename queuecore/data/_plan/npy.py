@@ -22,6 +22,7 @@ from queuecore._elements.record import RecordPlan, compile_record
 from queuecore._io import remote
 from queuecore.data._plan.blocks import MOST_BYTES
 from queuecore.data._plan.fixed import FixedLengthSource, not_regular
+from queuecore.data.options import Options
 
 __all__ = ["NpySource", "npy_source"]
 
@@ -75,6 +76,11 @@ class NpySource(FixedLengthSource):
     def __reduce__(self) -> tuple[Any, ...]:
         paths = [self.files[index] for index in range(len(self.files))]
         return _rebuild, (remote.options_of(self.files.store), paths, self.record, self.arrays, self.num_threads)
+
+    def cold(self, options: Options) -> str:
+        """Return what reads the bytes that the page cache doesn't have; no ring does where columns come first."""
+        cold = super().cold(options)
+        return "threads" if cold == "io_uring" and all(by_columns for *_, by_columns in self.arrays) else cold
 
     def describe(self) -> dict[str, Any]:
         """Return what decides which records there are and what an element looks like, as plain values."""

@@ -33,7 +33,7 @@ def write(folder: pathlib.Path) -> pathlib.Path:
     return folder
 
 
-def _fixed(folder: pathlib.Path) -> Dataset:
+def fixed(folder: pathlib.Path) -> Dataset:
     return qc.data.FixedLengthRecordDataset(f"{folder}/*.bin", record=np.dtype("<i8"))
 
 
@@ -98,9 +98,9 @@ def _shards(ds: Dataset, folder: pathlib.Path) -> Dataset:
 Make = Callable[[pathlib.Path], Dataset]
 
 PIPELINES: dict[str, Make] = {
-    "fixed": lambda folder: _fixed(folder).batch(7),
-    "fixed, shuffled": lambda folder: _fixed(folder).shuffle(50, seed=3).repeat(2).batch(7),
-    "fixed, repeated, shuffled": lambda folder: _fixed(folder).repeat(2).shuffle(50, seed=3).batch(7),
+    "fixed": lambda folder: fixed(folder).batch(7),
+    "fixed, shuffled": lambda folder: fixed(folder).shuffle(50, seed=3).repeat(2).batch(7),
+    "fixed, repeated, shuffled": lambda folder: fixed(folder).repeat(2).shuffle(50, seed=3).batch(7),
     "arrays": lambda folder: _arrays(folder).repeat(2).batch(7),
     "arrays, shuffled": lambda folder: _arrays(folder).shuffle(50, seed=3).repeat(2).batch(7),
     "lines": lambda folder: lines(folder).skip(5).batch(7),
@@ -108,21 +108,21 @@ PIPELINES: dict[str, Make] = {
     "tfrecords": lambda folder: tfrecords(folder).repeat(2).batch(7, drop_remainder=True),
     "tfrecords, shuffled": lambda folder: tfrecords(folder).shuffle(50, seed=3).repeat(2).batch(7),
     "compressed, shuffled": lambda folder: packed(folder).shuffle(50, seed=3).take(200).repeat(2).batch(7),
-    "rows through a node": lambda folder: made(Through((_fixed(folder).shuffle(20, seed=1),))).repeat(2).batch(7),
-    "cached": lambda folder: _fixed(folder).shuffle(50, seed=3).cache().repeat(3).batch(7),
+    "rows through a node": lambda folder: made(Through((fixed(folder).shuffle(20, seed=1),))).repeat(2).batch(7),
+    "cached": lambda folder: fixed(folder).shuffle(50, seed=3).cache().repeat(3).batch(7),
     "cached in files": lambda folder: lines(folder).shuffle(50, seed=3).cache(folder / "kept").repeat(2).batch(7),
-    "cached, shuffled": lambda folder: _fixed(folder).cache().shuffle(50, seed=3).repeat(2).batch(7),
+    "cached, shuffled": lambda folder: fixed(folder).cache().shuffle(50, seed=3).repeat(2).batch(7),
     "batches cached": lambda folder: lines(folder).batch(7).cache().repeat(3),
-    "snapshot": lambda folder: _fixed(folder).batch(7).snapshot(folder / "kept").repeat(3),
-    "snapshot in shards": lambda folder: _shards(_fixed(folder), folder).repeat(3).batch(7),
+    "snapshot": lambda folder: fixed(folder).batch(7).snapshot(folder / "kept").repeat(3),
+    "snapshot in shards": lambda folder: _shards(fixed(folder), folder).repeat(3).batch(7),
     "permuted numbers": lambda folder: Dataset.range(COUNT).permute(seed=3).map(_doubled).repeat(2).batch(7),
     "padded shard": lambda folder: lines(folder).shuffle(50, seed=3).shard(7, 6, uneven="pad").repeat(2).batch(7),
     "filtered": lambda folder: lines(folder).shuffle(50, seed=3).filter(lambda x: x % 3 > 0).repeat(2).batch(7),
-    "filtered in Python": lambda folder: _fixed(folder).filter(_odd).shuffle(50, seed=3).repeat(2).batch(7),
-    "mapped in Python": lambda folder: _fixed(folder).shuffle(50, seed=3).map(_doubled).repeat(2).batch(7),
+    "filtered in Python": lambda folder: fixed(folder).filter(_odd).shuffle(50, seed=3).repeat(2).batch(7),
+    "mapped in Python": lambda folder: fixed(folder).shuffle(50, seed=3).map(_doubled).repeat(2).batch(7),
     "mapped in threads": lambda folder: lines(folder).batch(3).map(_doubled_batch, 3).shuffle(9, seed=1).repeat(2),
     "a generator": lambda folder: Dataset.from_generator(_generate).shuffle(50, seed=3).batch(7).repeat(2),
-    "errors ignored": lambda folder: _fixed(folder).map(_checked, 2).ignore_errors().shuffle(50, seed=3).batch(7),
+    "errors ignored": lambda folder: fixed(folder).map(_checked, 2).ignore_errors().shuffle(50, seed=3).batch(7),
     "traced": lambda folder: tfrecords(folder).map(lambda x: x * 2 // 2).batch(7),
 }
 

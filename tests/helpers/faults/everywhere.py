@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.data.chains import threads as in_threads
-from helpers.data.matrix import PIPELINES, lines, numbers_in, packed, tfrecords, write
+from helpers.data.matrix import PIPELINES, fixed, lines, numbers_in, packed, tfrecords, write
 from helpers.process import open_descriptors, pipeline_threads, soon, thread_ids
 
 import queuecore as qc
-from queuecore.data import Dataset
+from queuecore.data import Dataset, Options
 from queuecore.data._nodes import calls
 from queuecore.errors import FailedPreconditionError, OutOfRangeError, PipelineError, UnavailableError
 
@@ -37,7 +37,7 @@ syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
 MEMORY = ("memory", "map")
 FILES = ("open", "fstat", "read", "poll")
 # What no user notices: the data is the same, and no error comes.
-UNSEEN = ("close", "advise", "node", "affinity", "sleep", "wait")
+UNSEEN = ("close", "advise", "node", "affinity", "sleep", "wait", "ring", "enter")
 # Of PIPELINES, those that nothing shuffles.
 IN_ORDER = {"fixed", "arrays", "lines", "tfrecords", "batches cached", "snapshot", "permuted numbers", "traced"}
 LONGEST = 10.0  # seconds of a run
@@ -109,6 +109,20 @@ def pipelines() -> dict[str, Scenario]:
     made["tfrecords"] = Scenario(over(of(lambda folder: tfrecords(folder).repeat(2).batch(7))))
     made["padded shard"] = Scenario(over(of(lambda folder: lines(folder).shard(7, 6, uneven="pad").repeat(2).batch(7))))
     return made
+
+
+def cold(io: str) -> Run:
+    """Go through records in a random order of which the page cache has none."""
+
+    def run(folder: pathlib.Path, got: Got) -> None:
+        options = Options(num_threads=2, io=io)
+        syscalls.set_uncached(True)
+        try:
+            over(lambda folder: fixed(folder).permute(3, False).batch(7).with_options(options))(folder, got)
+        finally:
+            syscalls.set_uncached(False)
+
+    return run
 
 
 # ---- queues ---------------------------------------------------------------------------------------------------------
@@ -300,8 +314,10 @@ def runner(folder: pathlib.Path, got: Got) -> None:
 
 
 def others() -> dict[str, Scenario]:
-    """Return what isn't a dataset."""
+    """Return what isn't one of `PIPELINES`."""
     return {
+        "cold, by threads": Scenario(cold("threads")),
+        "cold, by io_uring": Scenario(cold("uring")),
         "FIFOQueue": Scenario(queue(_fifo, False), False),
         "PaddingFIFOQueue": Scenario(queue(_padding, True), False),
         "RandomShuffleQueue": Scenario(queue(_shuffling, False), False),

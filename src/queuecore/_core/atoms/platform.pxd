@@ -79,6 +79,10 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*forget)(int fd, int64_t offset, int64_t nbytes) noexcept
         int (*direct)(int fd, int on) noexcept
         int (*poll)(int fd, int milliseconds) noexcept
+        int (*ring_open)(Uring*) noexcept
+        int (*ring_enter)(Uring*, int64_t wait_ns) noexcept
+        int (*ring_reap)(Uring*, void** whose, int32_t* result) noexcept
+        void (*ring_close)(Uring*) noexcept
         int (*advise)(void* p, size_t nbytes, int what) noexcept
         int (*prefer_node)(void* p, size_t nbytes, int node) noexcept
         int (*pin)(PinFn, void* p, size_t nbytes, unsigned flags) noexcept
@@ -88,6 +92,16 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*library_close)(void*) noexcept
 
     const int kStorageMemory, kStorageElsewhere
+
+    # uring.hpp
+    cppclass Uring:
+        char* rings
+        unsigned held
+    const unsigned kRingReads
+    void ring_read(Uring*, int fd, void* to, size_t nbytes, int64_t offset, void* whose) noexcept
+    void* ring_unread(Uring*) noexcept
+    void kernel_wrote(void* to, size_t nbytes) noexcept
+
     const Syscalls* syscalls() noexcept
     void share_syscalls(Syscalls*) noexcept
     bint is_regular(uint32_t mode) noexcept
@@ -171,18 +185,20 @@ cdef extern from "queuecore/layout.hpp" namespace "queuecore" nogil:
         EventCount arrived
 
     ctypedef int (*StepFn)(void*, int32_t) noexcept
+    ctypedef void (*LeaveFn)(void*, int32_t) noexcept
     ctypedef void (*ReleaseFn)(void*) noexcept
     int guarded_step(StepFn step, void* context, int32_t worker) noexcept
 
     cppclass Runner:
         EventCount work
         EventCount apart
+        EventCount rings
         EventCount quiet
         StopFlag stop
         Atomic[int32_t] live
         StepFn step
         void* context
-        ReleaseFn leave
+        LeaveFn leave
         ReleaseFn release
         Runner* prev
         Runner* next

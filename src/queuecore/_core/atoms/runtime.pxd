@@ -4,7 +4,7 @@
 #   I1  The step function and its context outlive every worker: a worker drops its reference last of all.
 #   I2  The first cause wins: a StopFlag is set once, and keeps the fault it was set with. No thread sees the stop
 #       before that fault is written, so a thread that sees the stop can ask for the cause.
-#   I3  A stop ends every wait of the runner: workers sleep on `work` or `apart` only, and a stop notifies both.
+#   I3  A stop ends every wait of the runner: workers sleep on `work`, `apart` or `rings` only, and a stop notifies all.
 #
 # StopEvent: the same for Python's threads, which wait for the stop itself. set, is_set, set_at: any thread, also in a
 # signal handler, lock-free; wait: any Python thread, blocking, without the GIL.
@@ -80,9 +80,9 @@ cdef inline int64_t stop_event_at(Atomic[int64_t]* at) noexcept nogil:
 # context).
 cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)(void*) noexcept nogil,
                       int32_t* started) noexcept nogil
-# Starts up to `count` more workers, whose numbers begin at `first`: they sleep on `apart`, and don't spin. Any of the
-# runner's threads. Returns how many were started.
-cdef int32_t runner_more(Runner* r, int32_t first, int32_t count, const char* name,
+# Starts up to `count` more workers, whose numbers begin at `first`: they sleep on `work`, the runner's `apart` or
+# `rings`, and don't spin. Any of the runner's threads. Returns how many were started.
+cdef int32_t runner_more(Runner* r, EventCount* work, int32_t first, int32_t count, const char* name,
                          void (*hold)(void*) noexcept nogil) noexcept nogil
 # Requests the end; never waits.
 cdef void runner_stop(Runner* r, const Fault* fault) noexcept nogil

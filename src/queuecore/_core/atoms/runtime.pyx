@@ -125,7 +125,7 @@ cdef void _worker_main(void* arg) noexcept nogil:
             break
     waited()
     if r.leave != NULL:
-        r.leave(context)
+        r.leave(context, index)
     if index < NUMBERED:
         r.numbers[index].store(0, kRelaxed)
     # W1 release: pairs with W2; the joiner sees all that this worker wrote.
@@ -171,17 +171,16 @@ cdef int runner_start(Runner* r, int32_t threads, const char* name, void (*hold)
     return _add(r, &r.work, r.spin, 0, threads, name, hold, started)
 
 
-cdef int32_t runner_more(Runner* r, int32_t first, int32_t count, const char* name,
+cdef int32_t runner_more(Runner* r, EventCount* work, int32_t first, int32_t count, const char* name,
                          void (*hold)(void*) noexcept nogil) noexcept nogil:
     cdef int32_t started = 0
-    _add(r, &r.apart, 0, first, count, name, hold, &started)
+    _add(r, work, 0, first, count, name, hold, &started)
     return started
 
 
 cdef void runner_stop(Runner* r, const Fault* fault) noexcept nogil:
     stop_set(&r.stop, fault)
-    event_notify_all(&r.work)
-    event_notify_all(&r.apart)
+    _look_again(r)
 
 
 cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil:
@@ -465,6 +464,7 @@ cdef void waited() noexcept nogil:
 cdef void _look_again(Runner* r) noexcept nogil:
     event_notify_all(&r.work)
     event_notify_all(&r.apart)
+    event_notify_all(&r.rings)
 
 
 cdef object _joined(object frame):

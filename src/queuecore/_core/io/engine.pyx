@@ -1,12 +1,14 @@
 """The request engine. See engine.pxd for the contract."""
+from libc.errno cimport EAGAIN
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from libc.string cimport memset
 from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.parking cimport event_notify, turn_give, turn_take
-from queuecore._core.atoms.platform cimport Fault, iovec, layout_hash, monotonic_ns, size_product
+from queuecore._core.atoms.platform cimport Fault, iovec, kRingReads, layout_hash, monotonic_ns, size_product
 from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout
 from queuecore._core.atoms.runtime cimport STEP_IDLE, STEP_WORKED
-from queuecore._core.io.sources cimport READ_OK, FileRead, FileTable, read_records, table_pin, table_unpin
+from queuecore._core.io.sources cimport (
+    READ_OK, FileRead, FileTable, read_records, table_no_rings, table_pin, table_unpin)
 
 check_layout(layout_hash())
 
@@ -80,30 +82,30 @@ cdef void _read(FileTable* t, Request* r) noexcept nogil:
         r.whole = False
 
 
-cdef void _put(Engine* e, Request* r) noexcept nogil:
+cdef void _put(Engine* e, Crew* c, Request* r) noexcept nogil:
     r.next = NULL
-    if e.first == NULL:
-        e.first = r
+    if c.first == NULL:
+        c.first = r
     else:
-        (<Request*>e.last).next = r
-    e.last = r
-    e.waiting += 1
+        (<Request*>c.last).next = r
+    c.last = r
+    c.waiting += 1
     e.bytes += r.nbytes
 
 
 cdef bint engine_full(Engine* e) noexcept nogil:
     cdef bint full
     turn_take(&e.turn)
-    full = e.waiting > 4 * e.depth_most or e.bytes > QUEUED_BYTES
+    full = e.pool.waiting + e.rings.waiting > 4 * e.depth_most or e.bytes > QUEUED_BYTES
     turn_give(&e.turn)
     return full
 
 
-cdef void engine_counts(Engine* e, int64_t* requests, int64_t* depth) noexcept nogil:
-    requests[0] = depth[0] = 0
+cdef void engine_counts(Engine* e, int64_t* pool, int64_t* rings, int64_t* depth) noexcept nogil:
+    pool[0] = rings[0] = depth[0] = 0
     if e != NULL:
         turn_take(&e.turn)
-        requests[0], depth[0] = e.requests, e.depth if e.begun else 0
+        pool[0], rings[0], depth[0] = e.pool.done, e.rings.done, e.depth if e.begun else 0
         turn_give(&e.turn)
 
 
@@ -143,17 +145,80 @@ cdef void _measure(Engine* e, int64_t now) noexcept nogil:
     e.starved = False
 
 
-cdef void _grow(Engine* e, int32_t count) noexcept nogil:
-    # Starts threads that are counted already. Those that don't start are never tried again.
-    cdef int32_t started = e.more(e.context, e.threads - count, count)
+# Threads
+
+cdef inline bint _lacks(const Engine* e, const Crew* c) noexcept nogil:
+    # Returns whether the depth asks for more threads. Under the turn, like _room.
+    return c.waiting > 0 and not e.alone and c.threads * c.each < e.depth
+
+
+cdef inline int64_t _room(const Engine* e, const Crew* c) noexcept nogil:
+    # Returns how many requests that wait for the crew may begin.
+    return min(c.waiting, e.depth - e.running - (e.pool.waiting if c == &e.rings else 0))
+
+
+cdef void _grow(Engine* e, Crew* c) noexcept nogil:
+    # Starts the threads that the depth asks for. Those that don't start are never tried again.
+    cdef int32_t before, count, started
+    cdef bint none
+    turn_take(&e.turn)
+    before = c.threads
+    if _lacks(e, c):
+        c.threads = <int32_t>((e.depth + c.each - 1) // c.each)
+    count = c.threads - before
+    turn_give(&e.turn)
+    if count == 0:
+        return
+    started = e.more(e.context, c.work, c.number + before, count)
     if started == count:
         return
     turn_take(&e.turn)
-    e.threads -= count - started
-    e.depth_most = e.depth = max(e.threads, <int32_t>1)
-    e.fixed = True
-    e.alone = e.threads == 0
+    c.threads -= count - started
+    none = c.threads == 0
+    if c == &e.pool or not none:
+        e.depth_most = e.depth = min(e.depth, <int64_t>max(c.threads * c.each, 1))
+        e.fixed = True
+    if c == &e.pool:
+        e.alone = none
     turn_give(&e.turn)
+    if c == &e.rings and none:
+        engine_refuse(e, EAGAIN)
+
+
+cdef void engine_urge(Engine* e, Crew* c) noexcept nogil:
+    cdef int64_t n
+    cdef bint alone
+    turn_take(&e.turn)
+    if _lacks(e, c):
+        turn_give(&e.turn)
+        _grow(e, c)
+        turn_take(&e.turn)
+    n = _room(e, c)
+    alone = e.alone and c == &e.pool
+    turn_give(&e.turn)
+    while alone and engine_step(e) == STEP_WORKED:  # this thread does what was handed over before that was known
+        pass
+    if n > 0:
+        event_notify(c.work, <uint32_t>((n + c.each - 1) // c.each))
+
+
+cdef void engine_refuse(Engine* e, int error) noexcept nogil:
+    cdef Request* r
+    cdef Request* next
+    turn_take(&e.turn)
+    if e.ringing:
+        e.ringing = False
+        table_no_rings(e.table, error)
+    r = <Request*>e.rings.first
+    e.rings.first = e.rings.last = NULL
+    e.rings.waiting = 0
+    while r != NULL:
+        next = r.next
+        e.bytes -= r.nbytes
+        _put(e, &e.pool, r)
+        r = next
+    turn_give(&e.turn)
+    engine_urge(e, &e.pool)
 
 
 cdef void engine_begin(Engine* e, int64_t depth, int64_t most) noexcept nogil:
@@ -163,85 +228,107 @@ cdef void engine_begin(Engine* e, int64_t depth, int64_t most) noexcept nogil:
     e.depth_most = min(depth if depth > 0 else <int64_t>DEPTH_MOST, most)
 
 
-cdef void engine_init(Engine* e, FileTable* table, EventCount* work, int64_t depth, int64_t most,
+cdef void engine_init(Engine* e, FileTable* table, int64_t depth, int64_t most,
                       const EngineOwner* owner) noexcept nogil:
     e.table = table
-    e.work = work
     e.run = owner.run
     e.done = owner.done
     e.more = owner.more
     e.context = owner.context
+    e.pool.work = owner.apart
+    e.pool.number = MOST_RINGS
+    e.pool.each = 1
+    e.rings.work = owner.rings
+    e.rings.each = kRingReads
+    e.ringing = owner.rings != NULL
     engine_begin(e, depth, most)
 
 
 cdef bint engine_submit(Engine* e, Job* job) noexcept nogil:
     cdef int64_t i
-    cdef bint first
+    cdef Crew* c = &e.pool
     job.at = 0
     job.left = max(job.count, <int64_t>1)
     turn_take(&e.turn)
     if e.alone:
         turn_give(&e.turn)
         return False
-    first = not e.begun
-    if first:
+    if not e.begun:
         e.begun = True
         e.since = monotonic_ns()
-        e.threads = <int32_t>e.depth
+    if e.ringing and job.count > 0:
+        c = &e.rings
     for i in range(job.count):
-        _put(e, &job.requests[i])
+        _put(e, c, &job.requests[i])
     if job.count == 0:
-        _put(e, &job.run)
-    i = min(e.waiting, e.depth - e.running)
+        _put(e, c, &job.run)
     turn_give(&e.turn)  # from here on the job is the engine's
-    if first:
-        _grow(e, e.threads)
-        while e.alone and engine_step(e) == STEP_WORKED:  # this thread does what was handed over before that was known
-            pass
-    elif i > 0:
-        event_notify(e.work, <uint32_t>i)
+    engine_urge(e, c)
     return True
 
 
-cdef int engine_step(Engine* e) noexcept nogil:
-    cdef Request* r = NULL
-    cdef Job* job
-    cdef int64_t now, more
-    cdef bint over
+cdef Request* engine_take(Engine* e, Crew* c, int64_t most) noexcept nogil:
+    cdef Request* first = NULL
+    cdef Request* r
+    cdef int64_t n, _i
     turn_take(&e.turn)
-    if e.running < e.depth:
-        r = <Request*>e.first
-    if r == NULL:
-        turn_give(&e.turn)
-        return STEP_IDLE
-    e.first = r.next
-    e.waiting -= 1
-    e.running += 1
+    n = min(_room(e, c), most)
+    if n > 0:
+        first = r = <Request*>c.first
+        for _i in range(n - 1):
+            r = r.next
+        c.first = r.next
+        r.next = NULL
+        c.waiting -= n
+        e.running += n
     turn_give(&e.turn)
-    job = r.job
-    if r == &job.run:
-        e.run(job.owner)
-    else:
-        _read(e.table, r)
-    now = monotonic_ns()
+    return first
+
+
+cdef void engine_finish(Engine* e, Crew* c, Request* r) noexcept nogil:
+    cdef Job* job = r.job
+    cdef int64_t now = monotonic_ns(), depth
+    cdef bint over, deeper
     turn_take(&e.turn)
+    depth = e.depth
     e.running -= 1
     e.bytes -= r.nbytes
-    e.requests += 1
+    c.done += 1
     e.got += r.nbytes
     e.count += 1
-    if e.first == NULL:
+    if e.pool.waiting + e.rings.waiting == 0:
         e.starved = True
     if e.count > 4 * e.depth and now - e.since > MEASURED_NS:
         _measure(e, now)
+    deeper = e.depth > depth
     job.left -= 1
     over = job.left == 0
-    more = e.depth - e.threads
-    if more > 0:
-        e.threads += <int32_t>more
     turn_give(&e.turn)
     if over:
         e.done(job.owner)
-    if more > 0:
-        _grow(e, <int32_t>more)
+    if deeper:
+        engine_urge(e, &e.pool)
+        engine_urge(e, &e.rings)
+
+
+cdef void engine_pass(Engine* e, Request* r) noexcept nogil:
+    turn_take(&e.turn)
+    e.running -= 1
+    e.bytes -= r.nbytes
+    _put(e, &e.pool, r)
+    turn_give(&e.turn)
+    engine_urge(e, &e.pool)
+
+
+cdef int engine_step(Engine* e) noexcept nogil:
+    cdef Request* r = engine_take(e, &e.pool, 1)
+    if r == NULL:
+        return STEP_IDLE
+    if r == &r.job.run:
+        e.run(r.job.owner)
+    else:
+        _read(e.table, r)
+    engine_finish(e, &e.pool, r)
+    if e.rings.work != NULL:  # it may have waited for the room
+        engine_urge(e, &e.rings)
     return STEP_WORKED

@@ -65,7 +65,9 @@ cdef extern from *:
       int64_t claimed;           // files handed out for discovery; guarded by the turn
       Atomic<uint64_t> memory;   // device number of a file system in memory, whose reads never wait; 0: none is known
       Atomic<uint64_t> near;     // of one on this machine: a look at an open file never waits; 0: none is known
-      Atomic<int64_t> refused;   // one more than a file whose reads can't be direct; 0: none; -1: the consumer knows
+      Atomic<int64_t> refused;   // one more than a file whose reads can't be direct; 0: none
+      Atomic<int32_t> ringless;  // the errno with which the kernel refused a ring; 0: it didn't
+      Atomic<uint32_t> news;     // NEWS_* that the consumer doesn't know of yet
       int64_t changed;           // one more than a file that had changed when it was closed; 0: none; under the turn
       alignas(kLine) Atomic<int64_t> known_files;
       Atomic<int64_t> known_records;
@@ -115,6 +117,8 @@ cdef extern from *:
         Atomic[uint64_t] memory
         Atomic[uint64_t] near
         Atomic[int64_t] refused
+        Atomic[int32_t] ringless
+        Atomic[uint32_t] news
         int64_t changed
         Atomic[int64_t] known_files
         Atomic[int64_t] known_records
@@ -125,6 +129,11 @@ cdef enum:
     READ_OK = 0
     READ_FAULT = 1
     READ_NOT_CACHED = 2  # only with nowait: the bytes would have to come from the disk
+
+# What consumers are told once.
+cdef enum:
+    NEWS_DIRECT = 1      # reads can't be direct: `refused`
+    NEWS_RINGS = 2       # the kernel lends no ring, or none any longer: `ringless`
 
 # What a thread that wants bytes may wait for.
 cdef enum:
@@ -215,6 +224,14 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
 # changed meanwhile. nowait: False with code 0 if all are read now and a look at the file may wait; then they don't
 # count as read.
 cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, bint nowait, Fault* fault) noexcept nogil
+# Pins a file like table_pin, without a wait, if the kernel may read its records by itself: an open file of this
+# machine, of which they are bytes in a row. -1 with code 0: it may not. *direct: places and sizes must be multiples of
+# the disk's blocks. What it has read is told to table_note_read.
+cdef int table_lend(FileTable* t, int64_t f, int64_t pass_, bint* direct, Fault* fault) noexcept nogil
+# Notes bytes that were read from an open file.
+cdef void table_note_read(FileTable* t, int fd, int64_t offset, int64_t nbytes) noexcept nogil
+# Notes the errno with which the kernel has refused a ring.
+cdef void table_no_rings(FileTable* t, int error) noexcept nogil
 # Returns whether table_settle has something to look at. No system call.
 cdef bint table_unsettled(FileTable* t) noexcept nogil
 # Checks the files of which a part was read. False: one has changed meanwhile, and files after it may be unchecked.

@@ -487,7 +487,14 @@ cdef void _note_storage(FileTable* t, int fd, uint64_t dev) noexcept nogil:
 cdef void _refuse(FileTable* t, int64_t f) noexcept nogil:
     # Notes that the reads of this file can't be direct. From then on, those of none are.
     cdef int64_t none = 0
-    t.refused.compare_exchange_strong(none, f + 1, kRelaxed, kRelaxed)  # relaxed, like all its accesses: a hint
+    if t.refused.compare_exchange_strong(none, f + 1, kRelaxed, kRelaxed):  # relaxed: a hint, but for whom `news` tells
+        t.news.fetch_or(NEWS_DIRECT, kRelease)  # release: pairs with _say_news in stream.pyx
+
+
+cdef void table_no_rings(FileTable* t, int error) noexcept nogil:
+    cdef int32_t none = 0
+    if t.ringless.compare_exchange_strong(none, error, kRelaxed, kRelaxed):  # relaxed, release: as in _refuse
+        t.news.fetch_or(NEWS_RINGS, kRelease)
 
 
 cdef inline bint _is_direct(FileTable* t, int fd) noexcept nogil:
@@ -727,6 +734,15 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
     return fd
 
 
+cdef int table_lend(FileTable* t, int64_t f, int64_t pass_, bint* direct, Fault* fault) noexcept nogil:
+    fault.code = 0
+    # relaxed: the files of other machines, and remote ones, are on none that is near
+    if t.entries[f].dev != t.near.load(kRelaxed) or _by_columns(t, f):
+        return -1
+    direct[0] = _is_direct(t, 0)
+    return table_pin(t, f, pass_, True, fault)
+
+
 cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, bint nowait, Fault* fault) noexcept nogil:
     # The file stays open: a run that begins again in the middle of a batch reads its last records once more.
     cdef FileEntry* e = &t.entries[f]
@@ -925,14 +941,22 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
             fault.what = WHAT_READ
             fault.err = err
         return READ_FAULT
-    if t.drops:
-        file_forget(r.fd, r.offset, r.got)
-    t.bytes_read.fetch_add(r.got, kRelaxed)  # relaxed: a statistic
+    table_note_read(t, r.fd, r.offset, r.got)
     return READ_OK
 
 
+cdef void table_note_read(FileTable* t, int fd, int64_t offset, int64_t nbytes) noexcept nogil:
+    if t.drops:
+        file_forget(fd, offset, nbytes)
+    t.bytes_read.fetch_add(nbytes, kRelaxed)  # relaxed: a statistic
+
+
+cdef inline bint _by_columns(const FileTable* t, int64_t f) noexcept nogil:
+    return t.names.arrays != NULL and t.names.arrays.files[f].by_columns > 0
+
+
 cdef int read_records(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
-    if t.names.arrays != NULL and t.names.arrays.files[r.file].by_columns:
+    if _by_columns(t, r.file):
         return _gather(t, r, r.offset // t.record_bytes, fault)
     r.offset += head_of(t, r.file)
     return read_full(t, r, fault)

@@ -455,6 +455,7 @@ cdef int _set_sizes(Description d, Plan* plan, Shape* shape) except -1:
     if d.asks and not (c.blocks and not plan.blocks.kind.reads):
         c.asking = ASKING if d.memory_budget <= 0 else <int32_t>min(d.memory_budget // (16 * UNIT_BYTES), ASKING)
         c.depth = d.depth
+        c.rings = d.rings and not c.blocks  # a piece of a file is a worker's whole unit, not a read
     if not c.blocks:
         c.width += (c.asking * c.unit_rows + c.batch_rows - 1) // c.batch_rows
     c.load_rows = UNIT_BYTES // 2 // shape.record_bytes

@@ -85,7 +85,7 @@ cdef class Description:
     cdef public bint help, on_hold_raise, inner
     cdef public int64_t prefetch, ahead, at_a_time, max_leases, memory_budget, memory_limit
     cdef public int retries, depth
-    cdef public bint asks, drops, direct
+    cdef public bint asks, rings, drops, direct
     cdef public double stall_warn, stall_timeout
     cdef public object skips, feeder, settle_inputs, target, drawn, outer, note_ends
     cdef public Scope scope

@@ -310,6 +310,8 @@ cdef class Description:
         Whether the request engine reads what is not in the page cache; otherwise the workers wait for that.
     depth : int
         Requests that it does at a time; 0: as many as are measured to be good.
+    rings : bool
+        Whether io_uring does those that it can do.
     drops : bool
         Whether the page cache forgets what was read.
     direct : bool

@@ -4,7 +4,7 @@ from libc.string cimport memcpy
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.io.blocks cimport BLOCK_PIECE, blocks_unfinished
 from queuecore._core.io.engine cimport (
-    REQUEST_BYTES, EngineOwner, Request, engine_init, engine_step, engine_submit, job_find, job_room)
+    MOST_RINGS, REQUEST_BYTES, EngineOwner, Request, engine_init, engine_step, engine_submit, job_find, job_room)
 from queuecore._core.io.pieces cimport blocks_move, blocks_read
 from queuecore._core.steps.decode cimport (
     PLACE_DIRECT, PLACE_SCATTER, WIDE_GAP, RecordLayout, layout_gather, layout_iovecs, layout_mend, layout_split)
@@ -18,11 +18,12 @@ from queuecore._core.stream.meter cimport (
 from queuecore._core.order.runs cimport MissingList, Run, RunList, is_behind, is_missing
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport (
-    ASKED, ASKED_DONE, BATCH_FAILED, BATCH_REFUSED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE, UNIT_PIECE,
-    UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, is_fed, pipe_complete, pipe_hold, pipe_memory, pipe_no_memory,
-    room_of)
+    ASKED, ASKED_DONE, BATCH_FAILED, BATCH_REFUSED, OWED_SUBS, UNIT_DISCOVER, UNIT_LOAD, UNIT_MOVE,
+    UNIT_PIECE, UNIT_ROWS, Bad, Pipe, Segment, Unit, count_room, is_fed, pipe_complete, pipe_hold, pipe_memory,
+    pipe_no_memory, room_of)
 from queuecore._core.stream.claims cimport CLAIM_FULL, CLAIM_STOP, CLAIM_UNIT, unit_claim, unit_give_back, unit_retire
-from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash
+from queuecore._core.atoms.platform cimport (
+    Batch, EventCount, Fault, FileEntry, Leaf, cpu_ticks, kAcquire, kRelaxed, layout_hash)
 from queuecore._core.stream.rows cimport (
     BatchPart, part_free, part_new, row_of_record, rows_of_block, rows_of_lone, rows_of_records, rows_of_store)
 from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_more
@@ -30,6 +31,7 @@ from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileRead, FileTable, head_of, read_records,
     table_discover, table_find, table_named_unchanged, table_pin, table_settle, table_unpin)
+from queuecore._core.io.uring cimport ring_step
 from queuecore._core.atoms.timeline cimport Line, line_enter, line_leave, line_wait
 from queuecore._core.stream.traced cimport WORK, note_helped, note_helping, note_parts, note_unit
 from queuecore._core.atoms.window cimport window_less
@@ -566,9 +568,9 @@ cdef void _settle(Pipe* p) noexcept nogil:
 
 # Units that wait for the storage
 
-cdef int32_t _more_threads(void* context, int32_t first, int32_t count) noexcept nogil:
+cdef int32_t _more_threads(void* context, EventCount* work, int32_t first, int32_t count) noexcept nogil:
     cdef Pipe* p = <Pipe*>context
-    return runner_more(p.runner, p.plan.config.threads + first, count, "qc-io", pipe_hold)
+    return runner_more(p.runner, work, p.plan.config.threads + first, count, "qc-io", pipe_hold)
 
 
 cdef void _run_asked(void* owner) noexcept nogil:
@@ -589,7 +591,9 @@ cdef void execute_init(Pipe* p) noexcept nogil:
         owner.done = _give_asked
         owner.more = _more_threads
         owner.context = p
-        engine_init(p.engine, p.table, &p.runner.apart, p.plan.config.depth, p.plan.config.files_kept, &owner)
+        owner.apart = &p.runner.apart
+        owner.rings = &p.runner.rings if p.plan.config.rings else NULL
+        engine_init(p.engine, p.table, p.plan.config.depth, p.plan.config.files_kept, &owner)
 
 
 cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint direct, bint fill,
@@ -724,11 +728,11 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
     cdef Unit* u = NULL
     cdef Line* line
     cdef int64_t begun, claimed
-    cdef int32_t kind, at
+    cdef int32_t kind, at, number = worker - p.plan.config.threads
     cdef bint timed, over
     cdef int rc
-    if worker >= p.plan.config.threads:
-        return engine_step(p.engine)
+    if number >= 0:
+        return ring_step(p.engine, number) if number < MOST_RINGS else engine_step(p.engine)
     if m.since == 0:  # it is new
         meter_since(m, AT_PLAN, cpu_ticks())
     begun, at = m.since, m.at

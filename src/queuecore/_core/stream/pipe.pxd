@@ -129,6 +129,7 @@ cdef struct Config:
     int64_t near_width     # batches made ahead as long as no unit is with the engine
     int32_t files_kept     # files that may be open where they are read here and there, or by the engine
     int64_t depth          # requests at a time; 0: as many as are measured to be good
+    bint rings             # the engine's reads go to rings of the kernel's (io/uring.pxd)
     DeviceCore* core       # the device that batches go to, or NULL
     int64_t buffers        # number of batches on the device
     bint prefer            # memory that can't be page-locked is accepted

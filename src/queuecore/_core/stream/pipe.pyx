@@ -10,7 +10,7 @@ from queuecore._core.io.lanes cimport lanes_saved
 from queuecore._core.steps.decode cimport layout_clear
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, STAGE_NONE, WHAT_BUDGET, WHAT_MEMORY, fault_begin
-from queuecore._core.io.engine cimport Engine, job_clear
+from queuecore._core.io.engine cimport MOST_RINGS, Engine, job_clear
 from queuecore._core.atoms.growing cimport Growing
 from queuecore._core.stream.limits cimport IOVECS
 from queuecore._core.order.order cimport order_free, order_new
@@ -27,6 +27,7 @@ from queuecore._core.steps.stages cimport StepTimes
 from queuecore._core.atoms.timeline cimport lines_drop
 from queuecore._core.atoms.slab cimport slab_free, slab_init, slab_slot, slots_push
 from queuecore._core.io.sources cimport FileTable, table_close_idle, table_drop
+from queuecore._core.io.uring cimport ring_leave
 from queuecore._core.atoms.window cimport window_free, window_init, window_publish
 
 check_layout(layout_hash())
@@ -45,9 +46,12 @@ cdef void pipe_drop(void* context) noexcept nogil:
         _pipe_free(p)
 
 
-cdef void _worker_leave(void* context) noexcept nogil:
+cdef void _worker_leave(void* context, int32_t worker) noexcept nogil:
     # Only workers read files: each that leaves closes the files that nobody reads, so that an ended stream holds none.
     cdef Pipe* p = <Pipe*>context
+    cdef int32_t number = worker - p.plan.config.threads
+    if 0 <= number < MOST_RINGS:
+        ring_leave(p.engine, number)
     if not p.keeps_files:
         table_close_idle(p.table)
     if p.blocks != NULL:

@@ -30,7 +30,7 @@ cdef class Pipes:
     cdef Times times
     cdef int64_t* ready       # of the times
     cdef int64_t helped_before  # units that the consumer ran in earlier pipes
-    cdef int64_t asked_before   # requests of the engine in earlier pipes
+    cdef int64_t pool_before, rings_before  # requests of the engine's crews in earlier pipes
     cdef int32_t count        # so many pipes have begun
     cdef Timeline timeline    # or None
     cdef bint traced          # it is being drawn

@@ -163,7 +163,7 @@ cdef class Pipes:
 
     cdef bint discard(self) except *:
         cdef Pipe* p = self.hold()
-        cdef int64_t asked = 0, depth = 0
+        cdef int64_t pool = 0, rings = 0, depth = 0
         if p == NULL:
             return False
         try:
@@ -177,8 +177,9 @@ cdef class Pipes:
                 self.feed = None
             self.lease = None
             self.helped_before += p.shared.helped.load(kRelaxed)  # relaxed: a statistic
-            engine_counts(p.engine, &asked, &depth)
-            self.asked_before += asked
+            engine_counts(p.engine, &pool, &rings, &depth)
+            self.pool_before += pool
+            self.rings_before += rings
             self.times.end()
             if self.to_device is not None:
                 self.to_device.end()
@@ -254,7 +255,7 @@ cdef class Pipes:
 
     cdef dict stats(self):
         cdef Pipe* p = self.hold()
-        cdef int64_t dropped = 0, helped = self.helped_before, asked = 0, depth = 0
+        cdef int64_t dropped = 0, helped = self.helped_before, pool = 0, rings = 0, depth = 0
         try:
             if p != NULL:
                 with nogil:
@@ -262,7 +263,9 @@ cdef class Pipes:
                     dropped = p.order.dropped
                     turn_give(p.turn)
                 helped += p.shared.helped.load(kRelaxed)  # relaxed, here and below: statistics
-                engine_counts(p.engine, &asked, &depth)
+                engine_counts(p.engine, &pool, &rings, &depth)
+            pool += self.pool_before
+            rings += self.rings_before
             return {
                 "dropped_records": dropped,
                 "helped_units": helped,
@@ -270,7 +273,8 @@ cdef class Pipes:
                                                                                 and self.lease.pipe == p),
                 "threads": 0 if p == NULL else p.runner.live.load(kRelaxed),
                 "memory_bytes": 0 if p == NULL else pipe_memory(p),
-                "io_requests": self.asked_before + asked,
+                "io_requests": pool + rings,
+                "io_uring_requests": rings,
                 "io_depth": depth,
                 **({} if self.to_device is None else self.to_device.stats()),
             }

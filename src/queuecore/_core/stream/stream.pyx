@@ -1,10 +1,11 @@
 """Streams: one iteration over a plan, and the iterators over it."""
 import logging
+import os
 from functools import partial
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
-from libc.stdint cimport int32_t, int64_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.errors cimport (
     CODE_OUT_OF_RANGE, CODE_PRECONDITION, CODE_SLOTS, is_own, raise_error, raise_from, shown_name)
 from queuecore._core.atoms.process cimport check_layout, fork_generation
@@ -22,12 +23,13 @@ from queuecore._core.atoms.parking cimport event_notify_all
 from queuecore._core.stream.pipe cimport (
     BATCH_BREAK, BATCH_OWED, BATCH_REFUSED, BatchLease, Pipe, pipe_drop, pipe_hold)
 from queuecore._core.stream.pipes cimport Pipes
-from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash, monotonic_ns
+from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.atoms.runtime cimport (
     runner_stop, still_waiting, stop_fault, stop_requested, wait_out_exit, waited)
 from queuecore._core.stream.scope cimport current_scope, scope_check
 from queuecore._core.atoms.slab cimport slots_push
-from queuecore._core.io.sources cimport FileTable, KnownFiles, name_of, table_close_idle, table_drop
+from queuecore._core.io.sources cimport (
+    NEWS_DIRECT, NEWS_RINGS, FileTable, KnownFiles, name_of, table_close_idle, table_drop)
 from queuecore._core.stream.to_device cimport ToDevice
 from queuecore._core.stream.gate cimport (
     STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, CallGate, never_made)
@@ -56,15 +58,21 @@ cdef inline object _following(Stream stream):
 
 
 cdef int _say_met(Stream stream, Pipe* p) except -1:
-    # Writes into logs what workers have met: files that are left out, and a file system that refuses direct reads.
-    cdef FileTable* t = stream.course.table
-    # relaxed, both: consumers hold the GIL
-    cdef int64_t f = t.refused.exchange(-1, kRelaxed) - 1 if t.refused.load(kRelaxed) > 0 else -1
-    if f >= 0:
-        _log.warning("direct=True has no effect: the file system of %s reads through the page cache alone",
-                     shown_name(<bytes>name_of(t.names, f)))
+    # Writes into logs what workers have met: files that are left out, and what the system refuses.
+    if stream.course.table.news.load(kRelaxed) != 0:  # relaxed: a hint
+        _say_news(stream.course.table)
     if stream.course.left_out.skips is not None:
         stream._log_files(p, False)
+    return 0
+
+
+cdef int _say_news(FileTable* t) except -1:
+    cdef uint32_t news = t.news.exchange(0, kAcquire)  # acquire: pairs with _refuse in sources.pyx
+    if news & NEWS_DIRECT:
+        _log.warning("direct=True has no effect: the file system of %s reads through the page cache alone",
+                     shown_name(<bytes>name_of(t.names, t.refused.load(kRelaxed) - 1)))  # relaxed: as `news` says
+    if news & NEWS_RINGS:
+        _log.warning("no io_uring (%s): threads read instead, one request each", os.strerror(t.ringless.load(kRelaxed)))
     return 0
 
 

@@ -5,12 +5,13 @@ want it.
 met. The functions behind it are for tests of reading. All settings are relaxed: a test makes them while nothing runs,
 and the start of a thread orders them.
 """
-from libc.errno cimport EAGAIN, EINTR, EINVAL, EIO, ENOMEM
+from libc.errno cimport EAGAIN, EINTR, EINVAL, EIO, ENOMEM, EPERM, errno
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t, uintptr_t
 from queuecore._core.atoms.process cimport (
     buffer_give, buffer_take, check_layout, live_threads as native_live_threads, process_syscalls)
-from queuecore._core.atoms.platform cimport Atomic, FileStat, PinFn, UnpinFn, iovec, kRelaxed, layout_hash
+from queuecore._core.atoms.platform cimport (
+    Atomic, FileStat, PinFn, UnpinFn, Uring, iovec, kRelaxed, layout_hash)
 from queuecore._core.device.pinned cimport give_idle
 
 check_layout(layout_hash())
@@ -41,6 +42,10 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*forget)(int, int64_t, int64_t) noexcept
         int (*direct)(int, int) noexcept
         int (*poll)(int, int) noexcept
+        int (*ring_open)(Uring*) noexcept
+        int (*ring_enter)(Uring*, int64_t) noexcept
+        int (*ring_reap)(Uring*, void**, int32_t*) noexcept
+        void (*ring_close)(Uring*) noexcept
         void* (*malloc)(size_t) noexcept
         void* (*calloc)(size_t, size_t) noexcept
         void* (*realloc)(void*, size_t) noexcept
@@ -61,6 +66,17 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*library_close)(void*) noexcept
 
     const Table kRealSyscalls
+
+    # The fields of a ring that platform.pxd doesn't name.
+    cppclass RingEntry:
+        int32_t fd
+        uint64_t offset, to
+        uint32_t nbytes
+    cppclass WholeRing "queuecore::Uring":
+        RingEntry* entries
+        unsigned* entry_head
+        unsigned* entry_tail
+        unsigned entry_mask
 
 cdef extern from *:
     """
@@ -125,6 +141,8 @@ cdef enum:
     CLOSE
     FSTAT
     READ
+    RING
+    ENTER
     POLL
     MEMORY
     MAP
@@ -152,8 +170,10 @@ cdef enum:
     SLOW_NS = 20000000
     STOP_NS = 50000000
     EARLY_NS = 100000
+    SHORT_WAIT_NS = 1000000
     CU_OUT_OF_MEMORY = 2
     DIRECT_BYTES = 512       # what sizes and places of direct reads must be multiples of
+    LARGE_BYTES = 32768
     MOST_FD = 4096
 
 # Of a request for direct reads:
@@ -161,18 +181,18 @@ cdef enum:
     DIRECT_REAL
     DIRECT_REFUSED
     DIRECT_PLAYED            # the page cache is used, and who asks for what a disk could not do gets its error
+    DIRECT_LARGE             # the same, of a disk with larger blocks than anybody asks for
 
 # An hour, and a second: of one jump of the clock, and of many.
 cdef int64_t LONG_JUMP_NS = 3600000000000
 cdef int64_t SHORT_JUMP_NS = 1000000000
 
-KINDS = ("open", "close", "fstat", "read", "poll", "memory", "map", "advise", "node", "pin", "thread", "affinity",
-         "clock", "sleep",
-         "wait", "library")
+KINDS = ("open", "close", "fstat", "read", "ring", "enter", "poll", "memory", "map", "advise", "node", "pin", "thread",
+         "affinity", "clock", "sleep", "wait", "library")
 HOWS = ("nothing", "fail", "slow", "short", "jump", "stop")
 
-cdef int[KIND_COUNT] _USUAL = [EIO, EIO, EIO, EIO, ENOMEM, ENOMEM, ENOMEM, ENOMEM, EINVAL, CU_OUT_OF_MEMORY, EAGAIN,
-                               EINVAL, 0, EINTR, EINTR, 0]
+cdef int[KIND_COUNT] _USUAL = [EIO, EIO, EIO, EIO, EPERM, EPERM, ENOMEM, ENOMEM, ENOMEM, ENOMEM, EINVAL,
+                               CU_OUT_OF_MEMORY, EAGAIN, EINVAL, 0, EINTR, EINTR, 0]
 
 ctypedef Atomic[int64_t] Counter
 cdef Counter[KIND_COUNT] _calls
@@ -182,10 +202,10 @@ cdef Atomic[int64_t] _pins, _libraries
 cdef void* _hit_where = NULL
 
 cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _fail_read_sticky, _short
-cdef Atomic[int64_t] _interrupt_every
+cdef Atomic[int64_t] _interrupt_every, _rings_hang
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
 cdef Atomic[int64_t] _uncached, _fstats, _far, _forgotten
-cdef Atomic[int64_t] _direct_how, _direct_reads
+cdef Atomic[int64_t] _direct_how, _direct_reads, _bad_reads
 cdef Counter[MOST_FD] _is_direct
 cdef Atomic[uint64_t] _watched            # a thread
 cdef Atomic[int64_t] _waits               # its calls of open, close, stat and fstat
@@ -286,54 +306,111 @@ cdef int _test_direct(int fd, int on) noexcept nogil:
     return 0
 
 
-cdef bint _is_refused(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
-    # Whether the disk could not do this direct read.
-    cdef uint64_t bits = <uint64_t>offset
-    cdef int i
+cdef bint _is_refused(int fd, uint64_t bits) noexcept nogil:
+    # Whether the disk could not do this direct read. `bits`: the place and the addresses and sizes, in one.
     if fd >= MOST_FD or not _is_direct[fd].load(kRelaxed):
         return False
     _direct_reads.fetch_add(1, kRelaxed)
-    for i in range(count):
-        bits |= <uint64_t><uintptr_t>iov[i].iov_base | iov[i].iov_len
-    if bits % DIRECT_BYTES == 0 and flags == 0:
-        return False
-    qc_errno(EINVAL)
-    return True
+    return bits % (LARGE_BYTES if _direct_how.load(kRelaxed) == DIRECT_LARGE else DIRECT_BYTES) != 0
 
 
 cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
     cdef iovec piece
-    cdef int64_t n, delay, most, every
-    cdef int how = _met(READ, _caller(0))
+    cdef uint64_t bits = <uint64_t>offset | (flags != 0)
+    cdef int64_t most
+    cdef int i, how = _met(READ, _caller(0))
     if how == FAIL:
         return -1
-    if _is_refused(fd, iov, count, offset, flags):
+    for i in range(count):
+        bits |= <uint64_t><uintptr_t>iov[i].iov_base | iov[i].iov_len
+    if _is_refused(fd, bits):
+        qc_errno(EINVAL)
         return -1
     if flags != 0 and _uncached.load(kRelaxed):  # as if nothing were in the page cache
         qc_errno(EAGAIN)
         return -1
-    n = _reads.fetch_add(1, kRelaxed) + 1
-    every = _interrupt_every.load(kRelaxed)
-    if every > 0 and n % every == 0:
-        qc_errno(EINTR)
+    _sleep_long()
+    most = _most_of(how, <int64_t>iov[0].iov_len)
+    if most < 0:
         return -1
-    delay = _read_delay_ns.load(kRelaxed)
-    if delay > 0:
-        kRealSyscalls.sleep(delay)
-    if _fail_read_at.load(kRelaxed) > 0 and (
-            n == _fail_read_at.load(kRelaxed) or (_fail_read_sticky.load(kRelaxed)
-                                                  and n > _fail_read_at.load(kRelaxed))):
-        qc_errno(<int>_fail_read_errno.load(kRelaxed))
-        return -1
-    most = _short.load(kRelaxed)
-    if how == SHORT:  # one byte, or a part that its number chooses
-        most = 1 if n % 3 == 0 else 1 + (n * 40503 >> 3) % max(<int64_t>iov[0].iov_len, 1)
     if most > 0:
         piece = iov[0]
         if <int64_t>piece.iov_len > most:
             piece.iov_len = most
         return kRealSyscalls.preadv(fd, &piece, 1, offset, flags)
     return kRealSyscalls.preadv(fd, iov, count, offset, flags)
+
+
+cdef void _sleep_long() noexcept nogil:
+    cdef int64_t delay = _read_delay_ns.load(kRelaxed)
+    if delay > 0:
+        kRealSyscalls.sleep(delay)
+
+
+cdef int64_t _most_of(int how, int64_t nbytes) noexcept nogil:
+    # Returns how many bytes come of a read of so many, at most; 0: all. -1: it fails, and errno says why.
+    cdef int64_t n = _reads.fetch_add(1, kRelaxed) + 1, every = _interrupt_every.load(kRelaxed)
+    if every > 0 and n % every == 0:
+        qc_errno(EINTR)
+        return -1
+    if _fail_read_at.load(kRelaxed) > 0 and (
+            n == _fail_read_at.load(kRelaxed) or (_fail_read_sticky.load(kRelaxed)
+                                                  and n > _fail_read_at.load(kRelaxed))):
+        qc_errno(<int>_fail_read_errno.load(kRelaxed))
+        return -1
+    if how == SHORT:  # one byte, or a part that its number chooses
+        return 1 if n % 3 == 0 else 1 + (n * 40503 >> 3) % max(nbytes, 1)
+    return _short.load(kRelaxed)
+
+
+cdef int _test_ring_open(Uring* ring) noexcept nogil:
+    if _met(RING, _caller(0)) == FAIL or kRealSyscalls.ring_open(ring) != 0:
+        return -1
+    _descriptors.fetch_add(1, kRelaxed)
+    return 0
+
+
+cdef void _test_ring_close(Uring* ring) noexcept nogil:
+    _descriptors.fetch_sub(1, kRelaxed)
+    kRealSyscalls.ring_close(ring)
+
+
+cdef void _refuse_entries(WholeRing* ring) noexcept nogil:
+    # Lets those fail that ask for what a disk could not do.
+    cdef unsigned at = ring.entry_head[0]
+    cdef RingEntry* entry
+    while at != ring.entry_tail[0]:
+        entry = &ring.entries[at & ring.entry_mask]
+        if _is_refused(entry.fd, entry.offset | entry.to | entry.nbytes):
+            _bad_reads.fetch_add(1, kRelaxed)
+            entry.fd = -1
+        at += 1
+
+
+cdef int _test_ring_enter(Uring* ring, int64_t wait_ns) noexcept nogil:
+    if _met(ENTER, _caller(0)) == FAIL:
+        return -1
+    _refuse_entries(<WholeRing*>ring)
+    _sleep_long()
+    if _rings_hang.load(kRelaxed):
+        wait_ns = SHORT_WAIT_NS
+    return kRealSyscalls.ring_enter(ring, wait_ns)
+
+
+cdef int _test_ring_reap(Uring* ring, void** whose, int32_t* result) noexcept nogil:
+    # A read that fails, or gives less than it was asked for, has given everything in truth.
+    cdef int64_t most = -1
+    cdef int how
+    if _rings_hang.load(kRelaxed) or not kRealSyscalls.ring_reap(ring, whose, result):
+        return 0
+    how = _met(READ, _caller(0))
+    if how != FAIL:
+        most = _most_of(how, result[0])
+    if result[0] > 0 and most < 0:
+        result[0] = -errno
+    elif result[0] > most > 0:
+        result[0] = <int32_t>most
+    return 1
 
 
 cdef int _test_poll(int fd, int milliseconds) noexcept nogil:
@@ -489,6 +566,10 @@ cdef void _install() noexcept:
     table.direct = _test_direct
     table.preadv = _test_preadv
     table.poll = _test_poll
+    table.ring_open = _test_ring_open
+    table.ring_enter = _test_ring_enter
+    table.ring_reap = _test_ring_reap
+    table.ring_close = _test_ring_close
     table.malloc = _test_malloc
     table.calloc = _test_calloc
     table.realloc = _test_realloc
@@ -628,6 +709,7 @@ def reset_faults():
     _fail_read_sticky.store(0, kRelaxed)
     _short.store(0, kRelaxed)
     _interrupt_every.store(0, kRelaxed)
+    _rings_hang.store(0, kRelaxed)
     _opens.store(0, kRelaxed)
     _fstats.store(0, kRelaxed)
     _fail_open_at.store(0, kRelaxed)
@@ -636,6 +718,7 @@ def reset_faults():
     _forgotten.store(0, kRelaxed)
     _direct_how.store(DIRECT_REAL, kRelaxed)
     _direct_reads.store(0, kRelaxed)
+    _bad_reads.store(0, kRelaxed)
     _watched.store(0, kRelaxed)
     _waits.store(0, kRelaxed)
 
@@ -668,13 +751,21 @@ def wait_count():
 
 
 def play_direct(str how):
-    """Say what becomes of direct reads: they are ``"refused"``, or ``"played"``, wherever the files lie."""
-    _direct_how.store(DIRECT_REFUSED if how == "refused" else DIRECT_PLAYED, kRelaxed)
+    """Say what becomes of direct reads, wherever the files lie.
+
+    They are ``"refused"``; ``"played"``; or played as if the disk had ``"large"`` blocks.
+    """
+    _direct_how.store(DIRECT_REFUSED + ("refused", "played", "large").index(how), kRelaxed)
 
 
 def direct_read_count():
     """Return how many direct reads were played."""
     return _direct_reads.load(kRelaxed)
+
+
+def bad_read_count():
+    """Return how many of these a ring was asked for that a disk could not do."""
+    return _bad_reads.load(kRelaxed)
 
 
 def forgotten_bytes():
@@ -698,6 +789,11 @@ def short_reads(int64_t max_bytes):
 def interrupt_reads(int64_t every):
     """Let one of so many reads fail with EINTR; 0: none."""
     _interrupt_every.store(every, kRelaxed)
+
+
+def hang_rings(bint on):
+    """Let no result of io_uring come, as if the storage hung, or no longer."""
+    _rings_hang.store(on, kRelaxed)
 
 
 def fail_open(int64_t nth, int error):

@@ -108,6 +108,7 @@ struct Window {
 
 // runtime.pxd
 using StepFn = int (*)(void*, int32_t);
+using LeaveFn = void (*)(void*, int32_t);
 using ReleaseFn = void (*)(void*);
 
 // The top frame of a native thread: nothing in the core throws, but nothing may pass a thread's end either.
@@ -126,13 +127,14 @@ constexpr int kNumbered = 128;
 
 struct Runner {
   EventCount work;   // workers park here
-  EventCount apart;  // those of runner_more do here
+  EventCount apart;  // those of runner_more do here,
+  EventCount rings;  // or here
   EventCount quiet;  // joiners park here
   StopFlag stop;
   Atomic<int32_t> live;
   StepFn step;
   void* context;
-  ReleaseFn leave;  // a worker's last work, before it counts as ended; null: none
+  LeaveFn leave;  // a worker's last work, before it counts as ended; null: none
   ReleaseFn release;
   Runner* prev;  // in the registry of atoms/process.pyx
   Runner* next;

@@ -26,6 +26,8 @@
 #include <cstring>
 #include <ctime>
 
+#include "queuecore/uring.hpp"
+
 #ifndef RWF_NOWAIT
 #define RWF_NOWAIT 0x00000008
 #endif
@@ -217,6 +219,10 @@ struct Syscalls {
   int (*forget)(int, int64_t, int64_t);
   int (*direct)(int, int);
   int (*poll)(int, int);
+  int (*ring_open)(Uring*);
+  int (*ring_enter)(Uring*, int64_t);
+  int (*ring_reap)(Uring*, void**, int32_t*);
+  void (*ring_close)(Uring*);
   void* (*malloc)(std::size_t);
   void* (*calloc)(std::size_t, std::size_t);
   void* (*realloc)(void*, std::size_t);
@@ -240,11 +246,12 @@ struct Syscalls {
 };
 
 constexpr Syscalls kRealSyscalls = {
-    real_open,       real_close,      real_stat,       real_fstat,    real_storage,      real_preadv,
-    real_forget,     real_direct,     real_poll,       real_malloc,   real_calloc,       real_realloc,
-    real_free,       real_memalign,   real_map,        real_unmap,    real_advise,       real_prefer_node,
-    real_pin,        real_unpin,      real_thread,     real_affinity, real_clock,        real_sleep,
-    real_futex_wait, real_futex_wake, real_membarrier, real_library,  real_library_close};
+    real_open,       real_close,    real_stat,         real_fstat,       real_storage,    real_preadv,
+    real_forget,     real_direct,   real_poll,         real_ring_open,   real_ring_enter, real_ring_reap,
+    real_ring_close, real_malloc,   real_calloc,       real_realloc,     real_free,       real_memalign,
+    real_map,        real_unmap,    real_advise,       real_prefer_node, real_pin,        real_unpin,
+    real_thread,     real_affinity, real_clock,        real_sleep,       real_futex_wait, real_futex_wake,
+    real_membarrier, real_library,  real_library_close};
 
 // The seeded scheduler's modules share nothing with the rest of the process.
 #if defined(QUEUECORE_TESTING) && !defined(QUEUECORE_SCHEDULE)
