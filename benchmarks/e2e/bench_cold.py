@@ -3,7 +3,9 @@
 Before each run every file is dropped from the page cache (`posix_fadvise`), and `mincore` checks that its pages are
 gone. The floors do nothing but read: 1, 4, 16, 64 and 128 requests at a time, by as many threads or by one thread with
 io_uring. In each round they and the contenders run once each, in rotating order; a ratio is a contender's rate divided
-by that of the floor with the best median, in the same round.
+by that of the floor with the best median, in the same round. Contenders: each backend of the request engine, through
+the page cache and past it, and workers that wait themselves. The processors' time is that of all threads of this
+process.
 """
 
 from __future__ import annotations
@@ -106,23 +108,31 @@ class Case:
                 )
 
     def measure(self, rounds: int, yardstick: Any) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:
-        """Run everything in turns; return the findings, and MB/s of every run."""
+        """Run everything in turns; return the findings, and of every run MB/s, and the processor's seconds for a GB."""
+        work: dict[str, list[float]] = {name: [] for name, _ in self.runs}
 
-        def cold(run: Callable[[], float]) -> float:
+        def cold(name: str, run: Callable[[], float]) -> float:
             drop(self.names, yardstick)
-            return run()
+            begun = time.process_time()
+            rate = run()
+            work[name].append((time.process_time() - begun) / self.nbytes * 1e9)
+            return rate
 
-        raw = harness.rotate([(name, lambda run=run: cold(run)) for name, run in self.runs], rounds)
+        raw = harness.rotate([(name, lambda name=name, run=run: cold(name, run)) for name, run in self.runs], rounds)
         medians = {name: statistics.median(runs) for name, runs in raw.items()}
         best = max((name for name in raw if name.startswith("floor: ")), key=medians.__getitem__)
-        findings = [harness.finding(f"{self.title}: best {best}", "MB/s", raw[best])]
+        findings = [
+            harness.finding(f"{self.title}: best {best}", "MB/s", raw[best]),
+            harness.finding(f"{self.title}: best {best}", "s of processors a GB", work[best]),
+        ]
         for name in raw:
             if not name.startswith("floor: "):
                 ratios = [one / other for one, other in zip(raw[name], raw[best], strict=True)]
                 full = f"{self.title}: {name}"
                 findings.append(harness.finding(full, "of the floor", ratios, at_least=self.targets.get(name)))
                 findings.append(harness.finding(full, "MB/s", raw[name]))
-        return findings, raw
+                findings.append(harness.finding(full, "s of processors a GB", work[name]))
+        return findings, raw | {f"processors: {name}": runs for name, runs in work.items()}
 
 
 def chunks(sizes: list[int]) -> tuple[list[int], list[int], list[int]]:
@@ -142,6 +152,22 @@ def add_dataset(case: Case, dataset: Any, rows: int, target: float) -> None:
     case.add("queuecore", lambda: whole_pass(dataset), rows, target)
     waiting = dataset.with_options(Options(io="pread"))
     case.add('queuecore, Options(io="pread")', lambda: whole_pass(waiting), rows)
+
+
+def add_backends(case: Case, dataset: Any, rows: int, absent: dict[str, str]) -> None:
+    """Add a dataset of records at known places with each backend, through the page cache and past it."""
+    from queuecore._core.io.uring import refusal
+    from queuecore.data import Options
+
+    direct = dataset.with_options(Options(direct=True))
+    case.add("queuecore, Options(direct=True)", lambda: whole_pass(direct), rows)
+    if refusal():
+        absent[f"queuecore by io_uring ({case.title})"] = os.strerror(refusal())
+        return
+    ring = dataset.with_options(Options(io="uring"))
+    case.add('queuecore, Options(io="uring")', lambda: whole_pass(ring), rows)
+    both = dataset.with_options(Options(io="uring", direct=True))
+    case.add('queuecore, Options(io="uring", direct=True)', lambda: whole_pass(both), rows)
 
 
 def run(options: harness.Options) -> dict[str, Any]:
@@ -170,6 +196,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         whole.add_floors(yardstick, chunks([rows * 3072] * files), absent)
         records = FixedLengthRecordDataset(names, record=np.dtype(("u1", (3072,))), tail="drop")
         add_dataset(whole, records.batch(128), files * rows, 0.90)
+        add_backends(whole, records.batch(128), files * rows, absent)
         finish(whole)
         for size in (3_072, 16_384, 110_000):
             few = min(files * file_bytes // size, 4_000 if options.quick else 60_000)
@@ -178,7 +205,9 @@ def run(options: harness.Options) -> dict[str, Any]:
             places = np.random.default_rng(size).permutation(files * per_file)[:few]
             case = Case(f"{size:,}-byte records anywhere", names, few * size)
             case.add_floors(yardstick, (places // per_file, places % per_file * size, np.full(few, size)), absent)
-            add_dataset(case, records.permute(7).take(few).batch(max(1, (512 << 10) // size)), few, 0.85)
+            anywhere = records.permute(7).take(few).batch(max(1, (512 << 10) // size))
+            add_dataset(case, anywhere, few, 0.85)
+            add_backends(case, anywhere, few, absent)
             finish(case)
     with harness.scratch(options) as folder:
         count = file_bytes // 3_100
