@@ -169,6 +169,7 @@ cdef enum:
 cdef enum:
     SLOW_NS = 20000000
     STOP_NS = 50000000
+    DELAY_NS = 1000000       # between two looks at whether a delay is still wanted
     EARLY_NS = 100000
     SHORT_WAIT_NS = 1000000
     CU_OUT_OF_MEMORY = 2
@@ -329,10 +330,10 @@ cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, i
     if flags != 0 and _uncached.load(kRelaxed):  # as if nothing were in the page cache
         qc_errno(EAGAIN)
         return -1
-    _sleep_long()
     most = _most_of(how, <int64_t>iov[0].iov_len)
     if most < 0:
         return -1
+    _sleep_long()
     if most > 0:
         piece = iov[0]
         if <int64_t>piece.iov_len > most:
@@ -342,9 +343,10 @@ cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, i
 
 
 cdef void _sleep_long() noexcept nogil:
-    cdef int64_t delay = _read_delay_ns.load(kRelaxed)
-    if delay > 0:
-        kRealSyscalls.sleep(delay)
+    cdef int64_t left = _read_delay_ns.load(kRelaxed)
+    while left > 0 and _read_delay_ns.load(kRelaxed) > 0:
+        kRealSyscalls.sleep(left if left < DELAY_NS else DELAY_NS)
+        left -= DELAY_NS
 
 
 cdef int64_t _most_of(int how, int64_t nbytes) noexcept nogil:
@@ -724,7 +726,10 @@ def reset_faults():
 
 
 def set_read_delay(double seconds):
-    """Make every read take so long, and none come from the page cache without waiting (as on a slow disk)."""
+    """Make every read take so long, and none come from the page cache without waiting (as on a slow disk).
+
+    0 ends the delays of those that are under way, too.
+    """
     _read_delay_ns.store(<int64_t>(seconds * 1e9), kRelaxed)
     _uncached.store(seconds > 0, kRelaxed)
 
