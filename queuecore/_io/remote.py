@@ -427,8 +427,8 @@ class _File:
             try:
                 objects, key = self._objects
                 info = objects.info(key)
-                self._etag = info["ETag"]
-                if self._etag:
+                if info["ETag"]:
+                    self._etag = self._etag or info["ETag"]  # ranges are of what was there first, or are refused
                     return info
             except Exception:  # fsspec knows why, or a way
                 pass

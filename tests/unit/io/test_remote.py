@@ -14,6 +14,7 @@ from helpers.data.remote_store import CHAINS, MAKE, both, contents, elements, fr
 from helpers.process import PATIENCE, run_python, soon
 
 import queuecore as qc
+from queuecore._io import remote
 from queuecore.data import (
     CsvDataset,
     Dataset,
@@ -144,6 +145,32 @@ def test_an_object_that_changes_between_two_ranges(store, monkeypatch, listed, n
     store.before = change
     with pytest.raises(SourceChangedError):
         elements(FixedLengthRecordDataset("store://bucket/a", 1024).batch(64))
+
+
+def test_ranges_ask_for_the_first_content_whatever_is_looked_at_since(store, monkeypatch):
+    asked = []
+
+    class Objects:
+        """As `ObjectStore`, of the store's objects."""
+
+        def info(self, key):
+            return store().info(key) | {"ETag": store.objects[key].hex()}
+
+        def range(self, key, start, end, etag):
+            asked.append(etag)
+            assert etag == store.objects[key].hex()
+            return store.objects[key][start:end]
+
+    monkeypatch.setattr(remote, "objects_of", lambda _, path: (Objects(), path))
+    store.objects["bucket/a"] = b"12"
+    file = remote._opened(b"store://bucket/a", None)
+    assert not file._is_replaced()
+    store.objects["bucket/a"] = b"34"
+    assert file._is_replaced()
+    stamp = file.look()
+    file.read(0, 2)
+    assert asked == [b"12".hex()]
+    assert file.look() != stamp
 
 
 def test_a_saved_place_goes_on_and_refuses_another_object(tmp_path, store):
