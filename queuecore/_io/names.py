@@ -134,9 +134,7 @@ def _local_matches(path: bytes, hidden: bool, recursive: bool) -> list[bytes]:
     if len(folders) < 2:
         return glob.glob(path, include_hidden=hidden, recursive=recursive)
     with ThreadPoolExecutor(min(len(folders), _FOLDERS_AT_A_TIME), "queuecore-list") as threads:
-        parts = threads.map(
-            lambda one: glob.glob(os.path.join(glob.escape(one), last), include_hidden=hidden), folders
-        )
+        parts = threads.map(lambda one: glob.glob(os.path.join(glob.escape(one), last), include_hidden=hidden), folders)
         return [name for part in parts for name in part]
 
 
@@ -189,9 +187,7 @@ def _encoded(names: Iterable[Filename], what: str) -> list[bytes]:
     return [_encode(name) for name in given]
 
 
-def expand_patterns(
-    patterns: Filename | Iterable[Filename], store: remote.RemoteStore | None = None
-) -> list[bytes]:
+def expand_patterns(patterns: Filename | Iterable[Filename], store: remote.RemoteStore | None = None) -> list[bytes]:
     """Return the names that match, as the operating system's bytes, sorted by them over all patterns.
 
     Of a pattern or several, as ``Dataset.list_files`` takes them: ``*`` and ``?`` match a dot at the beginning too, and

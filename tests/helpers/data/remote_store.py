@@ -107,6 +107,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> type[Store]:
 
     Servers of requests end at once, but for the first one: it stays as long as the process, and is there before a test.
     """
+    monkeypatch.setattr("queuecore._io.cache._caches", {})
     monkeypatch.setattr("queuecore._io.remote._IDLE", 0.02)
     monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
     Store.objects, Store.times, Store.requests, Store.keys = {}, {}, [], []

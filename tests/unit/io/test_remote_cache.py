@@ -30,7 +30,6 @@ NBYTES = 5 * BLOCK_BYTES + 80  # of the object of most tests
 
 @pytest.fixture(autouse=True)
 def store(monkeypatch):
-    monkeypatch.setattr("queuecore._io.cache._caches", {})
     return fresh(monkeypatch)
 
 

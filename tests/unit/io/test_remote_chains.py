@@ -25,7 +25,6 @@ PARTS = {"a": b"".join(b"%d\n" % n for n in range(3000)), "b": b"x\ny\n"}
 
 @pytest.fixture(autouse=True)
 def store(monkeypatch):
-    monkeypatch.setattr("queuecore._io.cache._caches", {})
     return fresh(monkeypatch)
 
 

@@ -24,7 +24,6 @@ CHAINS = {
 
 @pytest.fixture(autouse=True)
 def store(monkeypatch):
-    monkeypatch.setattr("queuecore._io.cache._caches", {})
     return fresh(monkeypatch)
 
 

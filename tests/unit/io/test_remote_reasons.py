@@ -20,7 +20,6 @@ WORDS = ("word7", "abcd", "k3y")
 
 @pytest.fixture(autouse=True)
 def store(monkeypatch):
-    monkeypatch.setattr("queuecore._io.cache._caches", {})
     return fresh(monkeypatch)
 
 
