@@ -245,10 +245,10 @@ def test_steps_of_native_maps(tmp_path, threads, how):
             else ds.map(sines).map(lambda x: x + 1).batch(10)
         )
         names = [", ".join(["sin"] * 8), "add"]
-    with iter(ds.repeat(100).with_options(Options(num_threads=threads))) as it:
+    with iter(ds.repeat(10_000).with_options(Options(num_threads=threads))) as it:
         for _ in range(200):
             next(it)
-        while True:  # until a thread that lost its processor in a short step weighs no more
+        while True:  # until a thread that lost its processor in a short step weighs no more than all the others
             rows = it.stages()
             (stage,) = {row["stage"] for row in rows if row["work"] == names[0]}
             steps = steps_of(rows, stage)
