@@ -226,10 +226,10 @@ def compressed() -> dict[str, object]:
         for data in files:
             check(suffix, data)
         counts["corpus"] += seen[suffix] - {0} != set()
+    # Each round one of any kind, and one of GZIP: every way that its data can be wrong is to be seen.
     for _ in range(rounds(400)):
-        suffix = state.choice(list(kinds))
-        check(suffix, mutated(state.choice(seeds[suffix]), seeds[suffix]))
-    # Every way that data can be wrong was seen.
+        for suffix in (state.choice(list(kinds)), ".gz"):
+            check(suffix, mutated(state.choice(seeds[suffix]), seeds[suffix]))
     counts["unseen"] = len({-1, 0, 101, 102, 103, 104} - seen[".gz"])
     return {name: [count] for name, count in counts.items()}
 
