@@ -53,7 +53,8 @@ class ObjectStore:
             "type": "file",
             "size": meta["size"],
             "ETag": meta["e_tag"] or "",
-            "LastModified": meta["last_modified"],
+            # Where the server doesn't say, obstore says 1970, and s3fs nothing.
+            "LastModified": meta["last_modified"] if meta["last_modified"].timestamp() else "",
         }
 
     def range(self, key: str, start: int, end: int, etag: str) -> Any:

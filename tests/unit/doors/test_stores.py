@@ -243,6 +243,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
 
+    def setup(self):
+        super().setup()
+        self.server.connections.append(self.connection)
+
     def log_message(self, format, *args):
         pass
 
@@ -312,7 +316,7 @@ def web(monkeypatch):
     pytest.importorskip("aiohttp")
     monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    server.connections = []
     server.content, server.fault, server.faults, server.requests = CONTENT, None, [], []
     server.left, server.then, server.said = None, None, b"no"  # how many bodies are sent as asked for, and what then
     server.lock, server.paused = threading.Lock(), threading.Event()
@@ -322,6 +326,9 @@ def web(monkeypatch):
     yield server
     server.shutdown()
     thread.join()
+    for connection in server.connections:  # clients keep them for the next request, and a thread waits at each
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
     server.server_close()
 
 
