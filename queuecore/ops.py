@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from queuecore._elements.component import Component
 from queuecore._ops.csv import decode_csv
-from queuecore._ops.decode_images import decode_bmp, decode_gif, decode_image, decode_jpeg, decode_png
+from queuecore._ops.decode_images import (
+    decode_and_crop_jpeg,
+    decode_bmp,
+    decode_gif,
+    decode_image,
+    decode_jpeg,
+    decode_png,
+)
 from queuecore._ops.examples import (
     parse_example,
     parse_sequence_example,
@@ -19,6 +26,18 @@ from queuecore._ops.features import (
     VarLenFeature,
 )
 from queuecore._ops.functions import cfunc, python
+from queuecore._ops.geometry import (
+    center_crop,
+    flip_left_right,
+    flip_up_down,
+    normalize,
+    random_crop,
+    random_flip_left_right,
+    random_flip_up_down,
+    random_resized_crop,
+    resize,
+    resize_with_pad,
+)
 from queuecore._ops.images import (
     adjust_brightness,
     adjust_contrast,
@@ -26,11 +45,8 @@ from queuecore._ops.images import (
     adjust_saturation,
     random_brightness,
     random_contrast,
-    random_crop,
-    random_flip_left_right,
     random_hue,
     random_saturation,
-    resize,
 )
 from queuecore._ops.numbers import cast, compose, on, one_hot, pad, reshape, scale, slice, transpose
 from queuecore._ops.raw import decode_compressed, decode_padded_raw, decode_raw
@@ -51,8 +67,10 @@ __all__ = [
     "adjust_hue",
     "adjust_saturation",
     "cast",
+    "center_crop",
     "cfunc",
     "compose",
+    "decode_and_crop_jpeg",
     "decode_bmp",
     "decode_compressed",
     "decode_csv",
@@ -63,8 +81,11 @@ __all__ = [
     "decode_png",
     "decode_raw",
     "equal",
+    "flip_left_right",
+    "flip_up_down",
     "join",
     "less",
+    "normalize",
     "not_equal",
     "on",
     "one_hot",
@@ -78,10 +99,13 @@ __all__ = [
     "random_contrast",
     "random_crop",
     "random_flip_left_right",
+    "random_flip_up_down",
     "random_hue",
+    "random_resized_crop",
     "random_saturation",
     "reshape",
     "resize",
+    "resize_with_pad",
     "scale",
     "slice",
     "split",

@@ -228,6 +228,10 @@ class Links(Stage):
         rowwise = all(isinstance(link, (Cast, Scale)) for link in links)
         super().__init__(", ".join(map(str, links)), self._steps, rowwise=rowwise, device=self._tensors)
 
+    def joined(self, after: Stage) -> Stage | None:
+        """Return both stages as one, if `after` has links too."""
+        return Links(*self.links, *after.links) if isinstance(after, Links) else None
+
     def _steps(self, components: tuple[Component, ...]) -> Step:
         chain = _Pass(lone_array(str(self.links[0]).partition("(")[0], components))
         passes = [chain]
@@ -273,14 +277,15 @@ class Composed(Stage):
 
 
 def merged(stages: Sequence[Stage]) -> list[Stage]:
-    """Return the same operations, with neighbours merged where they can share a pass."""
+    """Return the same operations, with neighbours merged where one step can do both."""
     result: list[Stage] = []
     for stage in stages:
         for part in merged(stage.stages) if isinstance(stage, Composed) else [stage]:
-            if isinstance(part, Links) and result and isinstance(result[-1], Links):
-                result[-1] = Links(*result[-1].links, *part.links)
-            else:
+            both = result[-1].joined(part) if result else None
+            if both is None:
                 result.append(part)
+            else:
+                result[-1] = both
     return result
 
 

@@ -8,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._checks.checks import MAX_DIMS, whole
+from queuecore._checks.checks import MAX_DIMS, whole, wholes
 from queuecore._core.steps.images import PictureStep, library, missing
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import BYTES, Component
+from queuecore._ops.chain import Composed, run_eagerly
 from queuecore._ops.gif import animation_of
+from queuecore._ops.pictures import Crop, Decoding, Pictures
 from queuecore._ops.stage import Stage, decoding_op
 from queuecore._ops.strings import lone_strings, strings_of
 from queuecore.errors import DecodeError, DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
 
-__all__ = ["decode_bmp", "decode_gif", "decode_image", "decode_jpeg", "decode_png"]
+__all__ = ["decode_and_crop_jpeg", "decode_bmp", "decode_gif", "decode_image", "decode_jpeg", "decode_png"]
 
 # The numbers are those of images.pxd.
 _JPEG, _PNG, _GIF, _BMP = 1, 2, 3, 4
@@ -90,7 +92,7 @@ class _Decoder:
     def answer(self, contents: Any, needed: tuple[int, ...]) -> Any:
         """Return the decoded input, or, without an input, a stage: native if all formats in `needed` are."""
         if contents is not None:
-            return self._eager(contents)
+            return self.eager(contents)
         options = [f"channels={self.channels}"] * (self.channels != 0 and self.frames != "always")
         options += [f"ratio={self.jpeg[0]}"] * (self.jpeg[0] != 1) + [str(self.dtype)] * (self.dtype != np.uint8)
         text = f"{self.label}({', '.join(options)})"
@@ -108,7 +110,10 @@ class _Decoder:
             shape = None if given.shape is None else (*given.shape, None, None, self.channels or None)
             return self._native((Component(self.dtype, shape, name=given.name),), given)
 
-        return Stage(text, bind)
+        if self.dtype != np.uint8:
+            return Stage(text, bind)
+        kinds = sum(1 << kind for kind in self.kinds)
+        return Pictures(Decoding(self.label, kinds, self.channels, self.jpeg, self.max_pixels), text=text, bind=bind)
 
     def one(self, data: bytes) -> np.ndarray:
         """Decode one picture."""
@@ -122,7 +127,8 @@ class _Decoder:
             made = _by_pillow(self, kind, data)
         return made[np.newaxis] if self.frames == "always" and kind != _GIF else made
 
-    def _eager(self, contents: Any) -> np.ndarray:
+    def eager(self, contents: Any) -> np.ndarray:
+        """Decode pictures at once."""
         strings = strings_of(self.label, contents)
         if isinstance(strings, bytes):
             return self.one(strings)
@@ -343,7 +349,28 @@ def decode_jpeg(
     (5, 1, 2, 1)
     """
     del name
-    label = "decode_jpeg"
+    return _jpeg_decoder(
+        "decode_jpeg",
+        channels,
+        ratio,
+        fancy_upscaling,
+        try_recover_truncated,
+        acceptable_fraction,
+        dct_method,
+        max_pixels,
+    ).answer(contents, (_JPEG,))
+
+
+def _jpeg_decoder(
+    label: str,
+    channels: Any,
+    ratio: Any,
+    fancy_upscaling: Any,
+    try_recover_truncated: Any,
+    acceptable_fraction: Any,
+    dct_method: Any,
+    max_pixels: Any,
+) -> _Decoder:
     if whole(label, "ratio", ratio) not in (1, 2, 4, 8):
         raise InvalidArgumentError(f"{label}: ratio must be 1, 2, 4 or 8, not {ratio}")
     if dct_method not in _METHODS:
@@ -351,8 +378,91 @@ def decode_jpeg(
     if not 0 <= acceptable_fraction <= 1:
         raise InvalidArgumentError(f"{label}: acceptable_fraction must be between 0 and 1, not {acceptable_fraction}")
     jpeg = (int(ratio), int(fancy_upscaling), _METHODS[dct_method], int(try_recover_truncated))
-    decoder = _Decoder(label, (_JPEG, _PNG, _GIF), channels, np.uint8, max_pixels, "one", jpeg)
-    return decoder.answer(contents, (_JPEG,))
+    return _Decoder(label, (_JPEG, _PNG, _GIF), channels, np.uint8, max_pixels, "one", jpeg)
+
+
+@decoding_op
+def decode_and_crop_jpeg(
+    contents: Any = None,
+    crop_window: Any = None,
+    channels: int = 0,
+    ratio: int = 1,
+    fancy_upscaling: bool = True,
+    try_recover_truncated: bool = False,
+    acceptable_fraction: float = 1,
+    dct_method: str = "",
+    name: str | None = None,
+    *,
+    max_pixels: int = _MAX_PIXELS,
+) -> Any:
+    """Decode a part of JPEG pictures.
+
+    Parameters
+    ----------
+    contents : bytes, or array or list of bytes, optional
+        Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
+    crop_window : (int, int, int, int)
+        The first row, the first column, height and width, in pixels of the picture as `ratio` leaves it.
+    channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method, name, max_pixels
+        As for `decode_jpeg`.
+
+    Returns
+    -------
+    ndarray of uint8
+        Of shape ``(*contents.shape, height, width, channels)``: the pixels that `decode_jpeg` gives there.
+
+    Raises
+    ------
+    DecodeError, DtypeError, UnimplementedError
+        As `decode_jpeg`.
+    InvalidArgumentError
+        Also if the window is not within a picture.
+
+    Notes
+    -----
+    Only the rows and columns of the window become pixels. What lies before it is read, what lies behind it isn't,
+    unless the picture is progressive. TensorFlow's ``io.decode_and_crop_jpeg`` differs at the left and the right
+    border, since it smooths colours without the neighbouring pixels. Runs without the GIL.
+
+    Examples
+    --------
+    >>> import io, numpy as np, queuecore as qc
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.linear_gradient("L").save(file, "JPEG")
+    >>> qc.ops.decode_and_crop_jpeg(file.getvalue(), (100, 0, 3, 1))[:, 0, 0]
+    array([100, 101, 102], dtype=uint8)
+    """
+    del name
+    label = "decode_and_crop_jpeg"
+    if crop_window is None:
+        raise InvalidArgumentError(f"{label}: crop_window is missing")
+    window = wholes(label, "crop_window", crop_window, 0)
+    if len(window) != 4 or 0 in window[2:]:
+        raise InvalidArgumentError(
+            f"{label}: crop_window must be row, column, height and width of a part with pixels, not {list(window)}"
+        )
+    decoder = _jpeg_decoder(
+        label, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method, max_pixels
+    )
+    crop = Pictures(Crop(label, f"{label}({list(window)})", ("window", *window), (window[2], window[3])))
+    decoding = decoder.answer(None, (_JPEG,))
+    if not isinstance(decoding, Pictures):
+        stage: Stage = Composed([decoding, crop])
+    else:
+        options = repr(decoding).partition("(")[2]
+        text = f"{label}({list(window)}{', ' if options != ')' else ''}{options}"
+        stage = Pictures(*decoding.links, *crop.links, text=text)
+    if contents is None:
+        return stage
+    strings = strings_of(label, contents)
+    flat = [strings] if isinstance(strings, bytes) else list(np.asarray(strings, object).ravel())
+    if not flat or not all(_has_native(kind) or kind not in decoder.kinds for kind in map(_kind, flat)):
+        return run_eagerly(label, crop, decoder.eager(contents))
+    if isinstance(strings, bytes):
+        return stage.bind([Component(BYTES, (), len(strings))])(strings)[0]
+    shape = strings.shape if isinstance(strings, np.ndarray) else (len(strings),)
+    return stage.bind([Component(BYTES, shape)])(strings)[0]
 
 
 @decoding_op

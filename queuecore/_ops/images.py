@@ -1,4 +1,4 @@
-"""Operations on pictures: sizes, crops, mirror images and colours, also at random."""
+"""Operations on the colours of pictures: brightness, contrast, saturation, hue, also at random."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from queuecore._checks.checks import whole, wholes
-from queuecore._core.steps.image_ops import AdjustStep, Amount, CropStep, FlipStep, ResizeStep
+from queuecore._core.steps.image_ops import AdjustStep, Amount
 from queuecore._core.steps.stages import Step
-from queuecore._elements.component import Component, shape_text
-from queuecore._ops.chain import FLOAT, check_array_size, lone_array, number_of, run_eagerly
+from queuecore._elements.component import Component
+from queuecore._ops.chain import number_of, run_eagerly
+from queuecore._ops.pictures import picture, real_number, seed_number
 from queuecore._ops.stage import Stage, drawing_op, traceable
 from queuecore.errors import DtypeError, InvalidArgumentError
 
@@ -23,220 +23,9 @@ __all__ = [
     "adjust_saturation",
     "random_brightness",
     "random_contrast",
-    "random_crop",
-    "random_flip_left_right",
     "random_hue",
     "random_saturation",
-    "resize",
 ]
-
-
-def _real(label: str, what: str, value: Any) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(f"{label}: {what} must be a number, not {value!r}") from None
-    if not math.isfinite(number):
-        raise InvalidArgumentError(f"{label}: {what} must be finite, not {value!r}")
-    return number
-
-
-def _seed(label: str, seed: Any) -> int:
-    if seed is None:
-        raise InvalidArgumentError(f"{label}: seed is missing")
-    return whole(label, "seed", seed) % 2**64
-
-
-def _picture(label: str, components: tuple[Component, ...], colours: bool = False) -> Component:
-    component = lone_array(label, components)
-    if component.shape is not None and len(component.shape) < 3:
-        raise InvalidArgumentError(
-            f"{label}: expected pictures [..., height, width, channels], got shape {shape_text(component.shape)}"
-        )
-    if colours and component.shape is not None and component.shape[-1] not in (None, 3):
-        shown = shape_text(component.shape)
-        raise InvalidArgumentError(f"{label}: expected 3 channels (red, green, blue), got shape {shown}")
-    return component
-
-
-@overload
-def resize(x: None = None, size: Any = ..., method: str = ...) -> Stage: ...
-@overload
-def resize(x: Any, size: Any, method: str = ...) -> np.ndarray: ...
-@traceable
-def resize(x: Any = None, size: Any = None, method: str = "bilinear") -> Any:
-    """Give pictures another size.
-
-    Parameters
-    ----------
-    x : array, optional
-        Of shape [..., height, width, channels]. Without it, the result is a `Stage`.
-    size : (int, int)
-        New height and width.
-    method : {"bilinear", "nearest"}, default "bilinear"
-        Blend the four pixels around a place, or take the nearest one.
-
-    Returns
-    -------
-    ndarray
-        Bilinear: float32, not rounded. Nearest: of the dtype of `x`.
-
-    Raises
-    ------
-    DtypeError
-        If `x` are no numbers; bilinear also of complex ones.
-    InvalidArgumentError
-        If `x` has less than three axes or pictures without pixels, the size isn't positive, or the method unknown.
-
-    Notes
-    -----
-    Follows TensorFlow 2's ``image.resize`` without antialiasing: the centre of pixel i lies at i + 0.5, so target
-    pixel i is at ``(i + 0.5) * old / new - 0.5`` in the source; beyond the border the border's pixel counts. Nearest
-    rounds halves up. Computed in float32. Runs without the GIL.
-
-    Examples
-    --------
-    >>> import numpy as np, queuecore as qc
-    >>> qc.ops.resize(np.array([[[0], [4]]], np.uint8), (1, 4))[0, :, 0]
-    array([0., 1., 3., 4.], dtype=float32)
-    >>> qc.ops.resize(np.array([[[0], [4]]], np.uint8), (1, 4), method="nearest")[0, :, 0]
-    array([0, 0, 4, 4], dtype=uint8)
-    """
-    sides = wholes("resize", "size", size, 1)
-    if len(sides) != 2:
-        raise InvalidArgumentError(f"resize: expected height and width as size, got {list(sides)}")
-    if method not in ("bilinear", "nearest"):
-        raise InvalidArgumentError(f'resize: expected method "bilinear" or "nearest", got {method!r}')
-    nearest = method == "nearest"
-
-    def bind(components: tuple[Component, ...]) -> Step:
-        component = _picture("resize", components)
-        number = 0 if nearest else number_of("resize", component.dtype)
-        shape = component.shape
-        if shape is not None:
-            if 0 in shape[-3:-1] and 0 not in (*shape[:-3], shape[-1]):
-                raise InvalidArgumentError(f"resize: expected pictures with pixels, got shape {shape_text(shape)}")
-            shape = (*shape[:-3], *sides, shape[-1])
-            check_array_size("resize", shape, component.dtype)
-        output = Component(component.dtype if nearest else FLOAT, shape, name=component.name)
-        return ResizeStep((component,), (output,), number, *sides, nearest)
-
-    stage = Stage(f"resize({list(sides)}, {method})", bind)
-    return stage if x is None else run_eagerly("resize", stage, x)
-
-
-@drawing_op
-def random_crop(
-    x: Any = None, size: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
-) -> Any:
-    """Cut a part of a given size at a random place.
-
-    Parameters
-    ----------
-    x : array, optional
-        Of numbers; with one more axis than `size` has numbers, a batch. Without it, the result is a `Stage`.
-    size : sequence of int
-        Of the part, on each axis of one element.
-    seed : int
-        Of this operation.
-    element, epoch : int, default 0
-        The number of the element `x`, or of the first one of a batch; and the epoch.
-
-    Returns
-    -------
-    ndarray
-        A copy.
-
-    Raises
-    ------
-    DtypeError
-        If `x` is no array of numbers.
-    InvalidArgumentError
-        If it has another number of axes, or one that is too short; or if there is no seed.
-
-    Notes
-    -----
-    The place depends on the seed, the epoch, and the element's number: neither on threads nor on batches. The runner of
-    a stage tells it the number; in a `StageProgram` that is the count of records that the reader gave before.
-    Give each operation of a chain a seed of its own. All places are equally likely. Runs without the GIL.
-
-    Examples
-    --------
-    >>> import numpy as np, queuecore as qc
-    >>> batch = np.arange(40).reshape(2, 20)
-    >>> crops = qc.ops.random_crop(batch, (3,), seed=1)
-    >>> crops.shape
-    (2, 3)
-    >>> bool((crops[1] == qc.ops.random_crop(batch[1], (3,), seed=1, element=1)).all())
-    True
-    """
-    sides = wholes("random_crop", "size", size, 0)
-    number = _seed("random_crop", seed)
-
-    def bind(components: tuple[Component, ...]) -> Step:
-        component = lone_array("random_crop", components)
-        shape = component.shape
-        if shape is not None:
-            if len(shape) - len(sides) not in (0, 1):
-                n = len(sides)
-                raise InvalidArgumentError(
-                    f"random_crop: expected {n} dimensions, or {n + 1} of a batch, got shape {shape_text(shape)}"
-                )
-            batch = shape[: len(shape) - len(sides)]
-            for axis, (there, side) in enumerate(zip(shape[len(batch) :], sides, strict=True)):
-                if there is not None and there < side:
-                    raise InvalidArgumentError(f"random_crop: expected at least {side} on axis {axis}, got {there}")
-            shape = (*batch, *sides)
-        return CropStep((component,), (Component(component.dtype, shape, name=component.name),), sides, number)
-
-    stage = Stage(f"random_crop({list(sides)}, seed={seed})", bind)
-    return stage if x is None else run_eagerly("random_crop", stage, x, element, epoch)
-
-
-@drawing_op
-def random_flip_left_right(
-    x: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
-) -> Any:
-    """Mirror each picture, or leave it as it is, with equal chances.
-
-    Parameters
-    ----------
-    x : array, optional
-        Of shape [..., height, width, channels]. Without it, the result is a `Stage`.
-    seed, element, epoch : int
-        As for `random_crop`.
-
-    Returns
-    -------
-    ndarray
-        A copy.
-
-    Raises
-    ------
-    DtypeError
-        If `x` is no array of numbers.
-    InvalidArgumentError
-        If it has less than three axes, or there is no seed.
-
-    Notes
-    -----
-    As for `random_crop`.
-
-    Examples
-    --------
-    >>> import numpy as np, queuecore as qc
-    >>> image = np.array([[[1], [2]]])
-    >>> [qc.ops.random_flip_left_right(image, seed=1, element=i)[0, :, 0].tolist() for i in range(3)]
-    [[2, 1], [2, 1], [1, 2]]
-    """
-    number = _seed("random_flip_left_right", seed)
-
-    def bind(components: tuple[Component, ...]) -> Step:
-        given = _picture("random_flip_left_right", components)
-        return FlipStep((given,), (Component(given.dtype, given.shape, name=given.name),), number)
-
-    stage = Stage(f"random_flip_left_right(seed={seed})", bind)
-    return stage if x is None else run_eagerly("random_flip_left_right", stage, x, element, epoch)
 
 
 _BRIGHTNESS, _CONTRAST, _SATURATION, _HUE = range(4)
@@ -245,7 +34,7 @@ _ADJUSTED = ("i1", "u1", "i2", "u2", "f2", "f4", "f8")
 
 def _adjust(label: str, kind: int, low: float, high: float, seed: int | None, text: str) -> Stage:
     def bind(components: tuple[Component, ...]) -> Step:
-        component = _picture(label, components, colours=kind in (_SATURATION, _HUE))
+        component = picture(label, components, colours=kind in (_SATURATION, _HUE))
         if component.dtype.str[1:] not in _ADJUSTED:
             raise DtypeError(f"{label}: expected floats, or integers of at most 16 bits, got {component.dtype}")
         bounds = None
@@ -262,7 +51,7 @@ def _adjust(label: str, kind: int, low: float, high: float, seed: int | None, te
 def _adjusted(label: str, kind: int, x: Any, what: str, value: Any, check: Callable[[float], str | None]) -> Any:
     if value is None:
         raise InvalidArgumentError(f"{label}: {what} is missing")
-    number = _real(label, what, value)
+    number = real_number(label, what, value)
     wrong = check(number)
     if wrong:
         raise InvalidArgumentError(f"{label}: {what} must be {wrong}, and is {value!r}")
@@ -465,7 +254,7 @@ def _drawn(
     for what, value in bounds.items():
         if value is None:
             raise InvalidArgumentError(f"{label}: {what} is missing")
-    numbers = [_real(label, what, value) for what, value in bounds.items()]
+    numbers = [real_number(label, what, value) for what, value in bounds.items()]
     for (what, value), number in zip(bounds.items(), numbers, strict=True):
         if not 0 <= number <= most:
             wanted = f"from 0 to {most:g}" if most < math.inf else "0 at least"
@@ -474,7 +263,7 @@ def _drawn(
     if low > high or (len(numbers) == 2 and low == high):
         raise InvalidArgumentError(f"{label}: lower must be below upper, and they are {low:g} and {high:g}")
     text = f"{label}({', '.join(f'{number:g}' for number in numbers)}, seed={seed})"
-    stage = _adjust(label, kind, low, high, _seed(label, seed), text)
+    stage = _adjust(label, kind, low, high, seed_number(label, seed), text)
     return stage if x is None else run_eagerly(label, stage, x, element, epoch)
 
 

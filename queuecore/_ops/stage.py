@@ -100,6 +100,11 @@ class Stage:
         step.label = step.label or self._text
         return step
 
+    def joined(self, after: Stage) -> Stage | None:
+        """Return this stage and the one after it as one, if one step does both with less work."""
+        del after
+        return None
+
     def on_device(self, tensors: list[Any]) -> list[Any]:
         """Apply the operation to tensors on a device; `bind` must accept their components.
 

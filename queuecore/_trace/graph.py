@@ -103,6 +103,12 @@ class TraceNode:
         """Return the values among the operands."""
         return [one for one in self.given if isinstance(one, Value)]
 
+    def instead(self, given: Sequence[Any], what: Any) -> TraceNode:
+        """Return a node that makes the same values of other operands."""
+        node = TraceNode(self.number, self.kind, given, what)
+        node.made = self.made
+        return node
+
 
 class TraceGraph:
     """The nodes, in the order in which they were made, which is also an order in which they can run."""

@@ -34,7 +34,7 @@ def lowered(
     ValueError
         If one step is too small for it, or one of NumPy's loops isn't available.
     """
-    nodes = reachable(graph, values)
+    nodes = _joined(reachable(graph, values), values)
     celled = set(map(id, values))  # values that must lie in memory as a whole
     for node in nodes:
         if node.kind in ("stage", "reshape") or node.kind == "view" and node.given[0].node.kind != "input":
@@ -70,6 +70,25 @@ def lowered(
         raise ValueError(f"it would take {len(steps)} steps, and {MOST_STEPS} are possible")
     outputs = tuple(value.component(name) for value, name in zip(values, names, strict=True))
     return GraphStep(tuple(components), outputs, constants, steps, [registers[id(value)] for value in values])
+
+
+def _joined(nodes: list[TraceNode], values: Sequence[Value]) -> list[TraceNode]:
+    """Return the nodes, with a stage and the only one that uses its result as one where one step can do both."""
+    uses = collections.Counter(id(value) for node in nodes for value in node.values())
+    uses.update(map(id, values))
+    makers: dict[int, TraceNode] = {}  # of the values that one stage makes for one user
+    kept: dict[int, TraceNode] = {}
+    for node in nodes:
+        if node.kind == "stage":
+            before = makers.get(id(node.given[0])) if len(node.given) == 1 else None
+            both = None if before is None else before.what[0].joined(node.what[0])
+            if before is not None and both is not None:
+                del kept[before.number]
+                node = node.instead(before.given, (both, both.bind([value.component() for value in before.values()])))
+            if len(node.made) == 1 and uses[id(node.made[0])] == 1:
+                makers[id(node.made[0])] = node
+        kept[node.number] = node
+    return list(kept.values())
 
 
 def _groups(nodes: list[TraceNode], celled: set[int]) -> dict[int, list[TraceNode]]:

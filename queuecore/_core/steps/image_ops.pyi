@@ -3,24 +3,8 @@ from typing import Any, final
 from queuecore._core.steps.stages import Step
 
 @final
-class ResizeStep(Step):
-    def __init__(
-        self,
-        inputs: tuple[Any, ...],
-        outputs: tuple[Any, ...],
-        number: int,
-        height: int,
-        width: int,
-        nearest: bool,
-    ) -> None: ...
-
-@final
 class CropStep(Step):
     def __init__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], size: tuple[int, ...], seed: int) -> None: ...
-
-@final
-class FlipStep(Step):
-    def __init__(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], seed: int) -> None: ...
 
 @final
 class Amount:

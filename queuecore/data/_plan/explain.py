@@ -31,17 +31,24 @@ def step_labels(chain: Chain) -> list[str]:
 
 
 def _at_a_time(chain: Chain) -> list[str]:
-    """Return for each map whether it makes many rows at a time; see `stream/rows.pyx` for the conditions."""
+    """Return for each map whether it makes many rows at a time, and what else there is to say of its steps.
+
+    The conditions are in `stream/rows.pyx`.
+    """
     made = chain.made
     many = made.step is not None and made.step.many and chain.source.gives_many
     many = many and all(
         one.kind in (FIXED, STRING, RAGGED) or (one.kind == DENSE and len(one.shape) == 1) for one in made.components
     )
-    words = []
+    words: list[str] = []
+    told = 0
     for count in range(1, len(chain.stages) + 1):
         step = chain.source.made(chain.stages[:count]).step
         last = step.steps[-1] if isinstance(step, SequenceStep) else step
-        words.append("many rows at a time" if many and last is not None and last.many else "row by row")
+        remarks = [] if step is None else step.remarks()
+        rows = "many rows at a time" if many and last is not None and last.many else "row by row"
+        words.append("; ".join([rows, *remarks[told:]]))
+        told = len(remarks)
     return words
 
 

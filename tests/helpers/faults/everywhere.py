@@ -316,7 +316,7 @@ def runner(folder: pathlib.Path, got: Got) -> None:
 def others() -> dict[str, Scenario]:
     """Return what isn't one of `PIPELINES`."""
     return {
-        # Files are measured first: one that can't be opened ends the source, and what comes before it has another order.
+        # Files are measured first: one that can't be opened ends the source, which changes the order of all before it.
         "cold, by threads": Scenario(cold("threads"), False),
         "cold, by io_uring": Scenario(cold("uring"), False),
         "FIFOQueue": Scenario(queue(_fifo, False), False),

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 OPS = {
-    "resize": lambda x, size, method: tf.image.resize(x, size, method=method),
+    "resize": lambda x, size, method, *antialias: tf.image.resize(x, size, method, False, *antialias),
+    "resize_with_pad": lambda x, size, method, *antialias: tf.image.resize_with_pad(x, *size, method, *antialias),
     "adjust_brightness": tf.image.adjust_brightness,
     "adjust_contrast": tf.image.adjust_contrast,
     "adjust_saturation": tf.image.adjust_saturation,

@@ -756,6 +756,10 @@ cdef class GraphStep(Step):
         """The steps that it is made of, as of `Step.parts`."""
         return [part for step in self.steps for part in step.parts()]
 
+    def remarks(self):
+        """The sentences of a plan about its steps, as of `Step.remarks`."""
+        return [remark for step in self.steps for remark in step.remarks()]
+
     cdef object explain(self, const Fault* fault):
         return explain_part(self.steps, fault)
 

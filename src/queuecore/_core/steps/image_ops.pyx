@@ -1,11 +1,10 @@
-"""Native steps on pictures: resizing, cropping, flipping, and changes of brightness, contrast, saturation and hue.
+"""Native steps on pictures: changes of brightness, contrast, saturation and hue; and crops of any arrays.
 
 A picture is [height, width, channels]; more axes before these make a batch. Random forms draw from Philox: the key is
 the seed, the counter epoch and element. Picture i of a batch is element + i. So neither threads nor batches change a
 picture.
 """
 cimport cython
-from libc.math cimport floorf
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
@@ -20,9 +19,6 @@ from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take, made_by
 
 
 cdef extern from "queuecore/kernels/pixels.hpp" namespace "queuecore" nogil:
-    void blend_columns(const float* source, float* target, int64_t columns, int64_t channels, const int64_t* left,
-                       const int64_t* right, const float* share) noexcept
-    void blend_rows(const float* top, const float* bottom, float* target, int64_t n, float share) noexcept
     void stretch(float* values, int64_t n, float most, float low, float high) noexcept
     void add_all(float* values, int64_t n, float b) noexcept
     void sum_channels(const float* values, int64_t pixels, int64_t channels, double* sums) noexcept
@@ -37,15 +33,14 @@ cdef enum:
 
 cdef enum:
     WHAT_RANK = 1      # a dimensions
-    WHAT_EMPTY = 2     # a picture of a x b pixels
     WHAT_CROP = 3      # axis b is a long
     WHAT_COLOURS = 4   # a channels
 
-cdef struct Pictures:
+cdef struct PictureDims:
     int64_t count, height, width, channels
 
 
-cdef bint _pictures(const Cell* cell, Pictures* p) noexcept nogil:
+cdef bint _pictures(const Cell* cell, PictureDims* p) noexcept nogil:
     cdef int32_t d
     if cell.ndim < 3:
         return False
@@ -67,178 +62,9 @@ cdef object _explain(str label, const Fault* fault):
     if fault.what == WHAT_RANK:
         return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected pictures [..., height, width, channels], got "
                                                 f"{fault.a} dimensions")
-    if fault.what == WHAT_EMPTY:
-        return new_error(CODE_INVALID_ARGUMENT, f"{label}: a picture of {fault.a} x {fault.b} pixels can't be resized")
     if fault.what == WHAT_COLOURS:
         return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected 3 channels (red, green, blue), got {fault.a}")
     return step_explain(label, fault)
-
-
-cdef struct ResizeParams:
-    CastFn cast              # to float32; bilinear
-    int32_t item
-    bint nearest
-    int64_t height, width
-    int64_t made_bytes
-
-
-@cython.final
-cdef class ResizeStep(Step):
-    """Pictures in another size.
-
-    Parameters
-    ----------
-    inputs, outputs : tuple of Component
-        One of each.
-    number : int
-        Of the input's dtype, if bilinear.
-    height, width : int
-        The new size.
-    nearest : bool
-        Take the nearest pixel, instead of blending four.
-    """
-    cdef ResizeParams resize
-
-    def __init__(self, tuple inputs, tuple outputs, int number, int64_t height, int64_t width, bint nearest):
-        self.resize.cast = cast_fn(number, FLOAT32, False)
-        self.resize.item = inputs[0].dtype.itemsize
-        self.resize.nearest = nearest
-        self.resize.height = height
-        self.resize.width = width
-        self.resize.made_bytes = made_bytes_of(outputs[0])
-        self.inputs = inputs
-        self.outputs = outputs
-        self.params = &self.resize
-        self.run = _run_resize
-
-    cdef object explain(self, const Fault* fault):
-        return _explain("resize", fault)
-
-
-cdef inline float _centre(int64_t i, float scale) noexcept nogil:
-    # Returns the place of target pixel i's centre in the source, whose pixel j has its centre at j.
-    return (<float>i + <float>0.5) * scale - <float>0.5
-
-
-cdef inline float _blend(int64_t i, float scale, int64_t side, int64_t* low, int64_t* high) noexcept nogil:
-    cdef float at = _centre(i, scale), below = floorf(at)
-    cdef int64_t above = <int64_t>below + (1 if below < at else 0)
-    high[0] = above if above < side - 1 else side - 1
-    low[0] = <int64_t>below if below > 0 else 0
-    if low[0] > high[0]:
-        low[0] = high[0]
-    return at - below
-
-
-cdef inline int64_t _nearest(int64_t i, float scale, int64_t side) noexcept nogil:
-    cdef int64_t at = <int64_t>floorf((<float>i + <float>0.5) * scale)
-    return at if at < side - 1 else side - 1
-
-
-cdef void _resize_nearest(const ResizeParams* resize, const Pictures* p, bytes_in source, bytes_out target,
-                          int64_t* left) noexcept nogil:
-    # left: room for the offset of each column's pixel in a row of the source.
-    cdef float scale_y = <float>p.height / <float>resize.height, scale_x = <float>p.width / <float>resize.width
-    cdef int64_t pixel = p.channels * resize.item, picture, y, x
-    cdef bytes_in row
-    for x in range(resize.width):
-        left[x] = _nearest(x, scale_x, p.width) * pixel
-    for picture in range(p.count):
-        for y in range(resize.height):
-            row = source + (picture * p.height + _nearest(y, scale_y, p.height)) * p.width * pixel
-            if pixel == 1:
-                for x in range(resize.width):
-                    target[x] = row[left[x]]
-            elif pixel == 3:
-                for x in range(resize.width):
-                    memcpy(target + x * 3, row + left[x], 3)
-            elif pixel == 4:
-                for x in range(resize.width):
-                    memcpy(target + x * 4, row + left[x], 4)
-            else:
-                for x in range(resize.width):
-                    memcpy(target + x * pixel, row + left[x], pixel)
-            target += resize.width * pixel
-
-
-cdef int _run_resize(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const ResizeParams* resize = <const ResizeParams*>params
-    cdef const Cell* cell = &inputs[0]
-    cdef Cell* out = &outputs[0]
-    cdef Pictures p
-    cdef int64_t item = resize.item if resize.nearest else 4
-    cdef int64_t picture, y, x, low = 0, high = 0, row_in, row_out, room
-    cdef float scale_y, scale_x, share
-    cdef int64_t* left
-    cdef int64_t* right
-    cdef float* shares
-    cdef float* line
-    cdef float* rows[2]
-    cdef int64_t held[2]
-    cdef int first, second
-    cdef bytes_in source = cell.data
-    cdef bytes_out target
-    if not _pictures(cell, &p):
-        return step_fault(fault, WHAT_RANK, cell.ndim, 0)
-    out.ndim = cell.ndim
-    memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
-    out.dims[cell.ndim - 3] = resize.height
-    out.dims[cell.ndim - 2] = resize.width
-    row_in = p.width * p.channels
-    row_out = resize.width * p.channels
-    if step_place(out, p.count * resize.height * row_out * item, resize.made_bytes, arena, fault) != 0:
-        return -1
-    if out.nbytes == 0:
-        return 0
-    if p.height == 0 or p.width == 0:
-        return step_fault(fault, WHAT_EMPTY, p.height, p.width)
-    scale_y = <float>p.height / <float>resize.height
-    scale_x = <float>p.width / <float>resize.width
-    room = resize.width * <int64_t>(2 * sizeof(int64_t) + sizeof(float)) + (row_in + 2
-                                                                            * row_out) * <int64_t>sizeof(float)
-    left = <int64_t*>arena_take(arena, room)
-    if left == NULL:
-        return step_fault(fault, WHAT_NO_MEMORY, room, 0)
-    right = left + resize.width
-    shares = <float*>(right + resize.width)
-    line = shares + resize.width
-    rows[0] = line + row_in
-    rows[1] = rows[0] + row_out
-    target = out.data
-    if resize.nearest:
-        _resize_nearest(resize, &p, source, target, left)
-        return 0
-    for x in range(resize.width):
-        shares[x] = _blend(x, scale_x, p.width, &low, &high)
-        left[x] = low * p.channels
-        right[x] = high * p.channels
-    for picture in range(p.count):
-        # Rows of the source in the new width: the last two that were used; the next row mostly needs one of them again.
-        held[0] = held[1] = -1
-        for y in range(resize.height):
-            share = _blend(y, scale_y, p.height, &low, &high)
-            first = 1 if held[1] == low else 0
-            if held[first] != low:
-                first = 1 if held[0] == high else 0
-                _row(resize, source, line, row_in, picture * p.height + low, rows[first], p.channels, left)
-                held[first] = low
-            second = first
-            if high != low:
-                second = 1 - first
-                if held[second] != high:
-                    _row(resize, source, line, row_in, picture * p.height + high, rows[second], p.channels, left)
-                    held[second] = high
-            blend_rows(rows[first], rows[second], <float*>target, row_out, share)
-            target += row_out * 4
-    return 0
-
-
-cdef void _row(const ResizeParams* resize, bytes_in source, float* line, int64_t row_in, int64_t row, float* made,
-               int64_t channels, const int64_t* left) noexcept nogil:
-    # `left`: of each column, then `right`, then the shares.
-    cdef const int64_t* right = left + resize.width
-    resize.cast(source + row * row_in * resize.item, line, row_in)
-    blend_columns(line, made, resize.width, channels, left, right, <const float*>(right + resize.width))
 
 
 cdef struct CropParams:
@@ -322,78 +148,6 @@ cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena*
     return 0
 
 
-cdef struct FlipParams:
-    int32_t item
-    uint64_t seed
-    int64_t made_bytes
-
-
-@cython.final
-cdef class FlipStep(Step):
-    """Each picture as it is, or its mirror image.
-
-    Parameters
-    ----------
-    inputs, outputs : tuple of Component
-        One of each.
-    seed : int
-        Below 2**64.
-    """
-    cdef FlipParams flip
-
-    def __init__(self, tuple inputs, tuple outputs, uint64_t seed):
-        self.flip.item = inputs[0].dtype.itemsize
-        self.flip.seed = seed
-        self.alone = True
-        self.flip.made_bytes = made_bytes_of(outputs[0])
-        self.inputs = inputs
-        self.outputs = outputs
-        self.params = &self.flip
-        self.run = _run_flip
-
-    cdef object explain(self, const Fault* fault):
-        return _explain("random_flip_left_right", fault)
-
-
-cdef int _run_flip(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const FlipParams* flip = <const FlipParams*>params
-    cdef const Cell* cell = &inputs[0]
-    cdef Cell* out = &outputs[0]
-    cdef Pictures p
-    cdef uint32_t draws[4]
-    cdef int64_t i, y, x, pixel, row, nbytes
-    cdef bytes_in source = cell.data
-    cdef bytes_out target
-    if not _pictures(cell, &p):
-        return step_fault(fault, WHAT_RANK, cell.ndim, 0)
-    out.ndim = cell.ndim
-    memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
-    pixel = p.channels * flip.item
-    row = p.width * pixel
-    nbytes = p.height * row
-    if step_place(out, p.count * nbytes, flip.made_bytes, arena, fault) != 0:
-        return -1
-    target = out.data
-    for i in range(p.count):
-        _draw(flip.seed, arena, i, 0, draws)
-        if draws[0] >> 31 == 0:
-            memcpy(target, source, nbytes)
-        else:
-            for y in range(p.height):
-                if pixel == 1:
-                    for x in range(p.width):
-                        target[y * row + x] = source[y * row + p.width - 1 - x]
-                elif pixel == 3:
-                    for x in range(p.width):
-                        memcpy(target + y * row + x * 3, source + y * row + (p.width - 1 - x) * 3, 3)
-                else:
-                    for x in range(p.width):
-                        memcpy(target + y * row + x * pixel, source + y * row + (p.width - 1 - x) * pixel, pixel)
-        source += nbytes
-        target += nbytes
-    return 0
-
-
 cdef enum:
     ADJUST_BRIGHTNESS = 0
     ADJUST_CONTRAST = 1
@@ -437,7 +191,7 @@ cdef class Amount:
 
 @cython.final
 cdef class AdjustStep(Step):
-    """Pictures with another brightness, contrast, saturation or hue.
+    """PictureDims with another brightness, contrast, saturation or hue.
 
     Parameters
     ----------
@@ -492,7 +246,7 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
     cdef const AdjustParams* adjust = <const AdjustParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
-    cdef Pictures p
+    cdef PictureDims p
     cdef uint32_t draws[4]
     cdef int64_t i, c, at, n, tile, pixels, room
     cdef float amount

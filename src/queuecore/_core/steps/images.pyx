@@ -26,32 +26,6 @@ cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
     const int kImageNoMemory
     const int kImageScans
 
-    cppclass JpegErrors:
-        int code
-        const char** messages
-        int last_message
-
-    cppclass JpegDecompress:
-        uint32_t image_width
-        uint32_t image_height
-        int components
-        int file_colours
-        int out_colours
-        uint32_t scale_num
-        uint32_t scale_denom
-        int dct_method
-        int fancy_upsampling
-
-    cppclass JpegReader:
-        JpegErrors errors
-        JpegDecompress own
-
-    cppclass PngReader:
-        uint32_t width
-        uint32_t height
-        int depth
-        int channels
-
     cppclass ImageCodecs:
         JpegErrors* (*jpeg_std_error)(JpegErrors*) noexcept
 
@@ -60,7 +34,9 @@ cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
     bint png_take(void*) noexcept
     bint jpeg_agree(JpegReader*) noexcept
     int jpeg_open(JpegReader*, const unsigned char*, size_t, int) noexcept
-    int jpeg_picture(JpegReader*, unsigned char*, uint32_t, size_t, unsigned char*) noexcept
+    int jpeg_begin(JpegReader*, uint32_t* left, uint32_t* width) noexcept
+    int jpeg_rows(JpegReader*, uint32_t begin, uint32_t end, unsigned char*, size_t, unsigned char*) noexcept
+    int jpeg_end(JpegReader*) noexcept
     void jpeg_close(JpegReader*) noexcept
     int png_open(PngReader*, const unsigned char*, size_t) noexcept
     int png_picture(PngReader*, int, int, unsigned char*, size_t) noexcept
@@ -108,6 +84,7 @@ cdef bint _jpeg_agrees() except -1:
             "ffda0008010100003f00513fffd9"))
     cdef JpegReader reader
     cdef unsigned char[3 * 9 * 3] pixels
+    cdef uint32_t left = 0, width = 9
     cdef int rc
     memset(pixels, 0, sizeof(pixels))
     if not jpeg_agree(&reader):
@@ -116,7 +93,11 @@ cdef bint _jpeg_agrees() except -1:
     if (rc == kImageDone and reader.own.image_width == 9 and reader.own.image_height == 3
         and reader.own.file_colours == kJpegGrey):
         reader.own.out_colours = kJpegRgb
-        rc = jpeg_picture(&reader, pixels, 3, 27, NULL)
+        rc = jpeg_begin(&reader, &left, &width)
+        if rc == kImageDone:
+            rc = jpeg_rows(&reader, 0, 3, pixels, 27, NULL)
+        if rc == kImageDone:
+            rc = jpeg_end(&reader)
     jpeg_close(&reader)
     return rc == kImageDone and (<const char*>pixels)[:81] == (b"\x85" * 24 + b"\x80" * 3) * 3
 
@@ -166,35 +147,6 @@ cdef enum:
     WHAT_COMPRESSED = 13  # a: how
     WHAT_OFFSET = 14      # a: where the pixels are said to begin
 
-cdef enum:
-    NUMBER_UINT8 = 0
-    NUMBER_UINT16 = 1
-    NUMBER_FLOAT32 = 2
-
-cdef struct PictureParams:
-    int32_t kinds             # bit k: the operation takes kind k
-    int32_t native            # bit k: native code can decode kind k
-    int32_t channels          # channels wanted; 0: those of the picture
-    int32_t number
-    int32_t ratio             # for JPEG, like all that follows
-    int32_t fancy
-    int32_t dct
-    int32_t recover
-    int64_t max_pixels
-
-# A picture whose header has been read.
-cdef struct Picture:
-    int32_t kind
-    int32_t channels          # of the result
-    int32_t depth             # bits of a sample, before conversion to the result's
-    int64_t height
-    int64_t width
-    # of BMP
-    const unsigned char* rows
-    int64_t row_bytes
-    int32_t pixel_bytes
-    bint top_down
-
 
 cdef int _fault(Fault* fault, int what, int64_t a) noexcept nogil:
     fault.what = what
@@ -202,14 +154,15 @@ cdef int _fault(Fault* fault, int what, int64_t a) noexcept nogil:
     return -1
 
 
-cdef int _codec_fault(Fault* fault, int outcome, int32_t kind, const JpegReader* jpeg) noexcept nogil:
+cdef int _codec_fault(Fault* fault, int outcome, const Decoder* decoder) noexcept nogil:
+    cdef int64_t code = decoder.jpeg.errors.code if decoder.kind == PICTURE_JPEG else 0
     if outcome == kImageCut:
-        return _fault(fault, WHAT_CUT, kind)
+        return _fault(fault, WHAT_CUT, decoder.kind)
     if outcome == kImageNoMemory:
         return _fault(fault, WHAT_NO_MEMORY, 0)
     if outcome == kImageScans:
         return _fault(fault, WHAT_SCANS, 0)
-    return _fault(fault, WHAT_DAMAGED, kind | (<int64_t>jpeg.errors.code << 8 if jpeg != NULL else 0))
+    return _fault(fault, WHAT_DAMAGED, decoder.kind | code << 8)
 
 
 cdef inline int64_t _little(const unsigned char* p, int32_t nbytes) noexcept nogil:
@@ -242,7 +195,7 @@ cdef int64_t _bitmap_front(const unsigned char* data, int64_t bits, int64_t how,
     return front + 4 * count if colours else front
 
 
-cdef int _open_bitmap(Picture* p, const unsigned char* data, int64_t nbytes, Fault* fault) noexcept nogil:
+cdef int _open_bitmap(Decoder* p, const unsigned char* data, int64_t nbytes, Fault* fault) noexcept nogil:
     cdef int64_t offset, bits, how, behind
     if nbytes < 54:
         return _fault(fault, WHAT_CUT, PICTURE_BMP)
@@ -276,7 +229,7 @@ cdef int _open_bitmap(Picture* p, const unsigned char* data, int64_t nbytes, Fau
     return 0
 
 
-cdef void _bitmap(const Picture* p, unsigned char* into) noexcept nogil:
+cdef void _bitmap(const Decoder* p, unsigned char* into) noexcept nogil:
     # Bytes of one channel are greys, whatever the palette says; else blue, green, red, and perhaps alpha.
     cdef int64_t x, y
     cdef int32_t size = p.pixel_bytes, channels = p.channels
@@ -299,9 +252,31 @@ cdef void _bitmap(const Picture* p, unsigned char* into) noexcept nogil:
             into += channels
 
 
-# Reads a header; after it, whatever it returned, _close.
-cdef int _open(const PictureParams* own, const unsigned char* data, int64_t nbytes, Picture* p, JpegReader* jpeg,
-               PngReader* png, Fault* fault) noexcept nogil:
+cdef int _open_jpeg(const DecodeParams* own, const unsigned char* data, int64_t nbytes, Decoder* p,
+                    Fault* fault) noexcept nogil:
+    cdef JpegReader* jpeg = &p.jpeg
+    cdef int outcome = jpeg_open(jpeg, data, <size_t>nbytes, own.recover)
+    if outcome != kImageDone:
+        return _codec_fault(fault, outcome, p)
+    p.width = jpeg.own.image_width
+    p.height = jpeg.own.image_height
+    if p.channels == 0:
+        p.channels = 1 if jpeg.own.components == 1 else 3
+    jpeg.own.out_colours = kJpegGrey if p.channels == 1 else kJpegRgb
+    if jpeg.own.file_colours == kJpegCmyk or jpeg.own.file_colours == kJpegYcck:
+        jpeg.own.out_colours = kJpegCmyk
+    if p.channels == 4 or p.channels == 1 and jpeg.own.out_colours == kJpegCmyk:
+        return _fault(fault, WHAT_CHANNELS, p.kind)
+    jpeg.own.scale_num = 1
+    jpeg.own.scale_denom = own.ratio
+    jpeg.own.dct_method = own.dct
+    jpeg.own.fancy_upsampling = own.fancy
+    return 0
+
+
+cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_t nbytes, Decoder* decoder,
+                      Fault* fault) noexcept nogil:
+    cdef Decoder* p = decoder
     cdef int outcome = kImageDone
     cdef int32_t kind = _kind(data, nbytes)
     p.kind = 0
@@ -315,31 +290,17 @@ cdef int _open(const PictureParams* own, const unsigned char* data, int64_t nbyt
         return _fault(fault, WHAT_NO_LIBRARY, kind)
     p.kind = kind
     if p.kind == PICTURE_JPEG:
-        outcome = jpeg_open(jpeg, data, <size_t>nbytes, own.recover)
-        if outcome != kImageDone:
-            return _codec_fault(fault, outcome, p.kind, jpeg)
-        p.width = jpeg.own.image_width
-        p.height = jpeg.own.image_height
-        if p.channels == 0:
-            p.channels = 1 if jpeg.own.components == 1 else 3
-        jpeg.own.out_colours = kJpegGrey if p.channels == 1 else kJpegRgb
-        if jpeg.own.file_colours == kJpegCmyk or jpeg.own.file_colours == kJpegYcck:
-            jpeg.own.out_colours = kJpegCmyk
-        if p.channels == 4 or p.channels == 1 and jpeg.own.out_colours == kJpegCmyk:
-            return _fault(fault, WHAT_CHANNELS, p.kind)
-        jpeg.own.scale_num = 1
-        jpeg.own.scale_denom = own.ratio
-        jpeg.own.dct_method = own.dct
-        jpeg.own.fancy_upsampling = own.fancy
+        if _open_jpeg(own, data, nbytes, p, fault) != 0:
+            return -1
     elif p.kind == PICTURE_PNG:
-        outcome = png_open(png, data, <size_t>nbytes)
+        outcome = png_open(&p.png, data, <size_t>nbytes)
         if outcome != kImageDone:
-            return _codec_fault(fault, outcome, p.kind, NULL)
-        p.width = png.width
-        p.height = png.height
+            return _codec_fault(fault, outcome, p)
+        p.width = p.png.width
+        p.height = p.png.height
         if p.channels == 0:
-            p.channels = png.channels
-        if png.depth == 16 and own.number != NUMBER_UINT8:
+            p.channels = p.png.channels
+        if p.png.depth == 16 and own.number != NUMBER_UINT8:
             p.depth = 16
     else:
         outcome = _open_bitmap(p, data, nbytes, fault)
@@ -357,24 +318,46 @@ cdef int _open(const PictureParams* own, const unsigned char* data, int64_t nbyt
     return 0
 
 
-cdef int _decode(const PictureParams* own, const Picture* p, JpegReader* jpeg, PngReader* png, unsigned char* into,
-                 Arena* arena, Fault* fault) noexcept nogil:
+cdef bint decoder_divide(Decoder* decoder, int32_t by) noexcept nogil:
+    if decoder.kind != PICTURE_JPEG or decoder.jpeg.own.scale_denom != 1:
+        return False
+    decoder.jpeg.own.scale_denom = by
+    decoder.width = (decoder.width + by - 1) // by
+    decoder.height = (decoder.height + by - 1) // by
+    return True
+
+
+cdef int _read_jpeg(Decoder* p, uint32_t top, uint32_t bottom, unsigned char* into, int64_t row_bytes, Arena* arena,
+                    Fault* fault) noexcept nogil:
+    # Reads rows of a JPEG that has begun.
+    cdef int64_t row_room = 4 * p.width
+    cdef unsigned char* row = NULL
+    cdef int outcome
+    if p.jpeg.own.out_colours == kJpegCmyk:
+        row = <unsigned char*>arena_take(arena, row_room)
+        if row == NULL:
+            return _fault(fault, WHAT_NO_MEMORY, row_room)
+    outcome = jpeg_rows(&p.jpeg, top, bottom, into, <size_t>row_bytes, row)
+    if outcome == kImageDone:
+        outcome = jpeg_end(&p.jpeg)
+    return 0 if outcome == kImageDone else _codec_fault(fault, outcome, p)
+
+
+cdef int _decode(const DecodeParams* own, Decoder* p, unsigned char* into, Arena* arena, Fault* fault) noexcept nogil:
     cdef int64_t count = p.width * p.height * p.channels
     cdef int64_t row_bytes = p.width * p.channels * (p.depth // 8)
-    cdef unsigned char* row = NULL
+    cdef uint32_t left = 0, width = <uint32_t>p.width
     cdef int outcome = kImageDone
     if p.kind == PICTURE_JPEG:
-        if jpeg.own.out_colours == kJpegCmyk:
-            row = <unsigned char*>arena_take(arena, 4 * p.width)
-            if row == NULL:
-                return _fault(fault, WHAT_NO_MEMORY, 4 * p.width)
-        outcome = jpeg_picture(jpeg, into, <uint32_t>p.height, <size_t>row_bytes, row)
+        outcome = jpeg_begin(&p.jpeg, &left, &width)
+        if outcome == kImageDone and _read_jpeg(p, 0, <uint32_t>p.height, into, row_bytes, arena, fault) != 0:
+            return -1
     elif p.kind == PICTURE_PNG:
-        outcome = png_picture(png, p.channels, p.depth, into, <size_t>row_bytes)
+        outcome = png_picture(&p.png, p.channels, p.depth, into, <size_t>row_bytes)
     else:
         _bitmap(p, into)
     if outcome != kImageDone:
-        return _codec_fault(fault, outcome, p.kind, jpeg if p.kind == PICTURE_JPEG else NULL)
+        return _codec_fault(fault, outcome, p)
     if own.number == NUMBER_UINT16 and p.depth == 8:
         widen_to_16(into, count, p.kind == PICTURE_PNG)
     elif own.number == NUMBER_FLOAT32:
@@ -382,11 +365,47 @@ cdef int _decode(const PictureParams* own, const Picture* p, JpegReader* jpeg, P
     return 0
 
 
-cdef void _close(Picture* p, JpegReader* jpeg, PngReader* png) noexcept nogil:
-    if p.kind == PICTURE_JPEG:
-        jpeg_close(jpeg)
-    elif p.kind == PICTURE_PNG:
-        png_close(png)
+cdef unsigned char* decoder_part(Decoder* decoder, PictureBox* box, Arena* arena, Fault* fault) noexcept nogil:
+    cdef uint32_t left = <uint32_t>box.left, width = <uint32_t>box.width
+    cdef int64_t row_bytes, nbytes
+    cdef unsigned char* pixels
+    cdef int outcome = kImageDone
+    if decoder.kind == PICTURE_JPEG:
+        outcome = jpeg_begin(&decoder.jpeg, &left, &width)
+        if outcome != kImageDone:
+            _codec_fault(fault, outcome, decoder)
+            return NULL
+    else:
+        box.top = left = 0
+        box.height = decoder.height
+        width = <uint32_t>decoder.width
+    box.left = left
+    box.width = width
+    row_bytes = box.width * decoder.channels
+    nbytes = box.height * row_bytes
+    pixels = <unsigned char*>arena_take(arena, <size_t>nbytes)
+    if pixels == NULL:
+        _fault(fault, WHAT_NO_MEMORY, nbytes)
+        return NULL
+    if decoder.kind == PICTURE_JPEG:
+        if _read_jpeg(decoder, <uint32_t>box.top, <uint32_t>(box.top + box.height), pixels, row_bytes, arena,
+                      fault) != 0:
+            return NULL
+    elif decoder.kind == PICTURE_PNG:
+        outcome = png_picture(&decoder.png, decoder.channels, 8, pixels, <size_t>row_bytes)
+        if outcome != kImageDone:
+            _codec_fault(fault, outcome, decoder)
+            return NULL
+    else:
+        _bitmap(decoder, pixels)
+    return pixels
+
+
+cdef void decoder_close(Decoder* decoder) noexcept nogil:
+    if decoder.kind == PICTURE_JPEG:
+        jpeg_close(&decoder.jpeg)
+    elif decoder.kind == PICTURE_PNG:
+        png_close(&decoder.png)
 
 
 # ---- the step
@@ -413,9 +432,6 @@ cdef class PictureStep(Step):
     max_pixels : int
         Of one picture.
     """
-    cdef PictureParams own
-    cdef str label
-
     def __init__(self, tuple inputs, tuple outputs, str label, int32_t kinds, int32_t channels, int32_t number,
                  tuple jpeg, int64_t max_pixels):
         if self.params != NULL:
@@ -437,17 +453,15 @@ cdef class PictureStep(Step):
 
     def measure(self, bytes data not None, int64_t index=-1):
         """Return height, width and channels of a picture, by its header; `index` is its number in a batch."""
-        cdef Picture p
-        cdef JpegReader jpeg
-        cdef PngReader png
+        cdef Decoder p
         cdef Fault fault
         cdef const unsigned char* source = data
         cdef int64_t nbytes = len(data)
         cdef int rc
         memset(&fault, 0, sizeof(Fault))
         with nogil:
-            rc = _open(&self.own, source, nbytes, &p, &jpeg, &png, &fault)
-            _close(&p, &jpeg, &png)
+            rc = decoder_open(&self.own, source, nbytes, &p, &fault)
+            decoder_close(&p)
         if rc != 0:
             fault.b = index
             raise self.explain(&fault)
@@ -514,12 +528,10 @@ def _jpeg_message(int64_t code):
 
 cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
                        Fault* fault) noexcept nogil:
-    cdef const PictureParams* own = <const PictureParams*>params
+    cdef const DecodeParams* own = <const DecodeParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
-    cdef Picture p
-    cdef JpegReader jpeg
-    cdef PngReader png
+    cdef Decoder p
     cdef bytes_in source = cell.data
     cdef int64_t n = 1, i, nbytes = cell.nbytes, each = 0, height = 0, width = 0
     cdef int64_t item = 1 if own.number == NUMBER_UINT8 else 2 if own.number == NUMBER_UINT16 else 4
@@ -532,7 +544,7 @@ cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Ar
         if cell.ndim > 0:
             source = cell.data + cell.offsets[i]
             nbytes = cell.offsets[i + 1] - cell.offsets[i]
-        rc = _open(own, source, nbytes, &p, &jpeg, &png, fault)
+        rc = decoder_open(own, source, nbytes, &p, fault)
         if rc == 0 and i == 0:
             height = p.height
             width = p.width
@@ -545,8 +557,8 @@ cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Ar
         elif rc == 0 and (p.height != height or p.width != width or p.channels != channels):
             rc = _fault(fault, WHAT_UNEQUAL, p.width | p.height << 32)
         if rc == 0:
-            rc = _decode(own, &p, &jpeg, &png, out.data + i * each, arena, fault)
-        _close(&p, &jpeg, &png)
+            rc = _decode(own, &p, out.data + i * each, arena, fault)
+        decoder_close(&p)
         if rc != 0:
             return rc
     if n == 0 and out.data == NULL:

@@ -119,6 +119,7 @@ cdef class Step:
     cdef readonly tuple inputs    # Component of each
     cdef readonly tuple outputs
     cdef public object label  # its name for users, or None
+    cdef public object remark    # what a plan says of it, or None
 
     # Returns the exception, without a place, for a fault of this step.
     cdef object explain(self, const Fault* fault)

@@ -52,6 +52,10 @@ cdef class Step:
         """
         return [(<uintptr_t>self.params, self.label or type(self).__name__)]
 
+    def remarks(self):
+        """The sentences of a plan about the steps that it is made of."""
+        return [] if self.remark is None else [self.remark]
+
     def __call__(self, *values, int64_t epoch=0, int64_t element=0):
         cdef Py_ssize_t count = len(self.inputs), output_count = len(self.outputs), i
         cdef Cell* cells = <Cell*>calloc(count + output_count, sizeof(Cell))
@@ -483,6 +487,10 @@ cdef class SequenceStep(Step):
     def parts(self):
         """The steps that it is made of, as of `Step.parts`."""
         return [part for step in self.steps for part in step.parts()]
+
+    def remarks(self):
+        """The sentences of a plan about its steps, as of `Step.remarks`."""
+        return [remark for step in self.steps for remark in step.remarks()]
 
     cdef object explain(self, const Fault* fault):
         return explain_part(self.steps, fault)

@@ -112,6 +112,9 @@ struct ImageCodecs {
   int (*jpeg_finish)(JpegDecompress*);
   void (*jpeg_destroy)(JpegDecompress*);
   int (*jpeg_resync)(JpegDecompress*, int desired);
+  // Of libjpeg-turbo alone; both or none.
+  void (*jpeg_crop)(JpegDecompress*, unsigned* left, unsigned* width);
+  unsigned (*jpeg_skip_rows)(JpegDecompress*, unsigned rows);
   JpegAbi abi;
 
   const char* (*png_version)(const void*);
@@ -152,6 +155,10 @@ inline bool image_symbol(void* library, const char* name, Function*& place) noex
 
 inline bool jpeg_take(void* library) noexcept {
   ImageCodecs& to = image_codecs;
+  if (!image_symbol(library, "jpeg_crop_scanline", to.jpeg_crop) ||
+      !image_symbol(library, "jpeg_skip_scanlines", to.jpeg_skip_rows)) {
+    to.jpeg_crop = nullptr;
+  }
   return image_symbol(library, "jpeg_std_error", to.jpeg_std_error) &&
          image_symbol(library, "jpeg_CreateDecompress", to.jpeg_create) &&
          image_symbol(library, "jpeg_read_header", to.jpeg_read_header) &&
@@ -289,35 +296,76 @@ inline int jpeg_open(JpegReader* reader, const unsigned char* data, size_t nbyte
   return image_codecs.jpeg_read_header(&reader->own, 1) == 1 ? kImageDone : kImageCut;
 }
 
-// Reads the picture, of the given height and bytes of a row, its rows one after the other; `row` has room for one of
-// CMYK.
-inline int jpeg_picture(JpegReader* reader, unsigned char* into, unsigned height, size_t row_bytes,
-                        unsigned char* row) noexcept {
+// Makes three colours of a row of four inks. Adobe's programs write the complement of the inks.
+inline void jpeg_colours(JpegReader* reader, const unsigned char* row, unsigned char* target, unsigned width) noexcept {
+  int inverted = 0;
+  std::memcpy(&inverted, reinterpret_cast<unsigned char*>(&reader->own) + image_codecs.abi.adobe, sizeof(int));
+  for (unsigned x = 0; x < width; x++) {
+    for (int c = 0; c < 3; c++) {
+      int ink = row[4 * x + c], black = row[4 * x + 3];
+      int light = inverted ? ink * black : (255 - ink) * (255 - black);
+      target[3 * x + c] = static_cast<unsigned char>(light / 255);
+    }
+  }
+}
+
+// Begins with the columns from `left` on, `width` of them; both then become those that the rows have, which may be more.
+// Smoothed colours depend on the neighbouring pixel, so there is one more on each side: the pixels are those of the whole
+// picture.
+inline int jpeg_begin(JpegReader* reader, unsigned* left, unsigned* width) noexcept {
   JpegDecompress* own = &reader->own;
   if (setjmp(reader->jump) != 0) return reader->outcome;
   if (!image_codecs.jpeg_start(own)) return kImageCut;
-  bool inks = own->out_colours == kJpegCmyk;
-  if (own->output_height != height || size_t(own->output_width) * (inks ? 3 : own->output_components) != row_bytes) {
+  unsigned from = *left > 0 ? *left - 1 : 0, columns = std::min(own->output_width, *left + *width + 1) - from;
+  *left = 0;
+  *width = own->output_width;
+  if (image_codecs.jpeg_crop == nullptr || columns == own->output_width) return kImageDone;
+  image_codecs.jpeg_crop(own, &from, &columns);
+  *left = from;
+  *width = columns;
+  return kImageDone;
+}
+
+// Reads rows up to `end`, the first of which goes to `into`, the next `row_bytes` behind it. `row` has room for one row of
+// inks. Rows before `begin` are left out; where they can't be skipped, they go through `into`.
+inline int jpeg_rows(JpegReader* reader, unsigned begin, unsigned end, unsigned char* into, size_t row_bytes,
+                     unsigned char* row) noexcept {
+  JpegDecompress* own = &reader->own;
+  if (setjmp(reader->jump) != 0) return reader->outcome;
+  const bool inks = own->out_colours == kJpegCmyk;
+  const unsigned width = own->output_width;
+  if (end > own->output_height || size_t(width) * (inks ? 3 : own->output_components) != row_bytes) {
     return kImageDamaged;
   }
-  // Adobe's programs write the complement of the inks.
-  int inverted = 0;
-  std::memcpy(&inverted, reinterpret_cast<unsigned char*>(own) + image_codecs.abi.adobe, sizeof(int));
-  while (own->output_scanline < height) {
-    unsigned char* target = into + own->output_scanline * row_bytes;
-    unsigned char* rows[kJpegRows] = {row};
-    unsigned most = inks ? 1 : std::min(kJpegRows, height - own->output_scanline);
-    for (unsigned i = 0; !inks && i < most; i++) rows[i] = target + i * row_bytes;
-    if (image_codecs.jpeg_read(own, rows, most) == 0) return kImageCut;
-    for (unsigned x = 0; inks && x < own->output_width; x++) {
-      for (int c = 0; c < 3; c++) {
-        int ink = row[4 * x + c], black = row[4 * x + 3];
-        int light = inverted ? ink * black : (255 - ink) * (255 - black);
-        target[3 * x + c] = static_cast<unsigned char>(light / 255);
-      }
-    }
+  if (begin > own->output_scanline && image_codecs.jpeg_crop != nullptr) {
+    unsigned skipped = image_codecs.jpeg_skip_rows(own, begin - own->output_scanline);
+    if (skipped == 0) return kImageCut;
   }
-  return image_codecs.jpeg_finish(own) ? kImageDone : kImageCut;
+  while (own->output_scanline < end) {
+    unsigned at = own->output_scanline;
+    unsigned char* target = into + (at > begin ? at - begin : 0) * row_bytes;
+    unsigned char* rows[kJpegRows] = {inks ? row : target};
+    unsigned most = inks || at < begin ? 1 : std::min(kJpegRows, end - at);
+    for (unsigned i = 1; i < most; i++) rows[i] = target + i * row_bytes;
+    if (image_codecs.jpeg_read(own, rows, most) == 0) return kImageCut;
+    if (inks) jpeg_colours(reader, row, target, width);
+  }
+  return kImageDone;
+}
+
+// Ends a picture, of which the last rows may be unread: whether the file is cut there shows by its end mark alone.
+inline int jpeg_end(JpegReader* reader) noexcept {
+  JpegDecompress* own = &reader->own;
+  if (setjmp(reader->jump) != 0) return reader->outcome;
+  if (own->output_scanline == own->output_height) return image_codecs.jpeg_finish(own) ? kImageDone : kImageCut;
+  // The mark may just have been read.
+  const unsigned char *begin = reader->source.next - 2, *at = reader->source.next + reader->source.left;
+  if (reader->recover) return kImageDone;
+  while (at - begin >= 2) {
+    at--;
+    if (at[-1] == 0xff && at[0] == 0xd9) return kImageDone;
+  }
+  return kImageCut;
 }
 
 // ---- PNG ------------------------------------------------------------------------------------------------------------

@@ -1,22 +1,64 @@
 // Loops over the pixels of one picture, in float32.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace queuecore {
 
-// Blends two pixels of a row for each pixel of the target: source[left] + (source[right] - source[left]) * share.
-inline void blend_columns(const float* source, float* target, int64_t columns, int64_t channels, const int64_t* left,
-                          const int64_t* right, const float* share) noexcept {
-  for (int64_t i = 0; i < columns; i++) {
-    const float* l = source + left[i];
-    const float* r = source + right[i];
-    for (int64_t c = 0; c < channels; c++) target[i * channels + c] = l[c] + (r[c] - l[c]) * share[i];
+// Copies pixels of Bytes, or of `pixel` bytes if that is 0: target i is the one at place(i).
+template <int Bytes, class Place>
+void copy_pixels(const unsigned char* row, int64_t n, int64_t pixel, unsigned char* target, Place place) noexcept {
+  const int64_t bytes = Bytes ? Bytes : pixel;
+  for (int64_t i = 0; i < n; i++) std::memcpy(target + i * bytes, row + place(i) * bytes, static_cast<size_t>(bytes));
+}
+
+template <class Place>
+void copy_pixels_of(const unsigned char* row, int64_t n, int64_t pixel, unsigned char* target, Place place) noexcept {
+  switch (pixel) {
+    case 1:
+      return copy_pixels<1>(row, n, pixel, target, place);
+    case 3:
+      return copy_pixels<3>(row, n, pixel, target, place);
+    case 4:
+      return copy_pixels<4>(row, n, pixel, target, place);
+    case 12:
+      return copy_pixels<12>(row, n, pixel, target, place);
+    default:
+      return copy_pixels<0>(row, n, pixel, target, place);
   }
 }
 
-inline void blend_rows(const float* top, const float* bottom, float* target, int64_t n, float share) noexcept {
-  for (int64_t i = 0; i < n; i++) target[i] = top[i] + (bottom[i] - top[i]) * share;
+inline void pick_pixels(const unsigned char* row, const int64_t* columns, int64_t n, int64_t pixel,
+                        unsigned char* target) noexcept {
+  copy_pixels_of(row, n, pixel, target, [columns](int64_t i) { return columns[i]; });
+}
+
+inline void mirror_pixels(const unsigned char* row, int64_t n, int64_t pixel, unsigned char* target) noexcept {
+  copy_pixels_of(row, n, pixel, target, [n](int64_t i) { return n - 1 - i; });
+}
+
+// Multiplies each channel by its factor and adds its shift, `step` apart in both lists. plane: 0, or how far apart the
+// channels' planes lie.
+inline void normalize_pixels(const float* row, int64_t n, int64_t channels, const float* factors, const float* shifts,
+                             int64_t step, float* target, int64_t plane) noexcept {
+  if (plane != 0 && channels == 3) {  // of a length that compilers know, for vectors
+    float *green = target + plane, *blue = target + 2 * plane;
+    const float a[3] = {factors[0], factors[step], factors[2 * step]};
+    const float b[3] = {shifts[0], shifts[step], shifts[2 * step]};
+    for (int64_t i = 0; i < n; i++) {
+      target[i] = row[3 * i] * a[0] + b[0];
+      green[i] = row[3 * i + 1] * a[1] + b[1];
+      blue[i] = row[3 * i + 2] * a[2] + b[2];
+    }
+    return;
+  }
+  const int64_t apart = plane == 0 ? 1 : plane, along = plane == 0 ? channels : 1;
+  for (int64_t c = 0; c < channels; c++) {
+    const float a = factors[c * step], b = shifts[c * step];
+    for (int64_t i = 0; i < n; i++) target[c * apart + i * along] = row[i * channels + c] * a + b;
+  }
 }
 
 // Scales [0, 1] to an integer's range and cuts values off there, as TensorFlow does before a float becomes an integer.

@@ -1,0 +1,390 @@
+// Pictures in another size: each axis by itself, first the columns of a row, then its rows.
+//
+// Target i of an axis is a sum of neighbouring source items with weights, which a filter gives. The weights are
+// TensorFlow's (ScaleAndTranslate, ResizeBicubic, ResizeArea); with antialiasing the filter is as wide as the pixels of
+// the target, as Pillow's. Columns and rows can be taken by themselves because the filters are products of two.
+//
+// All sums are of float32, in the order of the source, each operation rounded by itself: the values don't depend on the
+// processor. The functions work on the caller's memory alone.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace queuecore {
+
+enum ResampleFilter : int32_t {
+  kTriangle,
+  kKeysCubic,
+  kLanczos3,
+  kLanczos5,
+  kGaussian,
+  kMitchell,
+  kArea,
+};
+
+// Where the targets of an axis lie in the source, of which the items from `low` up to `high` may be used: target i is
+// target i + skip of those of which the first begins `start` behind item `low`, each `scale` items long.
+struct ResampleView {
+  int32_t filter;
+  int32_t antialias;
+  int64_t low, high, skip;
+  double start, scale;
+};
+
+// The sums of one axis: target i is of `taps` items from first[i] on, with the weights from i * taps on. If it blends, it
+// is item first[i] and weights[i] of the way to the next one, which lies behind the last item where there is none.
+struct ResampleAxis {
+  int64_t targets, taps;
+  int64_t* first;
+  float* weights;
+};
+
+// Returns whether targets lie between two items each, with no more than TensorFlow's rounding for that (ResizeBilinear).
+inline bool resample_blends(const ResampleView& view) noexcept { return view.filter == kTriangle && !view.antialias; }
+
+inline double resample_radius(int32_t filter) noexcept {
+  switch (filter) {
+    case kTriangle:
+      return 1;
+    case kKeysCubic:
+    case kMitchell:
+      return 2;
+    case kLanczos3:
+      return 3;
+    case kLanczos5:
+      return 5;
+    case kGaussian:
+      return 1.5;
+    default:
+      return 0.5;
+  }
+}
+
+inline double resample_weight(int32_t filter, double x) noexcept {
+  const double pi = 3.14159265358979323846;
+  x = std::fabs(x);
+  switch (filter) {
+    case kTriangle:
+      return x < 1 ? 1 - x : 0;
+    case kKeysCubic:
+      if (x >= 2) return 0;
+      return x >= 1 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : ((1.5 * x - 2.5) * x) * x + 1;
+    case kLanczos3:
+    case kLanczos5: {
+      const double radius = resample_radius(filter);
+      if (x > radius) return 0;
+      return x < 1e-3 ? 1 : radius * std::sin(pi * x) * std::sin(pi * x / radius) / (pi * pi * x * x);
+    }
+    case kGaussian:
+      return x >= 1.5 ? 0 : std::exp(-2 * x * x);
+    case kMitchell:
+      if (x >= 2) return 0;
+      if (x >= 1) return (((-7.0 / 18) * x + 2) * x - 10.0 / 3) * x + 16.0 / 9;
+      return ((7.0 / 6) * x - 2) * x * x + 8.0 / 9;
+    default:
+      return 0;
+  }
+}
+
+// Returns how many times as wide as over source items the filter is.
+inline double resample_width(const ResampleView& view) noexcept {
+  return view.filter == kArea || view.antialias ? std::max(view.scale, 1.0) : 1.0;
+}
+
+// Returns of how many items the targets of this axis are sums, at most; 1 if they blend.
+inline int64_t resample_taps(const ResampleView& view) noexcept {
+  if (resample_blends(view)) return 1;
+  double reach = view.filter == kArea ? view.scale / 2 + 0.5 : resample_radius(view.filter) * resample_width(view);
+  double taps = std::floor(2 * reach) + 1;
+  return taps < double(view.high - view.low) ? int64_t(taps) : view.high - view.low;
+}
+
+// Returns the place of a target's centre, in source items of which item `low` is from 0 to 1.
+inline double resample_centre(const ResampleView& view, int64_t target) noexcept {
+  double at = (static_cast<double>(target + view.skip) + 0.5) * view.scale + view.start;
+  if (view.filter != kKeysCubic || view.antialias) return at;
+  // TensorFlow's cubic filter without antialiasing comes from a table with 1,024 places for each item.
+  double below = std::floor(at - 0.5);
+  return below + std::nearbyint((at - 0.5 - below) * 1024) / 1024 + 0.5;
+}
+
+// Returns the first and the last item of a target's sum, counted from `low`.
+inline void resample_span(const ResampleView& view, double at, int64_t taps, int64_t* first, int64_t* last) noexcept {
+  const double reach = view.filter == kArea ? view.scale / 2 : resample_radius(view.filter) * resample_width(view);
+  double from = view.filter == kArea ? std::floor(at - reach) : std::ceil(at - reach - 0.5);
+  double to = view.filter == kArea ? std::ceil(at + reach) - 1 : std::floor(at + reach - 0.5);
+  const int64_t end = view.high - view.low - 1;
+  *first = std::clamp<int64_t>(static_cast<int64_t>(from), 0, end);
+  *last = std::clamp(static_cast<int64_t>(to), *first, std::min(end, *first + taps - 1));
+}
+
+inline void resample_blend(const ResampleView& view, ResampleAxis* axis) noexcept {
+  const float scale = static_cast<float>(view.scale);
+  const float start = static_cast<float>(view.start);
+  for (int64_t i = 0; i < axis->targets; i++) {
+    float at = (static_cast<float>(i + view.skip) + 0.5f) * scale - 0.5f + start, below = std::floor(at);
+    const int64_t left = static_cast<int64_t>(below), end = view.high - view.low - 1;
+    bool between = left >= 0 && left < end;
+    axis->first[i] = view.low + std::clamp<int64_t>(left, 0, end);
+    axis->weights[i] = between ? at - below : 0;
+  }
+}
+
+// Fills in an axis, which has room for `targets` numbers and targets * taps weights.
+inline void resample_fill(const ResampleView& view, ResampleAxis* axis) noexcept {
+  if (resample_blends(view)) return resample_blend(view, axis);
+  const double width = resample_width(view);
+  for (int64_t i = 0; i < axis->targets; i++) {
+    const double at = resample_centre(view, i);
+    int64_t first, last;
+    resample_span(view, at, axis->taps, &first, &last);
+    const int64_t begin = std::min(first, view.high - view.low - axis->taps);
+    float* weights = axis->weights + i * axis->taps;
+    double sum = 0;
+    for (int64_t k = 0; k < axis->taps; k++) {
+      double item = static_cast<double>(begin + k), weight = 0;
+      if (begin + k < first || begin + k > last) {
+        weight = 0;
+      } else if (view.filter == kArea) {
+        weight = std::max(0.0, std::min(at + view.scale / 2, item + 1) - std::max(at - view.scale / 2, item));
+      } else {
+        weight = resample_weight(view.filter, (item + 0.5 - at) / width);
+      }
+      weights[k] = static_cast<float>(weight);
+      sum += weight;
+    }
+    axis->first[i] = view.low + begin;
+    if (std::fabs(sum) < 1e-30) {  // beyond a border: its item counts
+      weights[std::clamp<int64_t>(static_cast<int64_t>(std::floor(at)) - begin, 0, axis->taps - 1)] = 1;
+      sum = 1;
+    }
+    for (int64_t k = 0; k < axis->taps; k++) weights[k] = static_cast<float>(weights[k] / sum);
+  }
+}
+
+// Makes the targets of an axis lie the other way round.
+inline void resample_mirror(ResampleAxis* axis) noexcept {
+  const int64_t taps = axis->taps;
+  for (int64_t i = 0, j = axis->targets - 1; i < j; i++, j--) {
+    std::swap(axis->first[i], axis->first[j]);
+    std::swap_ranges(axis->weights + i * taps, axis->weights + (i + 1) * taps, axis->weights + j * taps);
+  }
+}
+
+// ---- loops ----------------------------------------------------------------------------------------------------------
+// Rows of pixels have room for a pixel and a vector more behind them.
+
+constexpr int64_t kRowSlack = 16;  // floats
+
+using FourFloats = float __attribute__((vector_size(16)));
+
+inline FourFloats four_at(const float* p) noexcept {
+  FourFloats four;
+  std::memcpy(&four, p, sizeof(four));
+  return four;
+}
+
+// The loops of a processor.
+struct ResampleLoops {
+  void (*widen)(const uint8_t* source, float* target, int64_t n) noexcept;
+  // Make the pixels of a row of the new width.
+  void (*blend_columns)(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept;
+  void (*sum_columns)(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept;
+  // Make one row of several.
+  void (*blend_rows)(const float* const* rows, const float* share, int64_t taps, float* target, int64_t n) noexcept;
+  void (*sum_rows)(const float* const* rows, const float* weights, int64_t taps, float* target, int64_t n) noexcept;
+};
+
+inline void widen_bytes(const uint8_t* source, float* target, int64_t n) noexcept {
+  for (int64_t i = 0; i < n; i++) target[i] = source[i];
+}
+
+// Targets from `at` on; of 3 or 4 channels in vectors.
+inline void blend_pixels(const float* row, const ResampleAxis& axis, int64_t channels, float* target,
+                         int64_t at) noexcept {
+  for (int64_t i = at; i < axis.targets; i++) {
+    const float* pixel = row + axis.first[i] * channels;
+    const float share = axis.weights[i];
+    if (channels == 3 || channels == 4) {
+      FourFloats left = four_at(pixel);
+      FourFloats between = left + (four_at(pixel + channels) - left) * share;
+      std::memcpy(target + i * channels, &between, sizeof(between));
+    } else {
+      for (int64_t c = 0; c < channels; c++) {
+        target[i * channels + c] = pixel[c] + (pixel[channels + c] - pixel[c]) * share;
+      }
+    }
+  }
+}
+
+inline void sum_pixels(const float* row, const ResampleAxis& axis, int64_t channels, float* target,
+                       int64_t at) noexcept {
+  for (int64_t i = at; i < axis.targets; i++) {
+    const float* pixel = row + axis.first[i] * channels;
+    const float* weights = axis.weights + i * axis.taps;
+    if (channels == 3 || channels == 4) {
+      FourFloats sum = four_at(pixel) * weights[0];
+      for (int64_t k = 1; k < axis.taps; k++) sum += four_at(pixel + k * channels) * weights[k];
+      std::memcpy(target + i * channels, &sum, sizeof(sum));
+    } else {
+      for (int64_t c = 0; c < channels; c++) {
+        float sum = pixel[c] * weights[0];
+        for (int64_t k = 1; k < axis.taps; k++) sum += pixel[k * channels + c] * weights[k];
+        target[i * channels + c] = sum;
+      }
+    }
+  }
+}
+
+inline void blend_columns(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept {
+  blend_pixels(row, axis, channels, target, 0);
+}
+
+inline void sum_columns(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept {
+  sum_pixels(row, axis, channels, target, 0);
+}
+
+inline void blend_rows(const float* const* rows, const float* share, int64_t, float* target, int64_t n) noexcept {
+  const float *top = rows[0], *bottom = rows[1];
+  for (int64_t i = 0; i < n; i++) target[i] = top[i] + (bottom[i] - top[i]) * *share;
+}
+
+inline void sum_rows(const float* const* rows, const float* weights, int64_t taps, float* target, int64_t n) noexcept {
+  for (int64_t i = 0; i < n; i++) target[i] = rows[0][i] * weights[0];
+  for (int64_t k = 1; k < taps; k++) {
+    for (int64_t i = 0; i < n; i++) target[i] += rows[k][i] * weights[k];
+  }
+}
+
+#if defined(__x86_64__)
+#define QC_AVX2 inline __attribute__((target("avx2")))
+
+QC_AVX2 void widen_bytes_avx2(const uint8_t* source, float* target, int64_t n) noexcept {
+  for (; n >= 16; n -= 16, source += 16, target += 16) {
+    __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(source));
+    __m128i high = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(source + 8));
+    _mm256_storeu_ps(target, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low)));
+    _mm256_storeu_ps(target + 8, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high)));
+  }
+  widen_bytes(source, target, n);
+}
+
+// Two pixels side by side, each with what is behind it.
+QC_AVX2 __m256 two_pixels(const float* first, const float* second) noexcept {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(first)), _mm_loadu_ps(second), 1);
+}
+
+QC_AVX2 __m256 two_weights(const float* first, const float* second) noexcept {
+  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_broadcast_ss(first)), _mm_broadcast_ss(second), 1);
+}
+
+template <int Channels>
+QC_AVX2 void put_pixels(float* target, __m256 two) noexcept {
+  _mm_storeu_ps(target, _mm256_castps256_ps128(two));
+  _mm_storeu_ps(target + Channels, _mm256_extractf128_ps(two, 1));
+}
+
+// Return how many targets they made.
+template <int Channels>
+QC_AVX2 int64_t blend_pairs(const float* row, const ResampleAxis& axis, float* target) noexcept {
+  int64_t i = 0;
+  for (; i + 2 <= axis.targets; i += 2) {
+    const float* first = row + axis.first[i] * Channels;
+    const float* second = row + axis.first[i + 1] * Channels;
+    __m256 left = two_pixels(first, second), right = two_pixels(first + Channels, second + Channels);
+    __m256 share = two_weights(axis.weights + i, axis.weights + i + 1);
+    put_pixels<Channels>(target + i * Channels, _mm256_add_ps(left, _mm256_mul_ps(_mm256_sub_ps(right, left), share)));
+  }
+  return i;
+}
+
+template <int Channels>
+QC_AVX2 int64_t sum_pairs(const float* row, const ResampleAxis& axis, float* target) noexcept {
+  const int64_t taps = axis.taps;
+  const float* weights = axis.weights;
+  int64_t i = 0;
+  for (; i + 2 <= axis.targets; i += 2, weights += 2 * taps) {
+    const float* first = row + axis.first[i] * Channels;
+    const float* second = row + axis.first[i + 1] * Channels;
+    __m256 sum = _mm256_mul_ps(two_pixels(first, second), two_weights(weights, weights + taps));
+    for (int64_t k = 1; k < taps; k++) {
+      first += Channels;
+      second += Channels;
+      __m256 part = _mm256_mul_ps(two_pixels(first, second), two_weights(weights + k, weights + taps + k));
+      sum = _mm256_add_ps(sum, part);
+    }
+    put_pixels<Channels>(target + i * Channels, sum);
+  }
+  return i;
+}
+
+QC_AVX2 void blend_columns_avx2(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept {
+  int64_t at = channels == 3   ? blend_pairs<3>(row, axis, target)
+               : channels == 4 ? blend_pairs<4>(row, axis, target)
+                               : 0;
+  blend_pixels(row, axis, channels, target, at);
+}
+
+QC_AVX2 void sum_columns_avx2(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept {
+  int64_t at = channels == 3 ? sum_pairs<3>(row, axis, target) : channels == 4 ? sum_pairs<4>(row, axis, target) : 0;
+  sum_pixels(row, axis, channels, target, at);
+}
+
+QC_AVX2 void blend_rows_avx2(const float* const* rows, const float* share, int64_t taps, float* target,
+                             int64_t n) noexcept {
+  const __m256 shares = _mm256_set1_ps(*share);
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    __m256 top = _mm256_loadu_ps(rows[0] + i), bottom = _mm256_loadu_ps(rows[1] + i);
+    _mm256_storeu_ps(target + i, _mm256_add_ps(top, _mm256_mul_ps(_mm256_sub_ps(bottom, top), shares)));
+  }
+  const float* rest[2] = {rows[0] + i, rows[1] + i};
+  blend_rows(rest, share, taps, target + i, n - i);
+}
+
+QC_AVX2 void sum_rows_avx2(const float* const* rows, const float* weights, int64_t taps, float* target,
+                           int64_t n) noexcept {
+  int64_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    __m256 sums[4];
+    __m256 weight = _mm256_set1_ps(weights[0]);
+    for (int j = 0; j < 4; j++) sums[j] = _mm256_mul_ps(_mm256_loadu_ps(rows[0] + i + 8 * j), weight);
+    for (int64_t k = 1; k < taps; k++) {
+      weight = _mm256_set1_ps(weights[k]);
+      for (int j = 0; j < 4; j++) {
+        sums[j] = _mm256_add_ps(sums[j], _mm256_mul_ps(_mm256_loadu_ps(rows[k] + i + 8 * j), weight));
+      }
+    }
+    for (int j = 0; j < 4; j++) _mm256_storeu_ps(target + i + 8 * j, sums[j]);
+  }
+  for (; i < n; i++) {
+    float sum = rows[0][i] * weights[0];
+    for (int64_t k = 1; k < taps; k++) sum += rows[k][i] * weights[k];
+    target[i] = sum;
+  }
+}
+
+#undef QC_AVX2
+#endif
+
+// widest: the best loops of this processor; otherwise those for all.
+inline ResampleLoops resample_loops(bool widest) noexcept {
+#if defined(__x86_64__)
+  if (widest && __builtin_cpu_supports("avx2")) {
+    return {widen_bytes_avx2, blend_columns_avx2, sum_columns_avx2, blend_rows_avx2, sum_rows_avx2};
+  }
+#else
+  (void)widest;
+#endif
+  return {widen_bytes, blend_columns, sum_columns, blend_rows, sum_rows};
+}
+
+}  // namespace queuecore
