@@ -16,6 +16,7 @@ from queuecore.data.files import (
     TFRecordDataset,
     WholeFileDataset,
 )
+from queuecore.data.folders import ImageFolderDataset
 from queuecore.data.functions import map_and_batch, parallel_interleave, shuffle_and_repeat
 from queuecore.data.iterator import Iterator
 from queuecore.data.iterators import FeedableIterator, InitializableIterator, IteratorBase, ReinitializableIterator
@@ -32,6 +33,7 @@ __all__ = [
     "DeviceDataset",
     "FeedableIterator",
     "FixedLengthRecordDataset",
+    "ImageFolderDataset",
     "InitializableIterator",
     "Iterator",
     "IteratorBase",

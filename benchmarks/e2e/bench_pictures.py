@@ -1,0 +1,303 @@
+"""Photographs for a training step, beside other loaders: decoded, cut at random, resized, mirrored and normalised.
+
+The pictures are crops and scalings of the photographs that scikit-image and scikit-learn carry, of about 500 x 400
+pixels, in JPEG of quality 90 to 95, in folders of classes, read from the page cache. Each contender makes batches of 64
+of float32 with the channels first, on two cores with two threads (PyTorch: two processes), set up as its documentation
+advises. What isn't installed is left out. A ratio compares two runs of the same round.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+
+import harness  # noqa: E402
+from passes import whole_pass  # noqa: E402
+
+BATCH = 64
+SIDE = 224
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+AREAS, RATIOS = (0.08, 1.0), (3 / 4, 4 / 3)
+CROP, SIZE = "random crop", "new size"
+
+Pass = Callable[[], tuple[int, float]]
+
+
+def write_pictures(folder: Path, count: int) -> None:
+    """Write photographs of several sizes into four folders."""
+    from PIL import Image
+
+    samples = importlib.import_module("skimage.data")
+    photos = [getattr(samples, name)() for name in ("astronaut", "coffee", "chelsea", "rocket")]
+    photos += importlib.import_module("sklearn.datasets").load_sample_images().images
+    random = np.random.default_rng(0)
+    for number in range(count):
+        picture = Image.fromarray(photos[number % len(photos)])
+        width, height = (int(side * random.uniform(0.7, 1)) for side in picture.size)
+        left, top = (
+            int(random.integers(0, most - side + 1)) for most, side in zip(picture.size, (width, height), strict=True)
+        )
+        picture = picture.crop((left, top, left + width, top + height))
+        picture = picture.resize((int(random.integers(400, 620)), int(random.integers(320, 500))), Image.LANCZOS)
+        path = folder / str(number % 4) / f"{number:05}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        picture.save(path, quality=int(random.integers(90, 96)))
+
+
+def ours(folder: Path, what: str) -> Pass:
+    """Return a pass of queuecore's."""
+    import queuecore as qc
+
+    ops = qc.ops
+
+    def vision(contents: Any, label: Any) -> Any:
+        image = ops.decode_jpeg(contents, channels=3)
+        if what == CROP:
+            image = ops.random_flip_left_right(ops.random_resized_crop(image, SIDE, seed=1), seed=2)
+        else:
+            image = ops.resize(image, (SIDE, SIDE))
+        return ops.normalize(image, MEAN, STD, channels_first=True), label
+
+    dataset = qc.data.ImageFolderDataset(folder).map(vision).batch(BATCH)
+    dataset = dataset.with_options(qc.data.Options(num_threads=2))
+    return lambda: whole_pass(dataset)
+
+
+def dali(folder: Path, what: str) -> Pass:
+    """Return a pass of DALI's operators on the CPU."""
+    dali_fn, types = (importlib.import_module(f"nvidia.dali.{name}") for name in ("fn", "types"))
+    pipeline_def = importlib.import_module("nvidia.dali").pipeline_def
+
+    @pipeline_def(batch_size=BATCH, num_threads=2, device_id=None, prefetch_queue_depth=2)
+    def pipeline() -> Any:
+        contents, labels = dali_fn.readers.file(file_root=str(folder), name="files")
+        mirror = 0
+        if what == CROP:
+            images = dali_fn.decoders.image_random_crop(
+                contents, device="cpu", output_type=types.RGB, random_area=list(AREAS), random_aspect_ratio=list(RATIOS)
+            )
+            mirror = dali_fn.random.coin_flip()
+        else:
+            images = dali_fn.decoders.image(contents, device="cpu", output_type=types.RGB)
+        images = dali_fn.resize(images, size=[SIDE, SIDE], interp_type=types.INTERP_LINEAR, antialias=what == CROP)
+        scaled = [[255 * number for number in numbers] for numbers in (MEAN, STD)]
+        images = dali_fn.crop_mirror_normalize(
+            images, dtype=types.FLOAT, output_layout="CHW", mean=scaled[0], std=scaled[1], mirror=mirror
+        )
+        return images, labels
+
+    loader = pipeline()
+    loader.build()
+    count = loader.epoch_size("files") // BATCH
+
+    def run() -> tuple[int, float]:
+        begun = time.perf_counter()
+        for _ in range(count):
+            loader.run()
+        return count * BATCH, time.perf_counter() - begun
+
+    run()
+    return run
+
+
+def part_of(height: int, width: int, random: np.random.Generator) -> tuple[int, int, int, int]:
+    """Return top, left, height and width of a part, by torchvision's rule."""
+    for _ in range(10):
+        area = height * width * random.uniform(*AREAS)
+        ratio = np.exp(random.uniform(*np.log(RATIOS)))
+        rows, columns = round(np.sqrt(area / ratio)), round(np.sqrt(area * ratio))
+        if rows <= height and columns <= width:
+            return int(random.integers(height - rows + 1)), int(random.integers(width - columns + 1)), rows, columns
+    return 0, 0, height, width
+
+
+def in_threads(folder: Path, make: Callable[[str, np.random.Generator], np.ndarray]) -> Pass:
+    """Return a pass of two threads that make pictures by a function of the file's name."""
+    paths = sorted(map(str, folder.glob("*/*.jpg")))
+
+    def run() -> tuple[int, float]:
+        random = np.random.default_rng(0)
+        begun = time.perf_counter()
+        with ThreadPoolExecutor(2) as threads:
+            images = threads.map(lambda path: make(path, random), paths)
+            made = 0
+            while group := list(itertools.islice(images, BATCH)):
+                made += len(np.stack(group))
+        return made, time.perf_counter() - begun
+
+    return run
+
+
+def opencv(folder: Path, what: str) -> Pass:
+    """Return a pass of OpenCV's in two threads."""
+    cv2 = importlib.import_module("cv2")
+    cv2.setNumThreads(0)
+    factors = np.float32(1 / (255 * np.array(STD))).reshape(3, 1, 1)
+    shifts = np.float32(-np.array(MEAN) / np.array(STD)).reshape(3, 1, 1)
+
+    def make(path: str, random: np.random.Generator) -> np.ndarray:
+        image = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_COLOR)
+        if what == CROP:
+            top, left, rows, columns = part_of(*image.shape[:2], random)
+            image = image[top : top + rows, left : left + columns]
+        image = cv2.cvtColor(cv2.resize(image, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR), cv2.COLOR_BGR2RGB)
+        if what == CROP and random.random() < 0.5:
+            image = cv2.flip(image, 1)
+        return image.transpose(2, 0, 1) * factors + shifts
+
+    return in_threads(folder, make)
+
+
+def pillow(folder: Path, what: str) -> Pass:
+    """Return a pass of Pillow's in two threads."""
+    from PIL import Image
+
+    factors = np.float32(1 / (255 * np.array(STD))).reshape(3, 1, 1)
+    shifts = np.float32(-np.array(MEAN) / np.array(STD)).reshape(3, 1, 1)
+
+    def make(path: str, random: np.random.Generator) -> np.ndarray:
+        with Image.open(path) as file:
+            image = file.convert("RGB")
+        box = None
+        if what == CROP:
+            top, left, rows, columns = part_of(image.height, image.width, random)
+            box = (left, top, left + columns, top + rows)
+        image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=box)
+        if what == CROP and random.random() < 0.5:
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        return np.asarray(image).transpose(2, 0, 1) * factors + shifts
+
+    return in_threads(folder, make)
+
+
+def tf_data(folder: Path, what: str) -> Pass:
+    """Return a pass of tf.data's."""
+    tf = importlib.import_module("tensorflow")
+    tf.config.threading.set_intra_op_parallelism_threads(2)
+    tf.config.threading.set_inter_op_parallelism_threads(2)
+    mean, std = (tf.constant(numbers, tf.float32) * 255 for numbers in (MEAN, STD))
+
+    def vision(path: Any) -> Any:
+        contents = tf.io.read_file(path)
+        if what == CROP:
+            begin, size, _ = tf.image.sample_distorted_bounding_box(
+                tf.image.extract_jpeg_shape(contents),
+                tf.zeros([0, 0, 4], tf.float32),
+                area_range=AREAS,
+                aspect_ratio_range=RATIOS,
+                use_image_if_no_bounding_boxes=True,
+            )
+            window = tf.stack([begin[0], begin[1], size[0], size[1]])
+            image = tf.image.decode_and_crop_jpeg(contents, window, channels=3)
+        else:
+            image = tf.image.decode_jpeg(contents, channels=3)
+        image = tf.image.resize(image, [SIDE, SIDE])
+        if what == CROP:
+            image = tf.image.random_flip_left_right(image)
+        return tf.transpose((image - mean) / std, [2, 0, 1])
+
+    dataset = tf.data.Dataset.list_files(str(folder / "*/*.jpg"), shuffle=False)
+    dataset = dataset.map(vision, num_parallel_calls=tf.data.AUTOTUNE).batch(BATCH).prefetch(tf.data.AUTOTUNE)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 2
+    dataset = dataset.with_options(options)
+
+    def run() -> tuple[int, float]:
+        begun = time.perf_counter()
+        made = sum(int(batch.shape[0]) for batch in dataset)
+        return made, time.perf_counter() - begun
+
+    run()
+    return run
+
+
+def torchvision(folder: Path, what: str) -> Pass:
+    """Return a pass of PyTorch's loader over torchvision's pictures, with two processes."""
+    torch_data = importlib.import_module("torch.utils.data")
+    transforms, datasets = (importlib.import_module(f"torchvision.{name}") for name in ("transforms", "datasets"))
+    first = (
+        [transforms.RandomResizedCrop(SIDE), transforms.RandomHorizontalFlip()]
+        if what == CROP
+        else [transforms.Resize((SIDE, SIDE))]
+    )
+    chain = transforms.Compose([*first, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
+    loader = torch_data.DataLoader(
+        datasets.ImageFolder(str(folder), chain), BATCH, num_workers=2, persistent_workers=True
+    )
+
+    def run() -> tuple[int, float]:
+        begun = time.perf_counter()
+        made = sum(len(labels) for _, labels in loader)
+        return made, time.perf_counter() - begun
+
+    run()
+    return run
+
+
+# Name: what must be there, how a pass is made; at least how many times its rate, of a random crop and of a new size.
+PEERS: dict[str, tuple[str, Callable[[Path, str], Pass], float | None, float | None]] = {
+    "DALI": ("nvidia.dali", dali, 2.5, None),
+    "OpenCV": ("cv2", opencv, 2.0, 1.1),
+    "tf.data": ("tensorflow", tf_data, 3.0, None),
+    "torchvision": ("torchvision", torchvision, 2.0, None),
+    "Pillow": ("PIL", pillow, None, None),
+}
+
+
+def run(options: harness.Options) -> dict[str, Any]:
+    """Measure whole passes of each contender, for a random crop and for a new size."""
+    count, rounds = (128, 2) if options.quick else (1024, 7)
+    absent: dict[str, str] = {}
+    with harness.scratch(options) as folder:
+        write_pictures(folder, count)
+        contenders: list[tuple[str, Callable[[], float]]] = []
+
+        def add(name: str, one_pass: Pass) -> None:
+            def rate() -> float:
+                made, seconds = one_pass()
+                if made != count:
+                    raise SystemExit(f"{name}: {made} pictures came, of {count}")
+                return made / seconds
+
+            contenders.append((name, rate))
+
+        for what in (CROP, SIZE):
+            add(f"{what}: queuecore", ours(folder, what))
+            for peer, (module, make, *_) in PEERS.items():
+                if not options.peers:
+                    continue
+                try:
+                    importlib.import_module(module)
+                    add(f"{what}: {peer}", make(folder, what))
+                except (ImportError, RuntimeError) as error:
+                    absent[peer] = str(error)
+        raw = harness.rotate(contenders, rounds)
+    findings = [harness.finding(name, "pictures/s", rates) for name, rates in raw.items()]
+    for peer, (_, _, *targets) in PEERS.items():
+        for what, target in zip((CROP, SIZE), targets, strict=True):
+            if f"{what}: {peer}" in raw:
+                pairs = zip(raw[f"{what}: queuecore"], raw[f"{what}: {peer}"], strict=True)
+                ratios = [our_rate / rate for our_rate, rate in pairs]
+                findings.append(harness.finding(f"{what}: rate", f"of {peer}'s", ratios, at_least=target))
+    return harness.report(
+        "pictures",
+        "photographs decoded, cut at random, resized and normalised, beside other loaders",
+        findings,
+        raw,
+        parameters={"pictures": count, "batch": BATCH, "side": SIDE, "rounds": rounds},
+        absent=absent,
+    )
+
+
+if __name__ == "__main__":
+    harness.main(run)
