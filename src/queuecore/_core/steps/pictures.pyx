@@ -38,12 +38,15 @@ cdef extern from "queuecore/kernels/resample.hpp" namespace "queuecore" nogil:
         int64_t targets, taps
         int64_t* first
         float* weights
+        float* pairs
 
     struct ResampleLoops:
         void (*widen)(const unsigned char* source, float* target, int64_t n) noexcept nogil
         void (*blend_columns)(const float* row, const ResampleAxis& axis, int64_t channels,
                               float* target) noexcept nogil
         void (*sum_columns)(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept nogil
+        void (*normalize)(const float* row, int64_t n, int64_t channels, const float* factors, const float* shifts,
+                          float* target, int64_t plane) noexcept nogil
         void (*blend_rows)(const float** rows, const float* share, int64_t taps, float* target,
                            int64_t n) noexcept nogil
         void (*sum_rows)(const float** rows, const float* weights, int64_t taps, float* target,
@@ -53,14 +56,14 @@ cdef extern from "queuecore/kernels/resample.hpp" namespace "queuecore" nogil:
     int64_t resample_taps(const ResampleView& view) noexcept
     void resample_fill(const ResampleView& view, ResampleAxis* axis) noexcept
     void resample_mirror(ResampleAxis* axis) noexcept
+    int64_t resample_pairs(int64_t targets, int64_t taps) noexcept
+    void resample_pair(ResampleAxis* axis) noexcept
     ResampleLoops resample_loops(bint widest) noexcept
 
 cdef extern from "queuecore/kernels/pixels.hpp" namespace "queuecore" nogil:
     void mirror_pixels(const unsigned char* row, int64_t n, int64_t pixel, unsigned char* target) noexcept
     void pick_pixels(const unsigned char* row, const int64_t* columns, int64_t n, int64_t pixel,
                      unsigned char* target) noexcept
-    void normalize_pixels(const float* row, int64_t n, int64_t channels, const float* factors, const float* shifts,
-                          int64_t step, float* target, int64_t plane) noexcept
 
 check_layout(layout_hash())
 
@@ -258,22 +261,26 @@ cdef void _new_size(const SizeLink* size, const PictureBox* box, PictureWay* way
         way.left = <int64_t>floorf((<float>size.width - wide) / 2)
 
 
-cdef int _axis(const ResampleView* view, int64_t targets, bint mirrored, ResampleAxis* axis, Arena* arena,
-               Fault* fault) noexcept nogil:
-    cdef int64_t room
+cdef int _axis(const ResampleView* view, int64_t targets, bint columns, bint mirrored, ResampleAxis* axis,
+               Arena* arena, Fault* fault) noexcept nogil:
+    cdef int64_t room, pairs
     axis.targets = targets
     axis.taps = 1 if view.filter == NEAREST else resample_taps(view[0])
-    room = targets * <int64_t>(sizeof(int64_t) + axis.taps * sizeof(float))
+    pairs = resample_pairs(targets, axis.taps) if columns else 0
+    room = targets * <int64_t>(sizeof(int64_t) + axis.taps * sizeof(float)) + pairs * <int64_t>sizeof(float)
     axis.first = <int64_t*>arena_take(arena, <size_t>room)
     if axis.first == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, room, 0)
-    axis.weights = <float*>(axis.first + targets)
+    axis.pairs = <float*>(axis.first + targets)
+    axis.weights = axis.pairs + pairs
     if view.filter == NEAREST:
         _nearest(view, axis)
     else:
         resample_fill(view[0], axis)
     if mirrored:
         resample_mirror(axis)
+    if columns:
+        resample_pair(axis)
     return 0
 
 
@@ -310,9 +317,9 @@ cdef int _axes(const PicturesParams* own, PictureWay* way, const PictureBox* box
     across.start = <double>box.left / <double>by - <double>across.low
     across.skip = targets.left
     way.blends = own.size.filter != NEAREST and resample_blends(down)
-    if _axis(&down, targets.height, False, &way.down, arena, fault) != 0:
+    if _axis(&down, targets.height, False, False, &way.down, arena, fault) != 0:
         return -1
-    if _axis(&across, targets.width, way.across_mirrored, &way.across, arena, fault) != 0:
+    if _axis(&across, targets.width, True, way.across_mirrored, &way.across, arena, fault) != 0:
         return -1
     _span(&way.down, way.blends, down.high, &way.kept.top, &way.kept.height)
     _span(&way.across, way.blends, across.high, &way.kept.left, &way.kept.width)
@@ -386,6 +393,8 @@ cdef struct PictureRows:
     const float** picked          # the rows of one sum
     float* wide                   # a row of the result, as float32
     float* normal                 # the same, normalised
+    float* factors                # what each of its values is multiplied with; of planes, one for each channel
+    float* shifts
     bytes_out pixels              # a row of the result, of the source's dtype
 
 
@@ -399,7 +408,7 @@ cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* row
     cdef int64_t row = (way.width + 1) * way.channels + kRowSlack
     cdef int64_t count = (2 if way.blends else way.down.taps) if _resamples(own) else 0
     cdef int64_t room = 2 * count * <int64_t>sizeof(float*), i
-    room += (line + (count + 2) * row) * <int64_t>sizeof(float) + way.width * way.channels * own.item
+    room += (line + (count + 4) * row) * <int64_t>sizeof(float) + way.width * way.channels * own.item
     rows.ring = <float**>arena_take(arena, <size_t>room)
     if rows.ring == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, room, 0)
@@ -411,9 +420,15 @@ cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* row
     rows.normal = rows.wide + row
     for i in range(count):
         rows.ring[i] = rows.normal + (i + 1) * row
-    rows.pixels = <bytes_out>(rows.normal + (count + 1) * row)
+    rows.factors = rows.normal + (count + 1) * row
+    rows.shifts = rows.factors + row
+    rows.pixels = <bytes_out>(rows.shifts + row)
     rows.count = count
     rows.made = 0
+    if own.normal.normalizes:
+        for i in range(way.channels if own.normal.planar else way.width * way.channels):
+            rows.factors[i] = own.normal.factors[i % way.channels * own.normal.step]
+            rows.shifts[i] = own.normal.shifts[i % way.channels * own.normal.step]
     return 0
 
 
@@ -493,11 +508,10 @@ cdef void _normal_row(const PicturesParams* own, PictureWay* way, PictureRows* r
         _widen(own, rows.pixels, rows.wide, n * way.channels)
     out += at * items * own.made_item
     if own.narrow == NULL:
-        normalize_pixels(rows.wide, n, way.channels, own.normal.factors, own.normal.shifts,
-                         own.normal.step, <float*>out, apart // 4)
+        own.loops.normalize(rows.wide, n, way.channels, rows.factors, rows.shifts, <float*>out, apart // 4)
         return
-    normalize_pixels(rows.wide, n, way.channels, own.normal.factors, own.normal.shifts,
-                     own.normal.step, rows.normal, n if own.normal.planar else 0)
+    own.loops.normalize(rows.wide, n, way.channels, rows.factors, rows.shifts, rows.normal,
+                        n if own.normal.planar else 0)
     for c in range(planes):
         own.narrow(rows.normal + c * n, out + c * apart, items)
 

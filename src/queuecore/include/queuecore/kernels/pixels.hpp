@@ -39,28 +39,6 @@ inline void mirror_pixels(const unsigned char* row, int64_t n, int64_t pixel, un
   copy_pixels_of(row, n, pixel, target, [n](int64_t i) { return n - 1 - i; });
 }
 
-// Multiplies each channel by its factor and adds its shift, `step` apart in both lists. plane: 0, or how far apart the
-// channels' planes lie.
-inline void normalize_pixels(const float* row, int64_t n, int64_t channels, const float* factors, const float* shifts,
-                             int64_t step, float* target, int64_t plane) noexcept {
-  if (plane != 0 && channels == 3) {  // of a length that compilers know, for vectors
-    float *green = target + plane, *blue = target + 2 * plane;
-    const float a[3] = {factors[0], factors[step], factors[2 * step]};
-    const float b[3] = {shifts[0], shifts[step], shifts[2 * step]};
-    for (int64_t i = 0; i < n; i++) {
-      target[i] = row[3 * i] * a[0] + b[0];
-      green[i] = row[3 * i + 1] * a[1] + b[1];
-      blue[i] = row[3 * i + 2] * a[2] + b[2];
-    }
-    return;
-  }
-  const int64_t apart = plane == 0 ? 1 : plane, along = plane == 0 ? channels : 1;
-  for (int64_t c = 0; c < channels; c++) {
-    const float a = factors[c * step], b = shifts[c * step];
-    for (int64_t i = 0; i < n; i++) target[c * apart + i * along] = row[i * channels + c] * a + b;
-  }
-}
-
 // Scales [0, 1] to an integer's range and cuts values off there, as TensorFlow does before a float becomes an integer.
 inline void stretch(float* values, int64_t n, float most, float low, float high) noexcept {
   for (int64_t i = 0; i < n; i++) {

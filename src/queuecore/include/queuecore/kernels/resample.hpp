@@ -41,11 +41,18 @@ struct ResampleView {
 
 // The sums of one axis: target i is of `taps` items from first[i] on, with the weights from i * taps on. If it blends, it
 // is item first[i] and weights[i] of the way to the next one, which lies behind the last item where there is none.
+//
+// pairs: of columns, the same weights for vectors of two pixels: four times that of target i, then of target i + 1, for
+// each item of their sums; then those of the next two. Or nullptr.
 struct ResampleAxis {
   int64_t targets, taps;
   int64_t* first;
   float* weights;
+  float* pairs;
 };
+
+// Returns how many floats `pairs` are.
+inline int64_t resample_pairs(int64_t targets, int64_t taps) noexcept { return targets / 2 * taps * 8; }
 
 // Returns whether targets lie between two items each, with no more than TensorFlow's rounding for that (ResizeBilinear).
 inline bool resample_blends(const ResampleView& view) noexcept { return view.filter == kTriangle && !view.antialias; }
@@ -179,6 +186,18 @@ inline void resample_mirror(ResampleAxis* axis) noexcept {
   }
 }
 
+// Fills in `pairs`.
+inline void resample_pair(ResampleAxis* axis) noexcept {
+  const int64_t taps = axis->taps;
+  float* pair = axis->pairs;
+  for (int64_t i = 0; i + 2 <= axis->targets; i += 2) {
+    for (int64_t k = 0; k < taps; k++, pair += 8) {
+      std::fill(pair, pair + 4, axis->weights[i * taps + k]);
+      std::fill(pair + 4, pair + 8, axis->weights[(i + 1) * taps + k]);
+    }
+  }
+}
+
 // ---- loops ----------------------------------------------------------------------------------------------------------
 // Rows of pixels have room for a pixel and a vector more behind them.
 
@@ -198,6 +217,10 @@ struct ResampleLoops {
   // Make the pixels of a row of the new width.
   void (*blend_columns)(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept;
   void (*sum_columns)(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept;
+  // Multiplies each channel by its factor and adds its shift. plane: 0, or how far apart the channels' planes lie; else
+  // factors and shifts are those of a whole row.
+  void (*normalize)(const float* row, int64_t n, int64_t channels, const float* factors, const float* shifts,
+                    float* target, int64_t plane) noexcept;
   // Make one row of several.
   void (*blend_rows)(const float* const* rows, const float* share, int64_t taps, float* target, int64_t n) noexcept;
   void (*sum_rows)(const float* const* rows, const float* weights, int64_t taps, float* target, int64_t n) noexcept;
@@ -264,8 +287,39 @@ inline void sum_rows(const float* const* rows, const float* weights, int64_t tap
   }
 }
 
+// Written once for compilers' vectors of any length.
+inline __attribute__((always_inline)) void normalize_any(const float* row, int64_t n, int64_t channels,
+                                                         const float* factors, const float* shifts, float* target,
+                                                         int64_t plane) noexcept {
+  if (plane == 0) {
+    for (int64_t i = 0; i < n * channels; i++) target[i] = row[i] * factors[i] + shifts[i];
+  } else if (channels == 3) {
+    float *green = target + plane, *blue = target + 2 * plane;
+    const float a[3] = {factors[0], factors[1], factors[2]}, b[3] = {shifts[0], shifts[1], shifts[2]};
+    for (int64_t i = 0; i < n; i++) {
+      target[i] = row[3 * i] * a[0] + b[0];
+      green[i] = row[3 * i + 1] * a[1] + b[1];
+      blue[i] = row[3 * i + 2] * a[2] + b[2];
+    }
+  } else {
+    for (int64_t c = 0; c < channels; c++) {
+      for (int64_t i = 0; i < n; i++) target[c * plane + i] = row[i * channels + c] * factors[c] + shifts[c];
+    }
+  }
+}
+
+inline void normalize_row(const float* row, int64_t n, int64_t channels, const float* factors, const float* shifts,
+                          float* target, int64_t plane) noexcept {
+  normalize_any(row, n, channels, factors, shifts, target, plane);
+}
+
 #if defined(__x86_64__)
 #define QC_AVX2 inline __attribute__((target("avx2")))
+
+QC_AVX2 void normalize_row_avx2(const float* row, int64_t n, int64_t channels, const float* factors,
+                                const float* shifts, float* target, int64_t plane) noexcept {
+  normalize_any(row, n, channels, factors, shifts, target, plane);
+}
 
 QC_AVX2 void widen_bytes_avx2(const uint8_t* source, float* target, int64_t n) noexcept {
   for (; n >= 16; n -= 16, source += 16, target += 16) {
@@ -282,10 +336,6 @@ QC_AVX2 __m256 two_pixels(const float* first, const float* second) noexcept {
   return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(first)), _mm_loadu_ps(second), 1);
 }
 
-QC_AVX2 __m256 two_weights(const float* first, const float* second) noexcept {
-  return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_broadcast_ss(first)), _mm_broadcast_ss(second), 1);
-}
-
 template <int Channels>
 QC_AVX2 void put_pixels(float* target, __m256 two) noexcept {
   _mm_storeu_ps(target, _mm256_castps256_ps128(two));
@@ -295,35 +345,53 @@ QC_AVX2 void put_pixels(float* target, __m256 two) noexcept {
 // Return how many targets they made.
 template <int Channels>
 QC_AVX2 int64_t blend_pairs(const float* row, const ResampleAxis& axis, float* target) noexcept {
+  const float* shares = axis.pairs;
+  const int64_t* places = axis.first;
+  const int64_t targets = axis.targets;
   int64_t i = 0;
-  for (; i + 2 <= axis.targets; i += 2) {
-    const float* first = row + axis.first[i] * Channels;
-    const float* second = row + axis.first[i + 1] * Channels;
+  for (; i + 2 <= targets; i += 2) {
+    const float* first = row + places[i] * Channels;
+    const float* second = row + places[i + 1] * Channels;
     __m256 left = two_pixels(first, second), right = two_pixels(first + Channels, second + Channels);
-    __m256 share = two_weights(axis.weights + i, axis.weights + i + 1);
+    __m256 share = _mm256_loadu_ps(shares + 4 * i);
     put_pixels<Channels>(target + i * Channels, _mm256_add_ps(left, _mm256_mul_ps(_mm256_sub_ps(right, left), share)));
+  }
+  return i;
+}
+
+// Taps: of each sum; 0: any number.
+template <int Channels, int Taps>
+QC_AVX2 int64_t sum_pairs_of(const float* row, const ResampleAxis& axis, float* target) noexcept {
+  const int64_t taps = Taps ? Taps : axis.taps;
+  const float* weights = axis.pairs;
+  const int64_t* places = axis.first;
+  const int64_t targets = axis.targets;
+  int64_t i = 0;
+  for (; i + 2 <= targets; i += 2, weights += 8 * taps) {
+    const float* first = row + places[i] * Channels;
+    const float* second = row + places[i + 1] * Channels;
+    __m256 sum = _mm256_mul_ps(two_pixels(first, second), _mm256_loadu_ps(weights));
+    for (int64_t k = 1; k < taps; k++) {
+      __m256 two = two_pixels(first + k * Channels, second + k * Channels);
+      sum = _mm256_add_ps(sum, _mm256_mul_ps(two, _mm256_loadu_ps(weights + 8 * k)));
+    }
+    put_pixels<Channels>(target + i * Channels, sum);
   }
   return i;
 }
 
 template <int Channels>
 QC_AVX2 int64_t sum_pairs(const float* row, const ResampleAxis& axis, float* target) noexcept {
-  const int64_t taps = axis.taps;
-  const float* weights = axis.weights;
-  int64_t i = 0;
-  for (; i + 2 <= axis.targets; i += 2, weights += 2 * taps) {
-    const float* first = row + axis.first[i] * Channels;
-    const float* second = row + axis.first[i + 1] * Channels;
-    __m256 sum = _mm256_mul_ps(two_pixels(first, second), two_weights(weights, weights + taps));
-    for (int64_t k = 1; k < taps; k++) {
-      first += Channels;
-      second += Channels;
-      __m256 part = _mm256_mul_ps(two_pixels(first, second), two_weights(weights + k, weights + taps + k));
-      sum = _mm256_add_ps(sum, part);
-    }
-    put_pixels<Channels>(target + i * Channels, sum);
+  switch (axis.taps) {
+    case 3:
+      return sum_pairs_of<Channels, 3>(row, axis, target);
+    case 4:
+      return sum_pairs_of<Channels, 4>(row, axis, target);
+    case 5:
+      return sum_pairs_of<Channels, 5>(row, axis, target);
+    default:
+      return sum_pairs_of<Channels, 0>(row, axis, target);
   }
-  return i;
 }
 
 QC_AVX2 void blend_columns_avx2(const float* row, const ResampleAxis& axis, int64_t channels, float* target) noexcept {
@@ -379,12 +447,13 @@ QC_AVX2 void sum_rows_avx2(const float* const* rows, const float* weights, int64
 inline ResampleLoops resample_loops(bool widest) noexcept {
 #if defined(__x86_64__)
   if (widest && __builtin_cpu_supports("avx2")) {
-    return {widen_bytes_avx2, blend_columns_avx2, sum_columns_avx2, blend_rows_avx2, sum_rows_avx2};
+    return {widen_bytes_avx2,   blend_columns_avx2, sum_columns_avx2,
+            normalize_row_avx2, blend_rows_avx2,    sum_rows_avx2};
   }
 #else
   (void)widest;
 #endif
-  return {widen_bytes, blend_columns, sum_columns, blend_rows, sum_rows};
+  return {widen_bytes, blend_columns, sum_columns, normalize_row, blend_rows, sum_rows};
 }
 
 }  // namespace queuecore
