@@ -447,8 +447,7 @@ QC_AVX2 void sum_rows_avx2(const float* const* rows, const float* weights, int64
 inline ResampleLoops resample_loops(bool widest) noexcept {
 #if defined(__x86_64__)
   if (widest && __builtin_cpu_supports("avx2")) {
-    return {widen_bytes_avx2,   blend_columns_avx2, sum_columns_avx2,
-            normalize_row_avx2, blend_rows_avx2,    sum_rows_avx2};
+    return {widen_bytes_avx2, blend_columns_avx2, sum_columns_avx2, normalize_row_avx2, blend_rows_avx2, sum_rows_avx2};
   }
 #else
   (void)widest;
