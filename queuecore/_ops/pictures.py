@@ -13,7 +13,7 @@ from queuecore._core.steps.images import PictureStep
 from queuecore._core.steps.pictures import PicturesStep
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import Component, shape_text
-from queuecore._ops.chain import FLOAT, Shape, check_array_size, lone_array, number_of
+from queuecore._ops.chain import FLOAT, NUMBERS, Shape, check_array_size, code_of, lone_array, number_of
 from queuecore._ops.stage import Components, Stage
 from queuecore._ops.strings import lone_strings
 from queuecore.errors import InvalidArgumentError
@@ -133,6 +133,7 @@ class Resize(NamedTuple):
         """Return the component of the result."""
         if self.filter >= 0:
             number_of(self.label, pixels.dtype)
+        check_array_size(self.label, self.sides, FLOAT)
         shape = pixels.shape
         if shape is not None:
             if 0 in shape[-3:-1] and 0 not in (*shape[:-3], shape[-1]):
@@ -288,12 +289,12 @@ class Pictures(Stage):
         step = PicturesStep(
             (component,),
             (result,),
-            decoding,
+            NUMBERS.get(code_of(component.dtype), -1) if decoding is None else decoding,
             labels,
             tuple(None if crop is None else crop.way for crop in chain.crops),
             None if size is None else (size.filter, size.antialias, size.divides, size.fit, *size.sides),
             tuple(None if flip is None else flip.seed for flip in chain.flips),
-            None if normal is None else (normal.factors, normal.shifts, normal.planar),
+            None if normal is None else (normal.factors, normal.shifts, normal.planar, NUMBERS[code_of(normal.dtype)]),
         )
         step.label = repr(self)
         if decoding is not None and (size is not None or chain.crops != [None, None]):

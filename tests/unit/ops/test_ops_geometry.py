@@ -357,6 +357,30 @@ def test_rest_is_zero():
     assert run(stages, np.full((20, 10, 1), 9, np.uint8))[0, :, 0].tolist() == [0, 0, 0, 9, 9, 0, 0]
 
 
+def test_pixels_of_any_numbers():
+    """As of float32, if they are such numbers; complex ones and what is wider than 64 bits are only moved."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    array = np.random.default_rng(0).integers(0, 2, (5, 6, 3))
+    stage = compose(qc.ops.resize(size=(4, 7)), qc.ops.flip_left_right(), qc.ops.normalize(mean=0.5, std=2))
+    expected = run(stage, array.astype("f4"))
+    for dtype in ("?", "i1", "u2", "i8", "u8", "f2", "f8", ml_dtypes.bfloat16):
+        np.testing.assert_array_equal(run(stage, array.astype(dtype)), expected)
+    for dtype in ("c8", "c16", ml_dtypes.bfloat16):
+        moved = compose(qc.ops.center_crop(size=4), qc.ops.flip_left_right(), qc.ops.flip_up_down())
+        np.testing.assert_array_equal(run(moved, array.astype(dtype)), array.astype(dtype)[:4, 1:5][::-1, ::-1])
+
+
+def test_sizes_that_no_memory_has():
+    array = np.ones((2, 2, 16), np.uint8)
+    unknown = [Component(array.dtype, None)]
+    for size in ((2**30, 2**30), (2**31 - 1, 2**30), (1, 2**60), (2**60, 1)):
+        for method in ("bilinear", "nearest", "area"):
+            with pytest.raises(qc.errors.ResourceExhaustedError):
+                qc.ops.resize(size=size, method=method).bind(unknown)(array)
+    with pytest.raises(InvalidArgumentError, match="too large"):
+        qc.ops.resize(size=2**40).bind(unknown)
+
+
 # Crops
 
 

@@ -14,7 +14,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
 from queuecore._core.atoms.random cimport philox_block
 from queuecore._core.steps.elementwise cimport (
     WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, step_explain, step_fault, step_place)
@@ -142,7 +142,10 @@ cdef struct PictureWay:
     int64_t channels
     bytes_in pixels               # of `there`
     PictureBox there
-    PictureBox kept               # the part of the source that is left, or that the targets lie in
+    PictureBox part               # of the source, after the first crop
+    int64_t new_height, new_width # of the part, after the new size
+    PictureBox targets            # of these, after the second crop
+    PictureBox kept               # the part of the source that is used
     int64_t height, width         # of the result
     int64_t top, left             # where the content begins in it
     int64_t content_height, content_width
@@ -263,14 +266,17 @@ cdef void _new_size(const SizeLink* size, const PictureBox* box, PictureWay* way
 
 cdef int _axis(const ResampleView* view, int64_t targets, bint columns, bint mirrored, ResampleAxis* axis,
                Arena* arena, Fault* fault) noexcept nogil:
-    cdef int64_t room, pairs
+    cdef size_t room
+    cdef int64_t pairs = 0
     axis.targets = targets
     axis.taps = 1 if view.filter == NEAREST else resample_taps(view[0])
-    pairs = resample_pairs(targets, axis.taps) if columns else 0
-    room = targets * <int64_t>(sizeof(int64_t) + axis.taps * sizeof(float)) + pairs * <int64_t>sizeof(float)
-    axis.first = <int64_t*>arena_take(arena, <size_t>room)
+    # Of each item of a sum a weight, and half of a vector of eight.
+    room = size_product(targets, sizeof(int64_t) + axis.taps * (5 if columns else 1) * sizeof(float))
+    axis.first = <int64_t*>arena_take(arena, room)
     if axis.first == NULL:
-        return step_fault(fault, WHAT_NO_MEMORY, room, 0)
+        return step_fault(fault, WHAT_NO_MEMORY, <int64_t>room, 0)
+    if columns:
+        pairs = resample_pairs(targets, axis.taps)
     axis.pairs = <float*>(axis.first + targets)
     axis.weights = axis.pairs + pairs
     if view.filter == NEAREST:
@@ -293,9 +299,11 @@ cdef void _nearest(const ResampleView* view, ResampleAxis* axis) noexcept nogil:
         axis.weights[i] = 1
 
 
-cdef int _axes(const PicturesParams* own, PictureWay* way, const PictureBox* box, const PictureBox* targets,
-               int64_t height, int64_t width, Arena* arena, Fault* fault) noexcept nogil:
-    # Lays out both axes: the targets of a box that becomes height x width.
+cdef int _axes(const PicturesParams* own, PictureWay* way, Arena* arena, Fault* fault) noexcept nogil:
+    # Lays out both axes.
+    cdef const PictureBox* box = &way.part
+    cdef const PictureBox* targets = &way.targets
+    cdef int64_t height = way.new_height, width = way.new_width
     cdef ResampleView down, across
     cdef int32_t by = 1
     cdef int64_t i
@@ -338,37 +346,34 @@ cdef void _span(const ResampleAxis* axis, bint blends, int64_t high, int64_t* be
     count[0] = (last if last < high else high) - first
 
 
-# Finds what is used of a picture, and what becomes of it.
+# Finds which part of a picture is used, and how large the result is.
 cdef int _plan(const PicturesParams* own, PictureWay* way, int64_t picture, int64_t height, int64_t width,
-               Arena* arena, Fault* fault) noexcept nogil:
-    cdef PictureBox box
-    cdef PictureBox targets
+               const Arena* arena, Fault* fault) noexcept nogil:
+    cdef PictureBox* box = &way.part
+    cdef PictureBox* targets = &way.targets
     box.top = box.left = 0
     box.height = height
     box.width = width
     way.across_mirrored = _flips(&own.columns, arena, picture)
     way.down_mirrored = _flips(&own.rows, arena, picture)
-    if _crop(&own.crops[0], 0, arena, picture, &box, fault) != 0:
+    if _crop(&own.crops[0], 0, arena, picture, box, fault) != 0:
         return -1
     if own.size.resizes:
         if way.empty and (box.height == 0 or box.width == 0):
             box.height = box.width = 1  # nothing will be made
         if box.height == 0 or box.width == 0:
             return step_fault(fault, WHAT_EMPTY, box.height, box.width)
-        _new_size(&own.size, &box, way, &height, &width)
+        _new_size(&own.size, box, way, &way.new_height, &way.new_width)
         targets.top = targets.left = 0
-        targets.height = height
-        targets.width = width
-        if _crop(&own.crops[1], 1, arena, picture, &targets, fault) != 0:
+        targets.height = way.new_height
+        targets.width = way.new_width
+        if _crop(&own.crops[1], 1, arena, picture, targets, fault) != 0:
             return -1
         way.content_height = targets.height
         way.content_width = targets.width
-        if targets.height > 0 and targets.width > 0 and _axes(own, way, &box, &targets, height, width, arena,
-                                                              fault) != 0:
-            return -1
     else:
         way.top = way.left = 0
-        way.kept = box
+        way.kept = box[0]
         way.content_height = box.height
         way.content_width = box.width
     way.height = way.content_height
@@ -567,8 +572,8 @@ cdef class PicturesStep(Step):
     ----------
     inputs, outputs : tuple of Component
         One of strings, or of pixels; one of pixels.
-    decoding : PictureStep or None
-        How strings are decoded, to uint8.
+    source : PictureStep or int
+        How strings are decoded, to uint8. Or the number of the pixels' dtype; -1: pixels are copied, nothing else.
     labels : dict of str to str
         The operations, for errors: "first" is the first one of all; those of "crop", "resize", "second" (crop) and
         "normalize".
@@ -582,26 +587,28 @@ cdef class PicturesStep(Step):
     flips : tuple
         Of columns and of rows: None, -1 (always) or a seed.
     normal : tuple or None
-        Factors and shifts (float32, as many as channels or one), whether channels come first.
+        Factors and shifts (float32, as many as channels or one), whether channels come first, the number of the
+        result's dtype.
     """
     cdef PicturesParams own
     cdef PictureStep decoding
     cdef dict labels
     cdef tuple numbers             # bytes of factors and shifts
 
-    def __init__(self, tuple inputs, tuple outputs, PictureStep decoding, dict labels, tuple crops, size,
-                 tuple flips, normal):
-        cdef int number, made
+    def __init__(self, tuple inputs, tuple outputs, source, dict labels, tuple crops, size, tuple flips, normal):
+        cdef int number = UINT8, made
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
         self.outputs = outputs
-        self.decoding = decoding
         self.labels = labels
-        number = UINT8 if decoding is not None else picture_number(inputs[0].dtype)
-        if decoding is not None:
-            self.own.decode = &decoding.own
-        self.own.item = 1 if decoding is not None else inputs[0].dtype.itemsize
+        if isinstance(source, PictureStep):
+            self.decoding = source
+            self.own.decode = &self.decoding.own
+            self.own.item = 1
+        else:
+            number = source
+            self.own.item = inputs[0].dtype.itemsize
         self.own.bytes = number == UINT8
         if number >= 0:
             self.own.widen = cast_fn(number, FLOAT32, False)
@@ -616,14 +623,13 @@ cdef class PicturesStep(Step):
         self.own.made_item = outputs[0].dtype.itemsize
         self.own.normal.normalizes = normal is not None
         if normal is not None:
-            factors, shifts, planar = normal
+            factors, shifts, planar, made = normal
             self.numbers = (factors.tobytes(), shifts.tobytes())
             self.own.normal.factors = <const float*><const char*>(<bytes>self.numbers[0])
             self.own.normal.shifts = <const float*><const char*>(<bytes>self.numbers[1])
             self.own.normal.step = factors.size > 1
             self.own.normal.channels = factors.size if factors.size > 1 else 0
             self.own.normal.planar = planar
-            made = picture_number(outputs[0].dtype)
             if made != FLOAT32:
                 self.own.narrow = cast_fn(FLOAT32, made, False)
         self.own.loops = resample_loops(True)
@@ -665,7 +671,6 @@ cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Ar
     cdef Cell* out = &outputs[0]
     cdef int32_t lead = cell.ndim if own.decode != NULL else cell.ndim - 3
     cdef int64_t n, i
-    cdef ArenaMark mark
     if lead < 0:
         return step_fault(fault, WHAT_RANK, cell.ndim, 0)
     n = _count(cell, lead)
@@ -676,12 +681,8 @@ cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Ar
         return _no_pictures(own, cell, lead, out, arena, fault)
     for i in range(n):
         fault.b = i if lead > 0 else -1
-        if i <= 1:
-            mark = arena_mark(arena)
         if _one(own, cell, lead, i, out, arena, fault) != 0:
             return -1
-        if i > 0:
-            arena_release(arena, mark)
     return 0
 
 
@@ -736,7 +737,8 @@ cdef int _make(const PicturesParams* own, const Cell* cell, int32_t lead, int64_
                Arena* arena, Fault* fault) noexcept nogil:
     cdef PictureWay way
     cdef PictureRows rows
-    cdef int64_t nbytes
+    cdef ArenaMark mark
+    cdef int64_t nbytes, all_bytes
     way.decoder = decoder
     way.there.top = way.there.left = 0
     way.there.height = decoder.height if decoder != NULL else cell.dims[lead]
@@ -747,15 +749,21 @@ cdef int _make(const PicturesParams* own, const Cell* cell, int32_t lead, int64_
         return step_fault(fault, WHAT_CHANNELS, way.channels, 0)
     if _plan(own, &way, i, way.there.height, way.there.width, arena, fault) != 0:
         return -1
-    nbytes = way.height * way.width * way.channels * own.made_item
+    nbytes = <int64_t>size_product(size_product(way.height, way.width), size_product(way.channels, own.made_item))
     if i == 0:
         _set_dims(own, &way, lead, out)
-        if step_place(out, _count(cell, lead) * nbytes, own.made_bytes, arena, fault) != 0:
+        all_bytes = <int64_t>size_product(_count(cell, lead), nbytes)
+        if nbytes < 0 or all_bytes < 0:
+            return step_fault(fault, WHAT_NO_MEMORY, nbytes, 0)
+        if step_place(out, all_bytes, own.made_bytes, arena, fault) != 0:
             return -1
     elif not _as_before(own, &way, lead, out):
         return step_fault(fault, WHAT_UNEQUAL, way.height | way.width << 32, i)
     if nbytes == 0 or way.content_height == 0 or way.content_width == 0:
         return 0
+    mark = arena_mark(arena)
+    if own.size.resizes and _axes(own, &way, arena, fault) != 0:
+        return -1
     if decoder != NULL:
         way.there = way.kept
         way.pixels = decoder_part(decoder, &way.there, arena, fault)
@@ -766,6 +774,7 @@ cdef int _make(const PicturesParams* own, const Cell* cell, int32_t lead, int64_
     if _take_rows(own, &way, &rows, arena, fault) != 0:
         return -1
     _fill(own, &way, &rows, out.data + i * nbytes)
+    arena_release(arena, mark)
     return 0
 
 
@@ -776,11 +785,3 @@ cdef bint _as_before(const PicturesParams* own, const PictureWay* way, int32_t l
     return (cell.dims[lead] == out.dims[lead] and cell.dims[lead + 1] == out.dims[lead + 1]
             and cell.dims[lead + 2] == out.dims[lead + 2])
 
-
-def picture_number(dtype):
-    """Return the number of a dtype in the native loops; -1: it has none, and its pixels can only be copied."""
-    return _NUMBERS.get(dtype.str[1:], -1) if dtype.kind != "V" else -1
-
-
-_NUMBERS = {code: index for index, code in enumerate(
-    ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"))}
