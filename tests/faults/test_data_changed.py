@@ -343,9 +343,13 @@ def test_all_of_the_first_pass_comes_before_an_error_of_the_second(tmp_path, kin
         got = [plain(next(it))]
         change(path, way)
         rest, error = pull(it)
+    values = [int(one) for one in flat(got + rest)]
+    if error is None:  # compressed files are opened before their turn, also that of the second pass
+        assert kind == "gzip" and number > 1 and values == 2 * list(range(count))
+        return
     assert isinstance(error, NotFoundError if way == "gone" else SourceChangedError)
     assert error.path == os.fspath(path)
-    assert [int(one) for one in flat(got + rest)] == list(range(count))
+    assert values == list(range(count))
 
 
 NODES = {
