@@ -40,7 +40,7 @@ from queuecore.runtime import (  # noqa: E402
     start_queue_runners,
 )
 from queuecore.stdqueue import LifoQueue, Queue, SimpleQueue  # noqa: E402
-from queuecore.writers import FixedLengthRecordWriter, TFRecordOptions, TFRecordWriter  # noqa: E402
+from queuecore.writers import FixedLengthRecordWriter, TarWriter, TFRecordOptions, TFRecordWriter  # noqa: E402
 
 __all__ = [
     "Coordinator",
@@ -65,6 +65,7 @@ __all__ = [
     "TFRecordOptions",
     "TFRecordReader",
     "TFRecordWriter",
+    "TarWriter",
     "TextLineReader",
     "WholeFileReader",
     "__version__",

@@ -137,9 +137,10 @@ class RecordFile:
             self._closed = True
             try:
                 if self._failed is None:
-                    self._pending += footer
                     if self._codec is not None:
-                        self._pending += self._codec.finish()
+                        self._pending += self._codec.compress(footer) + self._codec.finish()
+                    else:
+                        self._pending += footer
                     self._write_out()
             except BaseException as error:
                 try:

@@ -1,7 +1,9 @@
-"""Writers of record files: TFRecord files, and files of fixed-length records."""
+"""Writers of record files: TFRecord files, files of fixed-length records, and tar archives of samples."""
 
 from __future__ import annotations
 
+import tarfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +20,7 @@ from queuecore.errors import DtypeError, InvalidArgumentError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["FixedLengthRecordWriter", "TFRecordOptions", "TFRecordWriter"]
+__all__ = ["FixedLengthRecordWriter", "TFRecordOptions", "TFRecordWriter", "TarWriter"]
 
 
 @dataclass(frozen=True)
@@ -202,3 +204,117 @@ class FixedLengthRecordWriter(RecordFile):
     def close(self) -> None:
         """Write what is left, then the footer, and close the file. A second call does nothing."""
         self._close(self._footer)
+
+
+class TarWriter(RecordFile):
+    """Writes samples to a tar archive, as `queuecore.data.TarDataset` and WebDataset read them.
+
+    Parameters
+    ----------
+    path : str, bytes or os.PathLike
+        The archive, or a URL. One that is there already is replaced.
+    options : str, TFRecordOptions or other object with ``compression_type``, optional
+        As for `TFRecordWriter`.
+    storage_options : dict, optional
+        As for `TFRecordWriter`.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the compression or its level is unknown.
+    NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError, UnimplementedError
+        As for `TFRecordWriter`; a record is a sample.
+
+    Notes
+    -----
+    May be used from any number of threads: the files of a sample stay together. URLs are written as by
+    `TFRecordWriter`.
+
+    The same samples give the same bytes: files have no time, and belong to nobody. Names are in UTF-8; those of more
+    than 100 bytes get headers of POSIX (pax).
+
+    Examples
+    --------
+    >>> from queuecore.writers import TarWriter
+    >>> with TarWriter("train.tar") as writer:
+    ...     writer.write({"__key__": "cat/0001", "txt": b"a cat", "cls": 3})
+    ...     writer.write({"__key__": "dog/0001", "txt": "a dog", "cls": 7})
+    >>> import tarfile
+    >>> with tarfile.open("train.tar") as archive:
+    ...     print(archive.getnames())
+    ['cat/0001.txt', 'cat/0001.cls', 'dog/0001.txt', 'dog/0001.cls']
+    """
+
+    def __init__(
+        self, path: Filename, options: Any = None, *, storage_options: Mapping[str, Any] | None = None
+    ) -> None:
+        codec = codec_of(compression_of(options), getattr(options, "compression_level", None))
+        self._stem: str | None = None  # of the last sample
+        self._naming = threading.Lock()
+        super().__init__(path, codec, storage_options=storage_options)
+
+    def write(self, sample: Mapping[str, Any]) -> None:
+        """Add one sample.
+
+        Parameters
+        ----------
+        sample : dict
+            ``"__key__"``: its name, `str` or `bytes`, with slashes for folders, and no dot behind the last one. Each
+            other key is the end of a file's name, in small letters: its content is bytes-like, a `str`, which becomes
+            UTF-8, or an `int`, which becomes its digits.
+
+        Raises
+        ------
+        DtypeError
+            If a value is of another kind.
+        InvalidArgumentError
+            If a reader would find another sample: the name is that of the sample before it or can't be one, or a key
+            can't be one, or there is no other key.
+        FailedPreconditionError
+            If the writer is closed, or an earlier write has failed.
+        """
+        stem = _stem_of(sample)
+        parts: list[bytes | memoryview] = []
+        for key, value in sample.items():
+            if key == "__key__":
+                continue
+            if not isinstance(key, str) or not key or key != key.lower() or any(sign in key for sign in "/\0;"):
+                raise InvalidArgumentError(f"{key!r} can't be the key of a file: small letters without '/', ';' or NUL")
+            content = _content_of(value, key)
+            member = tarfile.TarInfo(f"{stem}.{key}")
+            member.size = len(content)
+            header = member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+            parts += (header, content, bytes(-len(content) % tarfile.BLOCKSIZE))
+        if not parts:
+            raise InvalidArgumentError(f"sample {stem!r} has no file: a key beside '__key__'")
+        with self._naming:
+            if stem == self._stem:
+                raise InvalidArgumentError(f"two samples that follow each other are called {stem!r}: they would be one")
+            self._append(1, *parts)
+            self._stem = stem
+
+    def close(self) -> None:
+        """Write what is left and the archive's end, and close it. A second call does nothing."""
+        self._close(bytes(2 * tarfile.BLOCKSIZE))
+
+
+def _stem_of(sample: Any) -> str:
+    if not isinstance(sample, Mapping):
+        raise DtypeError(f"a sample must be a dict, not {type(sample).__name__}")
+    name = sample.get("__key__")
+    if isinstance(name, bytes):
+        name = name.decode("utf-8", "surrogateescape")
+    if not isinstance(name, str):
+        raise DtypeError(f"a sample's '__key__' must be str or bytes, not {type(name).__name__}")
+    last = name.rpartition("/")[2]
+    if not last or "." in last or "\0" in name:
+        raise InvalidArgumentError(f"{name!r} can't be the name of a sample: behind its last slash are letters, no dot")
+    return name
+
+
+def _content_of(value: Any, key: str) -> bytes | memoryview:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return b"%d" % value
+    return flat(value, f"the content of {key!r}")

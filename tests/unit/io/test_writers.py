@@ -5,6 +5,8 @@ import errno
 import gzip
 import json
 import os
+import random
+import tarfile
 import threading
 import types
 import warnings
@@ -12,13 +14,14 @@ import zlib
 
 import numpy as np
 import pytest
+from helpers.formats.tars import samples, samples_of
 from helpers.formats.tfrecords import KNOWN, KNOWN_BYTES, places, read, stream
 from helpers.process import open_descriptors, run_python
 
 import queuecore.tf1 as tf
 from queuecore import errors
-from queuecore.data import FixedLengthRecordDataset
-from queuecore.writers import FixedLengthRecordWriter, TFRecordOptions, TFRecordWriter
+from queuecore.data import FixedLengthRecordDataset, TarDataset
+from queuecore.writers import FixedLengthRecordWriter, TarWriter, TFRecordOptions, TFRecordWriter
 
 
 def records_of(path):
@@ -410,3 +413,92 @@ def test_a_header_must_be_bytes(tmp_path):
     for wrong in ({"header": "text"}, {"footer": 4}):
         with pytest.raises(errors.DtypeError):
             FixedLengthRecordWriter(tmp_path / "a", "u1", **wrong)
+
+
+# ---- TarWriter -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("word", ["", "GZIP", "ZSTD"])
+def test_samples_are_read_again(tmp_path, word):
+    wanted = samples(200, random.Random(1))
+    with TarWriter(tmp_path / "a", word) as writer:
+        for sample in wanted:
+            writer.write(sample)
+    assert list(TarDataset(tmp_path / "a", ["__key__", "txt", "cls"], compression_type=word)) == wanted
+    data = (tmp_path / "a").read_bytes()
+    if not word:
+        assert list(samples_of(data, ["__key__", "txt", "cls"])) == wanted
+        assert len(data) % 512 == 0 and data.endswith(bytes(1024))
+        with TarWriter(tmp_path / "b") as writer:
+            for sample in wanted:
+                writer.write(sample)
+        assert (tmp_path / "b").read_bytes() == data  # the same samples give the same bytes
+
+
+def test_names_and_contents_of_a_sample(tmp_path):
+    with TarWriter(tmp_path / "a") as writer:
+        array = np.arange(3, dtype=np.uint8)
+        writer.write({"__key__": "x.y/é", "txt": "é", "cls": 12, "npy": array, "n": np.int64(-1)})
+        writer.write({"b.c": bytearray(b"1"), "__key__": b"\xff"})
+        writer.write({"__key__": "x.y/é" + "z" * 300, "txt": ""})
+    with tarfile.open(tmp_path / "a", errors="surrogateescape") as tar:
+        members = [(member.name, tar.extractfile(member).read(), member.mtime, member.uid) for member in tar]
+    contents = [("x.y/é.txt", "é".encode()), ("x.y/é.cls", b"12"), ("x.y/é.npy", b"\0\1\2"), ("x.y/é.n", b"-1")]
+    contents += [("\udcff.b.c", b"1"), ("x.y/é" + "z" * 300 + ".txt", b"")]
+    assert members == [(name, content, 0, 0) for name, content in contents]
+    assert list(TarDataset(tmp_path / "a", ["__key__", "b.c"]).skip(1).take(1)) == [{"__key__": b"\xff", "b.c": b"1"}]
+
+
+def test_no_samples_are_an_archive_too(tmp_path):
+    TarWriter(tmp_path / "a").close()
+    assert (tmp_path / "a").read_bytes() == bytes(1024)
+    assert list(TarDataset(tmp_path / "a", ["txt"])) == []
+
+
+@pytest.mark.parametrize(
+    ("sample", "error", "text"),
+    [
+        (b"bytes", errors.DtypeError, "must be a dict"),
+        ({"txt": b""}, errors.DtypeError, "__key__"),
+        ({"__key__": 1, "txt": b""}, errors.DtypeError, "__key__"),
+        ({"__key__": "", "txt": b""}, errors.InvalidArgumentError, "name of a sample"),
+        ({"__key__": "a/", "txt": b""}, errors.InvalidArgumentError, "name of a sample"),
+        ({"__key__": "a.b", "txt": b""}, errors.InvalidArgumentError, "name of a sample"),
+        ({"__key__": "a\0b", "txt": b""}, errors.InvalidArgumentError, "name of a sample"),
+        ({"__key__": "a"}, errors.InvalidArgumentError, "has no file"),
+        ({"__key__": "a", "": b""}, errors.InvalidArgumentError, "key of a file"),
+        ({"__key__": "a", "b/c": b""}, errors.InvalidArgumentError, "key of a file"),
+        ({"__key__": "a", "TXT": b""}, errors.InvalidArgumentError, "key of a file"),
+        ({"__key__": "a", 1: b""}, errors.InvalidArgumentError, "key of a file"),
+        ({"__key__": "a", "txt": 1.5}, errors.DtypeError, "content of 'txt'"),
+        ({"__key__": "a", "txt": True}, errors.DtypeError, "content of 'txt'"),
+        ({"__key__": "a", "txt": None}, errors.DtypeError, "content of 'txt'"),
+        ({"__key__": "before", "txt": b""}, errors.InvalidArgumentError, "they would be one"),
+    ],
+)
+def test_samples_that_nobody_could_read(tmp_path, sample, error, text):
+    with TarWriter(tmp_path / "a") as writer:
+        writer.write({"__key__": "before", "txt": b""})
+        with pytest.raises(error, match=text):
+            writer.write(sample)
+        writer.write({"__key__": "behind", "txt": b""})
+    assert [one["__key__"] for one in TarDataset(tmp_path / "a", ["__key__", "txt"])] == [b"before", b"behind"]
+
+
+def test_threads_do_not_mix_samples(tmp_path):
+    with TarWriter(tmp_path / "a") as writer:
+
+        def write(number):
+            for each in range(50):
+                writer.write({"__key__": f"{number}-{each}", "a": b"%d" % number * 600, "b": b"%d" % each})
+
+        workers = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    got = list(TarDataset(tmp_path / "a", ["__key__", "a", "b"]))
+    assert len(got) == 200
+    for sample in got:
+        number, each = sample["__key__"].split(b"-")
+        assert (sample["a"], sample["b"]) == (number * 600, each)
