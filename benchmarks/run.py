@@ -35,6 +35,7 @@ BENCHMARKS = (
     "e2e/bench_remote.py",
     "e2e/bench_data.py",
     "e2e/bench_sources.py",
+    "e2e/bench_tar.py",
     "e2e/bench_pictures.py",
     "e2e/bench_tf1.py",
     "e2e/bench_advice.py",

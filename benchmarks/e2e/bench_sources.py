@@ -79,6 +79,7 @@ def contenders_of(folder: Path, labels: np.ndarray, images: np.ndarray) -> tuple
 
     described = {name: qc.ops.FixedLenFeature((), bytes) for name in ("label", "image")}
     parse = qc.ops.parse_single_example(features=described)
+    ways["tar: TarDataset"] = qc.data.TarDataset(archive, ["__key__", "bin"])
     ways["tar: unpacked, WholeFileDataset"] = qc.data.WholeFileDataset(str(folder / "unpacked/*/*"))
     ways["tar: written as TFRecords"] = qc.data.TFRecordDataset(records).map(parse)
     ways["tar: a generator of files"] = Dataset.from_generator(lambda: members(archive), (bytes, bytes), ((), ()))

@@ -6,6 +6,7 @@ Start with `FixedLengthRecordDataset`.
 from queuecore._elements.optional import Optional
 from queuecore._elements.record import ArraySpec, DatasetSpec, SparseSpec
 from queuecore.data import experimental
+from queuecore.data.archives import TarDataset
 from queuecore.data.dataset import INFINITE_CARDINALITY, UNKNOWN_CARDINALITY, Dataset
 from queuecore.data.device import DeviceDataset
 from queuecore.data.files import (
@@ -42,6 +43,7 @@ __all__ = [
     "Options",
     "ReinitializableIterator",
     "SparseSpec",
+    "TarDataset",
     "TFRecordDataset",
     "TextLineDataset",
     "WholeFileDataset",

@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 from helpers.data import chains as chains_of_steps
-from helpers.formats import tfrecords
+from helpers.formats import tars, tfrecords
 from helpers.models.oracle import Fault, Model
 from hypothesis import strategies as st
 
 import queuecore as qc
-from queuecore.data import CsvDataset, Dataset, TextLineDataset, TFRecordDataset
+from queuecore.data import CsvDataset, Dataset, TarDataset, TextLineDataset, TFRecordDataset
 from queuecore.ragged import Ragged
 
 COLUMNS = [np.int64, b"", 0.0]
-KINDS = ("lines", "tfrecord", "csv")
+KEYS = ["__key__", "txt", "cls"]
+KINDS = ("lines", "tfrecord", "csv", "tar")
 
 
 def _changed(ds: Any, **changes: Any) -> Any:
@@ -46,6 +47,10 @@ def content(kind: str, count: int, seed: int = 0) -> tuple[bytes, list[Any]]:
     if kind == "tfrecord":
         records = [state.randbytes(state.choice([0, 1, 10, 30, 100, 300])) for _ in range(count)]
         return tfrecords.stream(records), records
+    if kind == "tar":
+        samples = tars.samples(count, state)
+        form = state.choice([*tars.FORMATS])
+        return tars.archive(tars.members_of(samples), form, state.random() < 0.5), samples
     if kind == "lines":
         lines = [b"x" * state.choice([0, 1, 5, 80]) + state.choice([b"\n", b"\r\n", b"\r\r\n"]) for _ in range(count)]
         text = b"".join(lines)[: -1 if state.random() < 0.5 else None]
@@ -71,6 +76,8 @@ def source(kind: str, files: Any, compression: str | None = None) -> Dataset:
         return TextLineDataset(files, compression)
     if kind == "tfrecord":
         return TFRecordDataset(files, compression)
+    if kind == "tar":
+        return TarDataset(files, KEYS, compression_type=compression)
     return CsvDataset(files, COLUMNS, compression)
 
 
@@ -80,10 +87,18 @@ def plain(element: Any) -> Any:
         parts = [plain(part) for part in element]
         return list(zip(*parts, strict=True)) if isinstance(parts[0], list) else tuple(parts)
     if isinstance(element, dict):
-        return {name: plain(part) for name, part in element.items()}
+        named = {name: plain(part) for name, part in element.items()}
+        return _samples_in(named) if list(named) == KEYS else named
     if isinstance(element, Ragged):
         return element.to_list()
     return element.tolist() if isinstance(element, (np.ndarray, np.generic)) else element
+
+
+def _samples_in(named: dict[str, Any]) -> Any:
+    # As lists of dicts; in a batch there is a list for each key.
+    if not isinstance(named["txt"], list):
+        return named
+    return [_samples_in(dict(zip(named, row, strict=True))) for row in zip(*named.values(), strict=True)]
 
 
 def pull(iterator: Any, limit: int | None = None) -> tuple[list[Any], qc.errors.QueueCoreError | None]:

@@ -80,6 +80,9 @@ cdef enum:
     WHAT_RECORD_CUT_HEADER = 122
     WHAT_RECORD_CUT = 123
     WHAT_RECORD_TOO_LARGE = 124
+    WHAT_TAR_HEADER = 130
+    WHAT_TAR_NUMBER = 131
+    WHAT_TAR_SPARSE = 132
     # CSV. a: the line; b: the number of the field; for an invalid number, the high half has the kind of its column
     WHAT_CSV_FIELDS = 140     # b: number of fields in the row; the high half has the number expected
     WHAT_CSV_MISSING = 141

@@ -46,6 +46,12 @@ _CLASSES = {
 # By the numbers of codecs.pxd.
 _ENCODINGS = ("plain", "GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2")
 
+_TAR = {
+    WHAT_TAR_HEADER: "has a damaged header. Is this an uncompressed tar archive?",
+    WHAT_TAR_NUMBER: "has a file whose size is no number, or more than an archive can hold",
+    WHAT_TAR_SPARSE: "has a sparse file, which is not read",
+}
+
 _STAGES = {STAGE_OPEN: "open", STAGE_READ: "read", STAGE_ORDER: "order", STAGE_RUNNER: "runner", STAGE_MAP: "map"}
 
 
@@ -160,6 +166,8 @@ cdef str _sentence(const Fault* f, str name, str heading, str reason):
         return f"{name}: {inflate_sentence(f.what, <int>f.a, 0)}"
     if WHAT_CUT <= f.what < WHAT_INFLATE_MEMORY:
         return f"{name}: {inflate_sentence(f.what, <int>f.a, f.offset)}; {f.b} bytes were decompressed before it"
+    if WHAT_TAR_HEADER <= f.what <= WHAT_TAR_SPARSE:
+        return f"{name}: the sample that begins at byte {f.offset} (record {f.record}) {_TAR[f.what]}"
     if WHAT_TFRECORD_LENGTH <= f.what <= WHAT_RECORD_TOO_LARGE:
         return _framed_sentence(f, name)
     if WHAT_CSV_FIELDS <= f.what <= WHAT_CSV_LONG:

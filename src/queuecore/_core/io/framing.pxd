@@ -12,7 +12,8 @@ cdef enum:
     FRAME_LINES = 2
     FRAME_FIXED = 3
     FRAME_TFRECORD = 4
-    FRAME_CSV = 5        # only streams have it
+    FRAME_CSV = 5        # only streams have it, and the next one
+    FRAME_TAR = 6
 
 # Returns the framing that a word names. Framings of streams have a word, in descriptions and in saved places.
 cdef int32_t framing_of(str word) except -1

@@ -233,7 +233,7 @@ cdef void _index_walked(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef const WalkKind* kind = s.plan.walk
     cdef Lane* l = b.lane
     cdef RecordWalk walk
-    cdef int64_t most = b.nbytes // kind.frame_bytes + 1
+    cdef int64_t most = b.nbytes // kind.least_bytes + 1
     if not index_room(s, b, most + 1, sizeof(int64_t)):
         return
     walk.total_bytes = -1 if s.plan.encoding else s.table.entries[b.place.file].size

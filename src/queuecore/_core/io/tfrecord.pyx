@@ -130,8 +130,8 @@ cdef void tfrecord_damaged(int64_t offset, int64_t record, Fault* fault) noexcep
 
 
 cdef WalkKind TFRECORDS = WalkKind(
-    header_bytes=TFRECORD_HEADER, frame_bytes=TFRECORD_FRAME, walk=tfrecord_walk, check=tfrecord_check,
-    damaged=tfrecord_damaged)
+    header_bytes=TFRECORD_HEADER, frame_bytes=TFRECORD_FRAME, least_bytes=TFRECORD_FRAME, walk=tfrecord_walk,
+    check=tfrecord_check, damaged=tfrecord_damaged)
 
 
 cdef const WalkKind* tfrecord_kind() noexcept nogil:

@@ -24,12 +24,13 @@ cdef struct RecordWalk:
 
 cdef struct WalkKind:
     int64_t header_bytes  # in front of the data
-    int64_t frame_bytes   # in front of the data and behind it: the fewest bytes of a record
+    int64_t frame_bytes   # in front of the data and behind it
+    int64_t least_bytes   # of a record, with its frame; at least 1
     # Finds whole records, at most `most`, in the n bytes of the stream from w.offset on. starts[0 .. *records]: where
     # they begin in the block, and where the last one ends. last: the stream ends with this block. Returns WALK_*.
     int (*walk)(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
                 int64_t* records, Fault* fault) noexcept nogil
-    # Returns whether data is sound, by what lies around it; NULL: nothing tells.
+    # Returns whether data is sound, by what lies around it; NULL: nothing tells, or the walk has looked.
     bint (*check)(const unsigned char* data, int64_t data_bytes) noexcept nogil
     # Sets the fault of a record whose data isn't.
     void (*damaged)(int64_t offset, int64_t record, Fault* fault) noexcept nogil

@@ -26,6 +26,7 @@ from queuecore._core.testing.fuzz_inputs cimport Given, Growing, Verdict, append
 from queuecore._core.testing.fuzz_steps cimport (
     ROLE_LENGTHS, ROLE_PADDED, ROLE_SPLITS, ROLE_VALUES, Output, Steps, both_ways)
 from queuecore._core.testing.fuzz_csv cimport fuzz_csv, fuzz_csv_record, fuzz_number
+from queuecore._core.testing.fuzz_tar cimport fuzz_tar
 
 import os
 
@@ -662,10 +663,12 @@ cdef Verdict _call(int target, const unsigned char* p, int64_t n) noexcept nogil
         return _inflate(g)
     if target == 6:
         return _reader(g)
+    if target == 7:
+        return fuzz_tar(g)
     return _planted(g)
 
 
-NAMES = ("tfrecord", "example", "csv", "csv_record", "number", "inflate", "reader", "planted")
+NAMES = ("tfrecord", "example", "csv", "csv_record", "number", "inflate", "reader", "tar", "planted")
 cdef int _target = 0
 
 

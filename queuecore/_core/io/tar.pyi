@@ -1,0 +1,9 @@
+from typing import Any, final
+
+from queuecore._core.steps.stages import Step
+
+@final
+class SampleStep(Step):
+    def __init__(
+        self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], keys: list[list[bytes]], named: bool
+    ) -> None: ...

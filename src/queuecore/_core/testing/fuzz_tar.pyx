@@ -1,0 +1,147 @@
+"""Target of the fuzzer: tar archives, cut into samples, and the samples taken apart."""
+from libc.stdint cimport int32_t, int64_t, uint32_t
+from libc.stdio cimport snprintf
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.errors cimport CODE_TOO_LARGE
+from queuecore._core.atoms.memory cimport free
+from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.io.tar cimport SAMPLE_BROKEN, tar_kind
+from queuecore._core.io.walk cimport WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free
+from queuecore._core.testing.fuzz_inputs cimport Given, Growing, Verdict, append, choice, copy_of, least, same
+
+from queuecore._core.io.tar import SampleStep
+from queuecore._elements.component import BYTES, Component
+
+check_layout(layout_hash())
+
+cdef enum:
+    HEADER = 512
+    MOST_SAMPLES = 8          # of a call
+    OUTPUTS = 3
+
+# How an archive was cut.
+cdef struct Samples:
+    Growing starts            # as int64_t; the last one is where the walk ended
+    Fault fault               # code 0: none
+
+
+cdef Step _step = SampleStep(
+    (Component(BYTES, ()),), (Component(BYTES, ()),) * OUTPUTS, [[b"a", b"b"], [b"c.d"]], True)
+cdef uint32_t _seen = 0       # so that no compiler leaves out what is read
+
+
+cdef void _repair(unsigned char* data, int64_t n) noexcept nogil:
+    # Puts the right checksums into headers, as far as their sizes lead: no fuzzer guesses them often enough.
+    cdef int64_t at = 0, i, nbytes
+    cdef unsigned char* header
+    cdef long checksum
+    while n - at >= HEADER:
+        header = data + at
+        memset(header + 148, c' ', 8)
+        checksum = nbytes = 0
+        for i in range(HEADER):
+            checksum += header[i]
+        if checksum == 8 * c' ':
+            memset(header + 148, 0, 8)
+        else:
+            snprintf(<char*>header + 148, 7, b"%06lo", checksum)
+        for i in range(124, 135):
+            nbytes = 8 * nbytes + (header[i] & 7)
+        at += HEADER + (nbytes + HEADER - 1) // HEADER * HEADER
+
+
+cdef Verdict _cut(const unsigned char* data, int64_t size, int64_t step, bint known, int64_t limit,
+                  Samples* samples) noexcept nogil:
+    cdef RecordWalk walk
+    cdef int64_t starts[MOST_SAMPLES + 1]
+    cdef int64_t at = 0, need = 1, n, count = 0, records = 0
+    cdef int rc
+    cdef unsigned char* block = NULL
+    cdef Verdict wrong = NULL
+    memset(samples, 0, sizeof(Samples))
+    memset(&walk, 0, sizeof(RecordWalk))
+    walk.total_bytes = size if known else -1
+    walk.max_record_bytes = limit
+    while True:
+        n = least(step if step > need else need, size - at)
+        free(block)
+        block = copy_of(data + at, n)
+        rc = tar_kind().walk(&walk, block, n, not known and at + n == size, starts, MOST_SAMPLES, &count,
+                             &samples.fault)
+        for i in range(count):
+            starts[i] += at
+        append(&samples.starts, starts, count * sizeof(int64_t))
+        at += starts[count]
+        records += count
+        if walk.offset != at or walk.record != records:
+            wrong = "tar: the walk stands elsewhere"
+        elif rc == WALK_MORE and (walk.need <= n - starts[count] or n - starts[count] == size - at):
+            wrong = "tar: more is asked for than there is, or what is there"
+        elif rc == WALK_FULL and count != MOST_SAMPLES:
+            wrong = "tar: full too early"
+        elif rc == WALK_FAULT and (samples.fault.offset != at or samples.fault.record != records):
+            wrong = "tar: a fault elsewhere"
+        if wrong != NULL or rc == WALK_END or rc == WALK_FAULT:
+            break
+        need = walk.need if rc == WALK_MORE else 1
+    append(&samples.starts, &at, sizeof(int64_t))
+    free(block)
+    return wrong
+
+
+cdef Verdict _take_apart(const unsigned char* data, int64_t n) noexcept nogil:
+    global _seen
+    cdef unsigned char* sample = copy_of(data, n)
+    cdef Cell cell
+    cdef Cell outputs[OUTPUTS]
+    cdef Arena arena
+    cdef Fault fault
+    cdef Verdict wrong = NULL
+    cdef int32_t k
+    cdef int64_t i
+    memset(&cell, 0, sizeof(Cell))
+    memset(outputs, 0, sizeof(outputs))
+    memset(&arena, 0, sizeof(Arena))
+    memset(&fault, 0, sizeof(Fault))
+    cell.data = sample
+    cell.nbytes = n
+    if _step.run(_step.params, &cell, outputs, &arena, &fault) != 0:
+        if fault.what == SAMPLE_BROKEN:
+            wrong = "tar: a sample that can't be taken apart"
+    else:
+        for k in range(OUTPUTS):
+            for i in range(outputs[k].nbytes):
+                _seen += outputs[k].data[i]
+    arena_free(&arena)
+    free(sample)
+    return wrong
+
+
+cdef Verdict fuzz_tar(Given g) noexcept nogil:
+    # An archive gives the same samples in pieces as at once, and each can be taken apart.
+    cdef int64_t how = choice(&g), step = 1 + 8 * choice(&g), limit = 2048 if how & 4 else 1 << 40, begin, end, i
+    cdef unsigned char* data = copy_of(g.p, g.n)
+    cdef Samples whole, pieces
+    cdef Verdict wrong
+    if how & 2:
+        _repair(data, g.n)
+    wrong = _cut(data, g.n, g.n, True, limit, &whole)
+    if wrong == NULL:
+        wrong = _cut(data, g.n, step, how & 1, limit, &pieces)
+        # Whether a sample is too large may be known before, or only behind, what else is wrong with it.
+        if wrong == NULL and not same(&whole.starts, &pieces.starts):
+            wrong = "tar: other samples in pieces"
+        if wrong == NULL and whole.fault.code != pieces.fault.code and (
+                whole.fault.code != CODE_TOO_LARGE and pieces.fault.code != CODE_TOO_LARGE):
+            wrong = "tar: another fault in pieces"
+        free(pieces.starts.p)
+    for i in range(whole.starts.n // <int64_t>sizeof(int64_t) - 1):
+        if wrong == NULL:
+            memcpy(&begin, whole.starts.p + i * sizeof(int64_t), sizeof(int64_t))
+            memcpy(&end, whole.starts.p + (i + 1) * sizeof(int64_t), sizeof(int64_t))
+            wrong = _take_apart(data + begin, end - begin)
+    free(whole.starts.p)
+    free(data)
+    return wrong
