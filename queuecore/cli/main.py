@@ -1,4 +1,4 @@
-"""The command line: ``queuecore demo``, ``queuecore stream`` and ``queuecore verify``.
+"""The command line: ``queuecore demo``, ``stream``, ``verify``, ``convert`` and ``cache``.
 
 Exit codes: 0 done, 1 the data or the machine is at fault, 2 wrong use, 130 Ctrl-C, 128 + n for signal n.
 """
@@ -129,6 +129,7 @@ def _parser() -> _Parser:
     _add_demo(commands)
     _add_stream(commands)
     _add_verify(commands)
+    _add_convert(commands)
     _add_cache(commands)
     return parser
 
@@ -220,6 +221,28 @@ def _add_verify(commands: Any) -> None:
         "--footer-bytes", type=_not_negative, default=0, metavar="N", help="with --record-bytes: bytes at each end"
     )
     verify.set_defaults(run=_run_verify)
+
+
+def _add_convert(commands: Any) -> None:
+    convert = commands.add_parser(
+        "convert",
+        help="write a folder of pictures, or archives, as tar or TFRecord shards",
+        description="Write the pictures of a folder with a folder for each class, or the samples of tar archives, as "
+        "tar archives (WebDataset's convention) or TFRecord files of Examples.",
+    )
+    convert.add_argument("source", nargs="+", metavar="SOURCE", help="a folder, or archives such as 'a-{000..127}.tar'")
+    convert.add_argument("target", metavar="TARGET", help="a name such as 'train-%%06d.tar' or 'train-%%06d.tfrecord'")
+    convert.add_argument("--keys", default="", metavar="K,K", help="of archives: the keys that are taken, as jpg,cls")
+    convert.add_argument("--shuffle", action="store_true", help="draw the order of all files, or of archives' samples")
+    convert.add_argument("--seed", type=int, default=None, metavar="N", help="seed of the shuffle")
+    convert.add_argument(
+        "--shard-samples", type=_positive, default=None, metavar="N", help="samples of a file (default: no limit)"
+    )
+    convert.add_argument(
+        "--shard-bytes", type=_positive, default=None, metavar="N", help="bytes of a file (default: 1 GB, if numbered)"
+    )
+    convert.add_argument("--overwrite", action="store_true", help="replace files that are there")
+    convert.set_defaults(run=_run_convert)
 
 
 def _add_cache(commands: Any) -> None:
@@ -339,6 +362,19 @@ def _run_verify(args: argparse.Namespace) -> int:
         f"{counted(fault_count, 'fault')}"
     )
     return 1 if fault_count else 0
+
+
+def _run_convert(args: argparse.Namespace) -> int:
+    from queuecore.cli.convert import Shards, samples_of
+    from queuecore.cli.progress import counted
+
+    shards = Shards(args.target, args.shard_samples, args.shard_bytes, args.overwrite)
+    keys = [key for key in args.keys.split(",") if key]
+    with contextlib.closing(shards.write(samples_of(args.source, keys, args.shuffle, args.seed))) as lines:
+        for line in lines:
+            print(line, flush=True)
+    print(f"{counted(shards.count, 'file')}, {counted(shards.samples, 'sample')} ({shards.nbytes / 1e6:,.1f} MB)")
+    return 0
 
 
 def _run_cache(args: argparse.Namespace) -> int:

@@ -54,6 +54,8 @@ class ImageFolderDataset(Dataset):
         The numbers of classes.
     file_paths : list of str
         The files, in their order without `shuffle`.
+    targets : list of int
+        The numbers of their classes.
 
     Raises
     ------
@@ -118,6 +120,7 @@ class ImageFolderDataset(Dataset):
         self.class_names = [os.fsdecode(name) for name, _ in classes]
         self.class_to_idx = {name: number for number, name in enumerate(self.class_names)}
         self.file_paths = [os.fsdecode(file) for file in files]
+        self.targets = [label for label, (_, found) in enumerate(classes) for _ in found]
         # A store may write what stands before the class in another way.
         numbers, depth = table([name for name, _ in classes]), -2 if is_url else folder.count(b"/")
 

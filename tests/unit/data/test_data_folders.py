@@ -51,6 +51,7 @@ def test_classes_and_files_are_torchvisions(root):
     ds = ImageFolderDataset(root)
     assert ds.class_names == classes and len(classes) == 4
     assert ds.class_to_idx == {name: number for number, name in enumerate(classes)}
+    assert ds.targets == [label for _, label in samples]
     assert ds.file_paths == [path for path, _ in samples] and len(ds) == len(samples) == 10
     assert elements(ds) == [(pathlib.Path(path).read_bytes(), label) for path, label in samples]
     assert elements(ImageFolderDataset(f"{root}/")) == elements(ImageFolderDataset(os.fsencode(root))) == elements(ds)
