@@ -433,7 +433,8 @@ def test_the_end_of_sequences(small):
     tf.train.add_queue_runner(tf.train.QueueRunner(saver, [saver.prefetch_op]))
     with running() as sess:
         values = to_the_end(sess, step)
-        assert sess.run(saver.barrier.ready_size()) == 0
+        # One that makes no whole batch is dropped if it comes after the saver's end, and else left.
+        assert sess.run(saver.barrier.ready_size()) in ([0] if small else [0, 1])
     keys = [value["key"].tolist() for value in values]
     whole = [[b"00000_of_00003:n0", b"00000_of_00001:n1"], [b"00001_of_00003:n0", b"00000_of_00001:n2"]]
     # With fewer than two examples left there is no whole batch.
