@@ -36,6 +36,7 @@ BENCHMARKS = (
     "e2e/bench_data.py",
     "e2e/bench_sources.py",
     "e2e/bench_tar.py",
+    "e2e/bench_tables.py",
     "e2e/bench_pictures.py",
     "e2e/bench_tf1.py",
     "e2e/bench_advice.py",

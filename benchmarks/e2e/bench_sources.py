@@ -103,22 +103,15 @@ def contenders_of(folder: Path, labels: np.ndarray, images: np.ndarray) -> tuple
 
 
 def _add_tables(ways: dict[str, Any], arrow: Any, folder: Path, images: np.ndarray) -> None:
-    from queuecore.data import Dataset
+    from queuecore.data import Dataset, ParquetDataset
 
     parquet = importlib.import_module("pyarrow.parquet")
     floats = images[:, :64].astype(np.float32)
     table = arrow.table({f"x{column}": floats[:, column] for column in range(16)})
     parquet.write_table(table, folder / "table.parquet", row_group_size=GROUP)
 
-    def groups() -> Iterator[dict[str, np.ndarray]]:
-        with parquet.ParquetFile(folder / "table.parquet") as file:
-            for part in file.iter_batches(batch_size=GROUP):
-                yield {name: part[name].to_numpy() for name in part.schema.names}
-
-    types = {name: np.float32 for name in table.column_names}
-    shapes = {name: (None,) for name in table.column_names}
     ways["Arrow: a table in memory, 16 columns"] = Dataset.from_tensor_slices(table)
-    ways["Parquet: a generator of row groups, 16 columns"] = Dataset.from_generator(groups, types, shapes).unbatch()
+    ways["Parquet: ParquetDataset, 16 columns"] = ParquetDataset(folder / "table.parquet")
 
 
 def _add_arrays(ways: dict[str, Any], h5py: Any, folder: Path, images: np.ndarray) -> None:

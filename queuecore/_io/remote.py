@@ -563,6 +563,20 @@ class RemoteReader(io.RawIOBase):
         self._at += len(data)
         return len(data)
 
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the place of the next byte."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        """Go to a place. Raises `OSError`."""
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at}.get(whence)
+        self._at = offset + (self.look()[0] if begin is None else begin)
+        return self._at
+
     def beginning(self, nbytes: int) -> bytes:
         """Return the first bytes, so many if there are as many. Raises `OSError`."""
         with as_os_error(*self._file.place):

@@ -22,12 +22,14 @@ from queuecore.data.functions import map_and_batch, parallel_interleave, shuffle
 from queuecore.data.iterator import Iterator
 from queuecore.data.iterators import FeedableIterator, InitializableIterator, IteratorBase, ReinitializableIterator
 from queuecore.data.options import AUTOTUNE, Options
+from queuecore.data.parquet import ArrowDataset, ParquetDataset
 
 __all__ = [
     "AUTOTUNE",
     "INFINITE_CARDINALITY",
     "UNKNOWN_CARDINALITY",
     "ArraySpec",
+    "ArrowDataset",
     "CsvDataset",
     "Dataset",
     "DatasetSpec",
@@ -41,6 +43,7 @@ __all__ = [
     "NumpyDataset",
     "Optional",
     "Options",
+    "ParquetDataset",
     "ReinitializableIterator",
     "SparseSpec",
     "TarDataset",

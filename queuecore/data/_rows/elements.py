@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -57,10 +58,10 @@ def flattened(
     return walk(value, where), leaves
 
 
-def rows_of_slices(tensors: Any) -> tuple[int, list[Column], Layout] | None:
+def rows_of_slices(tensors: Any, private: bool = False) -> tuple[int, list[Column], Layout] | None:
     """Return the slices of values along their first dimension: how many, and as which columns they lie.
 
-    `None` if columns can't hold the slices of one of them.
+    `None` if columns can't hold the slices of one of them. private: nobody else can write to the memory of any.
 
     Raises
     ------
@@ -70,23 +71,24 @@ def rows_of_slices(tensors: Any) -> tuple[int, list[Column], Layout] | None:
         If one is no array of numbers or strings.
     """
     what = "from_tensor_slices: tensors"
-    template, leaves = flattened(tensors, lambda value, where: (_tensors(value, where), where), what, unframed)
+    take = functools.partial(_tensors, private=private)
+    template, leaves = flattened(tensors, lambda value, where: (take(value, where), where), what, unframed)
     if not leaves:
         raise InvalidArgumentError("from_tensor_slices: tensors has no arrays in it")
     if any(_needs_objects(value) for value, _ in leaves):
         return None
-    parts = [_slices_of(value, where) for value, where in leaves]
+    parts = [_slices_of(value, where, private) for value, where in leaves]
     lengths = [n for n, _, _ in parts]
     if min(lengths) != max(lengths):
         raise InvalidArgumentError(f"from_tensor_slices: all arrays must have the same length, not {lengths}")
     return lengths[0], [column for _, _, columns in parts for column in columns], _layout(template, parts)
 
 
-def _tensors(value: Any, where: str) -> Any:
+def _tensors(value: Any, where: str, private: bool = False) -> Any:
     """Return values that are to be sliced: a list of datasets as it is."""
     if isinstance(value, list) and value and all(isinstance(one, Chained) for one in value):
         return value
-    return as_tensor(value, where)
+    return as_tensor(value, where, private)
 
 
 def _needs_objects(value: Any) -> bool:
@@ -185,10 +187,11 @@ def _layout(template: Any, parts: Sequence[tuple[int, Component, list[Column]]])
     return Layout(tuple(components), template)
 
 
-def as_tensor(value: Any, where: str) -> Any:
+def as_tensor(value: Any, where: str, private: bool = False) -> Any:
     """Return a value as an array in native byte order that nobody changes, of strings as `bytes`; or a `Ragged`.
 
-    An array is a copy, unless nobody can write to its memory; a `Ragged`, a `Sparse` and a dataset are not.
+    An array is a copy, unless nobody can write to its memory; a `Ragged`, a `Sparse` and a dataset are not. private:
+    nobody else can.
     """
     if isinstance(value, Ragged | Sparse | Chained):
         return value
@@ -216,17 +219,17 @@ def as_tensor(value: Any, where: str) -> Any:
     if isinstance(value, list | int | float | complex):
         array = np.asarray(array, native, order="C")
     elif array.flags.c_contiguous and array.dtype == native:
-        array = own(array)
+        array = array if private else own(array)
     else:
         array = np.array(array, native, order="C")
     array.setflags(write=False)
     return array
 
 
-def _slices_of(tensor: Any, where: str) -> tuple[int, Component, list[Column]]:
+def _slices_of(tensor: Any, where: str, private: bool = False) -> tuple[int, Component, list[Column]]:
     """Return the slices of what `as_tensor` returned."""
     if isinstance(tensor, Ragged):
-        return _ragged_slices(tensor, where)
+        return _ragged_slices(tensor, where, private)
     if isinstance(tensor, Chained):
         raise DtypeError(f"{where} must be an array of numbers or of strings, not a dataset")
     if tensor.ndim == 0:
@@ -236,13 +239,13 @@ def _slices_of(tensor: Any, where: str) -> tuple[int, Component, list[Column]]:
     return len(tensor), Component(tensor.dtype, tensor.shape[1:]), [tensor]
 
 
-def _ragged_slices(ragged: Ragged, where: str) -> tuple[int, Component, list[Column]]:
+def _ragged_slices(ragged: Ragged, where: str, private: bool) -> tuple[int, Component, list[Column]]:
     if isinstance(ragged.values, Ragged):
         inner = ragged.values
         if not inner.is_bytes:
             raise InvalidArgumentError(f"{where}: rows of rows of numbers can't be elements")
         splits = np.asarray(ragged.row_splits, np.int64)
-        data, ends = _bytes_of(inner)
+        data, ends = _bytes_of(inner, private)
         lengths = np.diff(ends)
         made: list[Column] = [
             (data, np.ascontiguousarray(ends[splits]), None),
@@ -250,17 +253,17 @@ def _ragged_slices(ragged: Ragged, where: str) -> tuple[int, Component, list[Col
         ]
         return len(ragged), Component(BYTES, (None,)), made
     if ragged.is_bytes:
-        return len(ragged), Component(BYTES, ()), [(*_bytes_of(ragged), None)]
-    values = as_tensor(ragged.values, where)
+        return len(ragged), Component(BYTES, ()), [(*_bytes_of(ragged, private), None)]
+    values = as_tensor(ragged.values, where, private)
     row_bytes = values.dtype.itemsize * int(np.prod(values.shape[1:]))
     ends = np.asarray(ragged.row_splits, np.int64) * row_bytes
     component = Component(values.dtype, (None, *values.shape[1:]), ragged=True)
     return len(ragged), component, [(values.reshape(-1).view(np.uint8), ends, None)]
 
 
-def _bytes_of(ragged: Ragged) -> tuple[Any, Any]:
+def _bytes_of(ragged: Ragged, private: bool) -> tuple[Any, Any]:
     values: Any = ragged.values
-    return as_tensor(values.view(np.uint8), ""), np.array(ragged.row_splits, np.int64)
+    return as_tensor(values.view(np.uint8), "", private), np.array(ragged.row_splits, np.int64)
 
 
 def _string_slices(strings: np.ndarray[Any, Any], where: str) -> tuple[Component, list[Column]]:

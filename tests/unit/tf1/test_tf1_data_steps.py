@@ -608,8 +608,8 @@ def test_all_names_of_queuecore_data_are_there():
     # But for those that belong to what a graph has no part in.
     eager = set(qc.data.experimental.__all__)
     assert eager <= set(experimental.__all__)
-    ours = {"dense_to_ragged_batch", "from_list", "map_and_batch", "parallel_interleave", "permute", "plan",
-            "prefetch_to_device", "shuffle_and_repeat"}  # fmt: skip
+    ours = {"dense_to_ragged_batch", "from_hugging_face", "from_list", "map_and_batch", "parallel_interleave",
+            "permute", "plan", "prefetch_to_device", "shuffle_and_repeat"}  # fmt: skip
     there = {name for name in dir(qc.data.Dataset) if not name.startswith("_")}
     assert there - set(dir(tf.data.Dataset)) == ours
 
