@@ -64,8 +64,12 @@ def _comm(number: str) -> str:
 
 
 def _server() -> set[str]:
-    # That of remote files which stays as long as the process.
-    return {str(thread.native_id) for thread in threading.enumerate() if thread.name == "qc-remote-0"}
+    # Those of remote files that stay as long as the process: ours, and that in which fsspec's loop looks for hosts.
+    return {
+        str(thread.native_id)
+        for thread in threading.enumerate()
+        if thread.name == "qc-remote-0" or thread.name.startswith("asyncio_")
+    }
 
 
 def _comes(condition: Callable[[], bool], within: float = PATIENCE) -> bool:
