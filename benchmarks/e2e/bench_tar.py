@@ -62,7 +62,7 @@ def group_of(folder: Path, count: int, keys: list[str], peers: bool) -> Group:
     def webdataset(module: Any) -> Any:
         def run() -> Pass:
             samples = module.WebDataset(names, shardshuffle=False, empty_check=False).to_tuple(*keys)
-            return consume(samples.batched(BATCH, collation_fn=lambda rows: tuple(zip(*rows, strict=True))))
+            return consume(samples.batched(BATCH, collation_fn=lambda rows: tuple(map(list, zip(*rows, strict=True)))))
 
         return run
 
