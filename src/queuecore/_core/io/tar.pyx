@@ -3,11 +3,12 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 from queuecore._core.atoms.errors cimport (
-    CODE_CHECKSUM, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ,
+    CODE_CHECKSUM, CODE_DATA_LOSS, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_TOO_LARGE, CODE_TRUNCATED,
     WHAT_RECORD_CUT, WHAT_RECORD_TOO_LARGE, WHAT_TAR_HEADER, WHAT_TAR_NUMBER, WHAT_TAR_SPARSE, new_error)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.atoms.process cimport check_layout
-from queuecore._core.io.walk cimport WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk, WalkKind
+from queuecore._core.io.walk cimport (
+    WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk, WalkKind, walk_fault, walk_left)
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
 
 check_layout(layout_hash())
@@ -186,13 +187,11 @@ cdef int _member(const unsigned char* data, int64_t n, int64_t at, bint check, T
             m.folder.nbytes = _length(header + 345, 155)
     if kind == c'S':
         return _wrong(m, WHAT_TAR_SPARSE)
+    if kind == 0 and m.name.nbytes > 0 and m.name.data[m.name.nbytes - 1] == c'/':
+        kind = c'5'  # old archives have folders by their names
     # Folders, links, devices and pipes have no data, whatever their size says. What is of an unknown kind has.
     m.regular = kind == 0 or kind == c'0' or kind == c'7'
-    if kind == 0 and m.name.nbytes > 0 and m.name.data[m.name.nbytes - 1] == c'/':
-        m.regular = False
-    m.nbytes = size if m.regular or not c'1' <= kind <= c'6' else 0
-    if kind == 0 and not m.regular:
-        m.nbytes = 0
+    m.nbytes = 0 if c'1' <= kind <= c'6' else size
     m.data = place
     if m.nbytes > (<int64_t>1 << 60):
         return _wrong(m, WHAT_TAR_NUMBER)
@@ -298,18 +297,6 @@ cdef int _sample(const unsigned char* data, int64_t n, int64_t at, int64_t left,
         place = m.end if m.end < n else n
 
 
-cdef void _fault(const RecordWalk* w, int code, int what, int64_t a, int64_t b, Fault* fault) noexcept nogil:
-    memset(fault, 0, sizeof(Fault))
-    fault.code = code
-    fault.what = what
-    fault.stage = STAGE_READ
-    fault.file = -1
-    fault.offset = w.offset
-    fault.record = w.record
-    fault.a = a
-    fault.b = b
-
-
 cdef int _walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
                int64_t* records, Fault* fault) noexcept nogil:
     cdef int64_t at = 0, count = 0, end = 0, need = 0, left
@@ -317,7 +304,7 @@ cdef int _walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, i
     cdef int rc, found
     while True:
         starts[count] = at
-        left = n - at if last else w.total_bytes - w.offset if w.total_bytes >= 0 else -1
+        left = walk_left(w, n - at, last)
         if left == 0:
             rc = WALK_END
             break
@@ -329,16 +316,16 @@ cdef int _walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, i
             rc = WALK_END
             break
         if found == TAR_WRONG:
-            _fault(w, CODE_CHECKSUM if what == WHAT_TAR_HEADER else CODE_DATA_LOSS, what, 0, 0, fault)
+            walk_fault(w, CODE_CHECKSUM if what == WHAT_TAR_HEADER else CODE_DATA_LOSS, what, 0, 0, fault)
             rc = WALK_FAULT
             break
         if end - at > w.max_record_bytes:
-            _fault(w, CODE_TOO_LARGE, WHAT_RECORD_TOO_LARGE, end - at, w.max_record_bytes, fault)
+            walk_fault(w, CODE_TOO_LARGE, WHAT_RECORD_TOO_LARGE, end - at, w.max_record_bytes, fault)
             rc = WALK_FAULT
             break
         if found == TAR_MORE:
             if 0 <= left < need and (last or n - at >= left):
-                _fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT, left, need, fault)
+                walk_fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT, left, need, fault)
                 rc = WALK_FAULT
                 break
             w.need = need if left < 0 or need < left else left

@@ -7,12 +7,13 @@ from libc.stdint cimport INT64_MAX, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memmove, memset
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.errors cimport (
-    CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, STAGE_READ, WHAT_RECORD_CUT, WHAT_RECORD_CUT_HEADER,
+    CODE_CHECKSUM, CODE_TOO_LARGE, CODE_TRUNCATED, WHAT_RECORD_CUT, WHAT_RECORD_CUT_HEADER,
     WHAT_TFRECORD_DATA, WHAT_TFRECORD_LENGTH, WHAT_RECORD_TOO_LARGE, fault_error)
 from queuecore._core.io.codecs cimport ENCODING_NONE
 from queuecore._core.atoms.platform cimport Fault, layout_hash
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
-from queuecore._core.io.walk cimport WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk, WalkKind
+from queuecore._core.io.walk cimport (
+    WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk, WalkKind, walk_fault, walk_left)
 
 cdef extern from "queuecore/kernels/crc32c.hpp" namespace "queuecore" nogil:
     ctypedef uint32_t (*Crc32cFn)(uint32_t, const unsigned char*, size_t) noexcept
@@ -57,18 +58,6 @@ cdef inline uint64_t _limit(int64_t max_record_bytes) noexcept nogil:
     return <uint64_t>max_record_bytes if max_record_bytes < INT64_MAX // 4 else <uint64_t>(INT64_MAX // 4)
 
 
-cdef void _fault(const RecordWalk* w, int code, int what, int64_t a, int64_t b, Fault* fault) noexcept nogil:
-    memset(fault, 0, sizeof(Fault))
-    fault.code = code
-    fault.what = what
-    fault.stage = STAGE_READ
-    fault.file = -1
-    fault.offset = w.offset
-    fault.record = w.record
-    fault.a = a
-    fault.b = b
-
-
 cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
                        int64_t* records, Fault* fault) noexcept nogil:
     cdef uint64_t limit = _limit(w.max_record_bytes)
@@ -77,7 +66,7 @@ cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint
     cdef int rc
     while True:
         starts[count] = at
-        left = n - at if last else w.total_bytes - w.offset if w.total_bytes >= 0 else -1
+        left = walk_left(w, n - at, last)
         if left == 0:
             rc = WALK_END
             break
@@ -85,7 +74,7 @@ cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint
             rc = WALK_FULL
             break
         if 0 <= left < TFRECORD_HEADER:
-            _fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT_HEADER, left, TFRECORD_HEADER, fault)
+            walk_fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT_HEADER, left, TFRECORD_HEADER, fault)
             rc = WALK_FAULT
             break
         if n - at < TFRECORD_HEADER:
@@ -94,16 +83,16 @@ cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint
             break
         length = _load8(data + at)
         if w.check and _masked(data + at, 8) != _load4(data + at + 8):
-            _fault(w, CODE_CHECKSUM, WHAT_TFRECORD_LENGTH, 0, 0, fault)
+            walk_fault(w, CODE_CHECKSUM, WHAT_TFRECORD_LENGTH, 0, 0, fault)
             rc = WALK_FAULT
             break
         if length > limit:
-            _fault(w, CODE_TOO_LARGE, WHAT_RECORD_TOO_LARGE, <int64_t>length, <int64_t>limit, fault)
+            walk_fault(w, CODE_TOO_LARGE, WHAT_RECORD_TOO_LARGE, <int64_t>length, <int64_t>limit, fault)
             rc = WALK_FAULT
             break
         whole = <int64_t>length + TFRECORD_FRAME
         if 0 <= left < whole:
-            _fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT, left, whole, fault)
+            walk_fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT, left, whole, fault)
             rc = WALK_FAULT
             break
         if n - at < whole:
@@ -126,7 +115,7 @@ cdef void tfrecord_damaged(int64_t offset, int64_t record, Fault* fault) noexcep
     cdef RecordWalk w
     w.offset = offset
     w.record = record
-    _fault(&w, CODE_CHECKSUM, WHAT_TFRECORD_DATA, 0, 0, fault)
+    walk_fault(&w, CODE_CHECKSUM, WHAT_TFRECORD_DATA, 0, 0, fault)
 
 
 cdef WalkKind TFRECORDS = WalkKind(

@@ -4,6 +4,8 @@
 # starts of the records of each; they are the block's index. A format has a row of functions, a WalkKind, as tfrecord
 # has; `framing` knows it by the framing's number. All functions are pure, over bytes that the caller holds.
 from libc.stdint cimport int64_t
+from libc.string cimport memset
+from queuecore._core.atoms.errors cimport STAGE_READ
 from queuecore._core.atoms.platform cimport Fault
 
 cdef enum:
@@ -34,3 +36,23 @@ cdef struct WalkKind:
     bint (*check)(const unsigned char* data, int64_t data_bytes) noexcept nogil
     # Sets the fault of a record whose data isn't.
     void (*damaged)(int64_t offset, int64_t record, Fault* fault) noexcept nogil
+
+
+# For walks.
+
+cdef inline int64_t walk_left(const RecordWalk* w, int64_t nbytes, bint last) noexcept nogil:
+    # Returns the bytes of the stream from w.offset on, of which the block has nbytes; -1: unknown.
+    return nbytes if last else w.total_bytes - w.offset if w.total_bytes >= 0 else -1
+
+
+cdef inline void walk_fault(const RecordWalk* w, int code, int what, int64_t a, int64_t b, Fault* fault) noexcept nogil:
+    # Sets the fault of the record at w.offset.
+    memset(fault, 0, sizeof(Fault))
+    fault.code = code
+    fault.what = what
+    fault.stage = STAGE_READ
+    fault.file = -1
+    fault.offset = w.offset
+    fault.record = w.record
+    fault.a = a
+    fault.b = b
