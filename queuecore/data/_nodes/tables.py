@@ -74,7 +74,15 @@ class TableRows(NamedTuple):
 
 
 class TableReader:
-    """Tables that can be read again and again. Abstract; can be pickled."""
+    """Tables that can be read again and again. Abstract; can be pickled.
+
+    Attributes
+    ----------
+    private : bool
+        Whether nobody else has the memory of what is read, as a user may have that of a table which is handed in.
+    """
+
+    private = False
 
     def schema(self) -> Any:
         """Return the wanted columns, as a ``pyarrow.Schema``."""
@@ -147,7 +155,7 @@ class Tables(Node):
                 )
         if not schema.names:
             raise InvalidArgumentError(f"{self.name}: there are no columns")
-        return _rows(pa, pa.RecordBatch.from_pylist([], schema))[1]
+        return _rows(pa, pa.RecordBatch.from_pylist([], schema), True)[1]
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # How many rows were left out before is unknown, so then all are looked at again.
@@ -172,7 +180,7 @@ class Tables(Node):
                 first = bad + 1
 
     def _chunk(self, pa: Any, rows: Any) -> Rows:
-        made, layout = _rows(pa, rows)
+        made, layout = _rows(pa, rows, self.reader.private)
         if layout.components != self.layout().components:
             expected = self.layout().components
             raise InvalidArgumentError(f"{self.name}: rows of {layout.components} come after those of {expected}")
@@ -206,9 +214,9 @@ class Tables(Node):
         return self._chunk(pa, rows)
 
 
-def _rows(pa: Any, rows: Any) -> tuple[Rows, Layout]:
+def _rows(pa: Any, rows: Any, private: bool) -> tuple[Rows, Layout]:
     columns = {name: _plain(pa, column) for name, column in zip(rows.schema.names, rows.columns, strict=True)}
-    found = rows_of_slices(columns, private=True)
+    found = rows_of_slices(columns, private)
     if found is None:
         raise DtypeError(f"rows of {rows.schema} can't be rows of arrays")
     return Rows(found[0], found[1]), found[2]
@@ -270,6 +278,8 @@ def _missing_mask(pa: Any, column: Any) -> np.ndarray[Any, Any] | None:
 
 class _Files(TableReader):
     """Files of tables, one after the other. Abstract."""
+
+    private = True
 
     def __init__(
         self, what: str, names: Sequence[bytes], columns: Sequence[str] | None, store: remote.RemoteStore | None
@@ -441,7 +451,6 @@ class ParquetFiles(_Files):
             left -= passed
             if passed < batch.num_rows:
                 yield batch.select(columns).slice(passed)
-
 
     def _fixed_rows(self, file: Any, columns: list[str]) -> int | None:
         """Return how many rows are some megabytes, if all are of one size."""

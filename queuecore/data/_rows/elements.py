@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -71,8 +70,7 @@ def rows_of_slices(tensors: Any, private: bool = False) -> tuple[int, list[Colum
         If one is no array of numbers or strings.
     """
     what = "from_tensor_slices: tensors"
-    take = functools.partial(_tensors, private=private)
-    template, leaves = flattened(tensors, lambda value, where: (take(value, where), where), what, unframed)
+    template, leaves = flattened(tensors, lambda value, where: (_tensors(value, where, private), where), what, unframed)
     if not leaves:
         raise InvalidArgumentError("from_tensor_slices: tensors has no arrays in it")
     if any(_needs_objects(value) for value, _ in leaves):
