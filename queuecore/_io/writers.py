@@ -290,8 +290,8 @@ class TarWriter(RecordFile):
         with self._naming:
             if stem == self._stem:
                 raise InvalidArgumentError(f"two samples that follow each other are called {stem!r}: they would be one")
+            self._stem = stem  # first: an exception must not let the name be written twice
             self._append(1, *parts)
-            self._stem = stem
 
     def close(self) -> None:
         """Write what is left and the archive's end, and close it. A second call does nothing."""

@@ -149,9 +149,9 @@ class Shards:
     def _finish(self) -> str:
         if self._writer is not None:
             self._writer.close()
-        self._writer = None
         if not self._is_remote():
             os.replace(f"{self._name}.part", self._name)
+        self._writer = None
         self.count += 1
         self.nbytes += self._own[1]
         return f"{self._name}: {counted(self._own[0], 'sample')}, {self._own[1] / 1e6:,.1f} MB"
