@@ -181,11 +181,11 @@ def resize_with_pad(
 
 
 @overload
-def center_crop(x: None = None, size: Any = ...) -> Stage: ...
+def center_crop(x: None = None, size: Any = ..., *, half_to_even: bool = ...) -> Stage: ...
 @overload
-def center_crop(x: Any, size: Any) -> np.ndarray: ...
+def center_crop(x: Any, size: Any, *, half_to_even: bool = ...) -> np.ndarray: ...
 @traceable
-def center_crop(x: Any = None, size: Any = None) -> Any:
+def center_crop(x: Any = None, size: Any = None, *, half_to_even: bool = False) -> Any:
     """Cut the middle out of pictures.
 
     Parameters
@@ -194,11 +194,14 @@ def center_crop(x: Any = None, size: Any = None) -> Any:
         Of shape [..., height, width, channels]. Without it, the result is a `Stage`.
     size : (int, int) or int
         Height and width; one number is both.
+    half_to_even : bool, default False
+        Where the part begins if an odd number of rows or columns is left out: of the two rows in question at the first
+        one, so that more goes at the end; or, as of torchvision's ``CenterCrop``, at the even one.
 
     Returns
     -------
     ndarray
-        A copy. If what is left out is odd, one more row or column goes at the end.
+        A copy.
 
     Raises
     ------
@@ -218,7 +221,8 @@ def center_crop(x: Any = None, size: Any = None) -> Any:
     array([1, 2])
     """
     sides = _square("center_crop", size)
-    stage = Pictures(Crop("center_crop", f"center_crop({list(sides)})", ("centre", *sides), sides))
+    text = f"center_crop({list(sides)}{', half to even' if half_to_even else ''})"
+    stage = Pictures(Crop("center_crop", text, ("centre", *sides, bool(half_to_even)), sides))
     return stage if x is None else run_eagerly("center_crop", stage, x)
 
 
@@ -385,9 +389,17 @@ def random_resized_crop(
     return stage if x is None else run_eagerly(label, stage, x, element, epoch)
 
 
-def _flipped(label: str, axis: int, x: Any, seed: Any, element: int = 0, epoch: int = 0) -> Any:
-    number = -1 if seed is None else seed_number(label, seed)
-    stage = Pictures(Flip(label, f"{label}()" if seed is None else f"{label}(seed={seed})", axis, number))
+def _flipped(label: str, axis: int, x: Any) -> Any:
+    stage = Pictures(Flip(label, f"{label}()", axis, None))
+    return stage if x is None else run_eagerly(label, stage, x)
+
+
+def _flipped_at_random(label: str, axis: int, x: Any, seed: Any, p: Any, element: int, epoch: int) -> Any:
+    number, share = seed_number(label, seed), real_number(label, "p", p)
+    if not 0 <= share <= 1:
+        raise InvalidArgumentError(f"{label}: p must be from 0 to 1, not {p!r}")
+    text = f"{label}({'' if share == 0.5 else f'{share:g}, '}seed={seed})"
+    stage = Pictures(Flip(label, text, axis, (number, share)))
     return stage if x is None else run_eagerly(label, stage, x, element, epoch)
 
 
@@ -426,7 +438,7 @@ def flip_left_right(x: Any = None) -> Any:
     >>> qc.ops.flip_left_right(np.array([[[1], [2]]]))[0, :, 0]
     array([2, 1])
     """
-    return _flipped("flip_left_right", 0, x, None)
+    return _flipped("flip_left_right", 0, x)
 
 
 @overload
@@ -464,14 +476,14 @@ def flip_up_down(x: Any = None) -> Any:
     >>> qc.ops.flip_up_down(np.array([[[1]], [[2]]]))[:, 0, 0]
     array([2, 1])
     """
-    return _flipped("flip_up_down", 1, x, None)
+    return _flipped("flip_up_down", 1, x)
 
 
 @drawing_op
 def random_flip_left_right(
-    x: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
+    x: Any = None, seed: SupportsIndex | None = None, *, p: float = 0.5, element: int = 0, epoch: int = 0
 ) -> Any:
-    """Mirror each picture, or leave it as it is, with equal chances.
+    """Mirror each picture, or leave it as it is, at random.
 
     Parameters
     ----------
@@ -479,6 +491,8 @@ def random_flip_left_right(
         Of shape [..., height, width, channels]. Without it, the result is a `Stage`.
     seed, element, epoch : int
         As for `random_crop`.
+    p : float, default 0.5
+        How likely the mirror image is, from 0 to 1.
 
     Returns
     -------
@@ -490,7 +504,7 @@ def random_flip_left_right(
     DtypeError
         If `x` is no array of numbers.
     InvalidArgumentError
-        If it has less than three axes, or there is no seed.
+        If it has less than three axes, there is no seed, or `p` is no such number.
 
     Notes
     -----
@@ -503,13 +517,14 @@ def random_flip_left_right(
     >>> [qc.ops.random_flip_left_right(image, seed=1, element=i)[0, :, 0].tolist() for i in range(3)]
     [[2, 1], [2, 1], [1, 2]]
     """
-    seed_number("random_flip_left_right", seed)
-    return _flipped("random_flip_left_right", 0, x, seed, element, epoch)
+    return _flipped_at_random("random_flip_left_right", 0, x, seed, p, element, epoch)
 
 
 @drawing_op
-def random_flip_up_down(x: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0) -> Any:
-    """Turn each picture upside down as in a mirror, or leave it as it is, with equal chances.
+def random_flip_up_down(
+    x: Any = None, seed: SupportsIndex | None = None, *, p: float = 0.5, element: int = 0, epoch: int = 0
+) -> Any:
+    """Turn each picture upside down as in a mirror, or leave it as it is, at random.
 
     Parameters
     ----------
@@ -517,6 +532,8 @@ def random_flip_up_down(x: Any = None, seed: SupportsIndex | None = None, *, ele
         Of shape [..., height, width, channels]. Without it, the result is a `Stage`.
     seed, element, epoch : int
         As for `random_crop`.
+    p : float, default 0.5
+        How likely the mirror image is, from 0 to 1.
 
     Returns
     -------
@@ -528,7 +545,7 @@ def random_flip_up_down(x: Any = None, seed: SupportsIndex | None = None, *, ele
     DtypeError
         If `x` is no array of numbers.
     InvalidArgumentError
-        If it has less than three axes, or there is no seed.
+        If it has less than three axes, there is no seed, or `p` is no such number.
 
     Notes
     -----
@@ -541,8 +558,7 @@ def random_flip_up_down(x: Any = None, seed: SupportsIndex | None = None, *, ele
     >>> [qc.ops.random_flip_up_down(image, seed=1, element=i)[:, 0, 0].tolist() for i in range(3)]
     [[2, 1], [2, 1], [1, 2]]
     """
-    seed_number("random_flip_up_down", seed)
-    return _flipped("random_flip_up_down", 1, x, seed, element, epoch)
+    return _flipped_at_random("random_flip_up_down", 1, x, seed, p, element, epoch)
 
 
 _NORMAL_DTYPES = (np.dtype(np.float32), np.dtype(np.float16))

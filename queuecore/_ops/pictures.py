@@ -156,12 +156,12 @@ class Resize(NamedTuple):
 
 
 class Flip(NamedTuple):
-    """The mirror image, always (-1) or at random by a seed; `axis` 0: of columns."""
+    """The mirror image, always or at random, by a seed and how likely it is; `axis` 0: of columns."""
 
     label: str
     text: str
     axis: int
-    seed: int
+    draw: tuple[int, float] | None  # None: always
 
     def of(self, pixels: Component) -> Component:
         """Return the component of the result."""
@@ -293,7 +293,7 @@ class Pictures(Stage):
             labels,
             tuple(None if crop is None else crop.way for crop in chain.crops),
             None if size is None else (size.filter, size.antialias, size.divides, size.fit, *size.sides),
-            tuple(None if flip is None else flip.seed for flip in chain.flips),
+            tuple(None if flip is None else flip.draw or -1 for flip in chain.flips),
             None if normal is None else (normal.factors, normal.shifts, normal.planar, NUMBERS[code_of(normal.dtype)]),
         )
         step.label = repr(self)

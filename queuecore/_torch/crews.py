@@ -1,4 +1,4 @@
-"""The crew of an epoch: threads if no shared object forbids them, otherwise processes, or the loop's thread."""
+"""The crew of an epoch: native threads, threads if no shared object forbids them, processes, or the loop's thread."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 from queuecore._torch.base import Loader
 from queuecore._torch.batches import DatasetStream, Fetch, How
 from queuecore._torch.copies import Guard, Parts
+from queuecore._torch.native import NativeThreads, native_pictures
 from queuecore._torch.package import torch
 from queuecore._torch.processes import Processes
 from queuecore._torch.random import draws
 from queuecore._torch.threads import Alone, Threads
+from queuecore._torch.vision import PictureSet, Unsuited
 from queuecore._torch.workers import LoaderWorker, answer_in_threads, bound_to
 
 __all__ = ["CrewPlan", "crew_of", "planned", "shared_draws"]
@@ -59,6 +61,7 @@ class CrewPlan(NamedTuple):
     parts: Parts | None = None
     guard: Any = None
     alike: bool = False  # a batch is the same, whichever worker makes it
+    pictures: PictureSet | None = None  # that native threads make
 
 
 def _examined(loader: Loader) -> tuple[Parts, list[Any]]:
@@ -81,6 +84,9 @@ def planned(loader: Loader) -> CrewPlan:
     if loader.lasting.kept is not None:
         plan: CrewPlan = loader.lasting.kept[0]
         return plan
+    pictures = _native(loader) if asked in (None, "native") else None
+    if pictures is not None:
+        return CrewPlan("native", pictures=pictures)
     if not loader.num_workers:
         return CrewPlan("")
     if asked == "process":
@@ -109,11 +115,33 @@ def planned(loader: Loader) -> CrewPlan:
     return CrewPlan("thread", parts, guard, alike)
 
 
+def _native(loader: Loader) -> PictureSet | None:
+    """Return the pictures that native threads can make for a loader, and log the choice; `None`: they can't."""
+    wanted = loader.settings.worker_type == "native"
+    try:
+        pictures = native_pictures(loader)
+        if pictures is not None and not loader.num_workers:
+            raise Unsuited("num_workers is 0")
+    except Unsuited as unsuited:
+        if wanted:
+            raise ValueError(f"worker_type='native': {unsuited}") from unsuited
+        if loader.num_workers:
+            loader.lasting.say(f"pictures are not made natively: {unsuited}")
+        return None
+    if pictures is not None:
+        loader.lasting.say(f"{loader.num_workers} native threads")
+    elif wanted:
+        raise ValueError("worker_type='native': the dataset is no ImageFolder of torchvision's, nor a Subset of one")
+    return pictures
+
+
 def crew_of(loader: Loader, plan: CrewPlan, seed: int, first: int, places: Sequence[Any], indexed: bool = False) -> Any:
     """Return the crew of an epoch, with the workers that stayed from the last one, or new ones.
 
     `places`: the place at which each worker begins, or `None`; for an `indexed` dataset, the dataset's state.
     """
+    if plan.pictures is not None:
+        return NativeThreads(loader, plan.pictures, seed)
     kept = None if loader.lasting.kept is None else loader.lasting.kept[1]
     if plan.how == "process":
         made = Processes(loader, seed, first, places, indexed, kept)

@@ -16,6 +16,7 @@ from queuecore._checks.usercode import raised
 from queuecore._torch.base import Left, Loader, let_go
 from queuecore._torch.batches import DatasetStream, Fetch, How, SamplerCalls, WorkerCall, WorkerResult
 from queuecore._torch.crews import crew_of, planned
+from queuecore._torch.native import NativeThreads
 from queuecore._torch.package import torch
 from queuecore._torch.places import (
     VERSION,
@@ -213,7 +214,8 @@ class Mapped(Epoch):
             loader.lasting.states = self._states if loader.persistent_workers else None
             begin = [None] * workers if saved is None else saved[1]
             crew = crew_of(loader, plan, loader.lasting.seed, self._low % workers, begin, True)
-            self._room = max(loader.prefetch_factor * workers, 1)
+            # Native threads get all calls before they begin.
+            self._room = sys.maxsize if plan.how == "native" else max(loader.prefetch_factor * workers, 1)
         else:
             assert self._alone is not None
             self._alone.load()
@@ -282,6 +284,9 @@ class Mapped(Epoch):
             self._datasets = [self._low, list(self._states)]
         self._num_yielded += 1
         return _delivered(result)
+
+    def stats(self) -> dict[str, int]:
+        return super().stats() | (self._crew.stats() if isinstance(self._crew, NativeThreads) else {})
 
     def state_dict(self) -> dict[str, Any]:
         datasets = self._datasets

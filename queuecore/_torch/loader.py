@@ -109,19 +109,20 @@ class DataLoader(Loader, Generic[T]):
         methods set attributes, and of random generators, and with an ``IterableDataset`` of the lists, dicts, sets and
         deques in it; arrays and all else are shared, so only values assigned to attributes are a worker's own.
         ``"deep"``: a copy of everything. False: nothing.
-    worker_type : {"thread", "process"}, optional
-        The kind of workers. Default: threads, unless the code of samples draws from the random generators that all
-        threads share (of ``random``, ``numpy.random`` and PyTorch): then processes. Worker processes are PyTorch's;
-        they suit samples that compute in Python alone, on a machine with many processors. Threads whose samples hold
-        each other up by the GIL work one after the other. With ``"thread"``, samples that draw are made in the loop's
-        thread. The choice is logged with its reason (``queuecore``, INFO).
+    worker_type : {"thread", "process", "native"}, optional
+        The kind of workers. Default: native threads, if they can make all samples (see **Pictures** below). Otherwise
+        threads, unless the code of samples draws from the random generators that all threads share (of ``random``,
+        ``numpy.random`` and PyTorch): then processes. Worker processes are PyTorch's; they suit samples that compute in
+        Python alone, on a machine with many processors. Threads whose samples hold each other up by the GIL work one
+        after the other. With ``"thread"``, samples that draw are made in the loop's thread. The choice is logged with
+        its reason (``queuecore``, INFO).
 
     Raises
     ------
     ValueError, TypeError
         For arguments that don't go together; `sampler` and `batch_sampler` with an iterable dataset;
         `worker_init_fn` with a queuecore dataset; `device` without one, or with `collate_fn`; `timeout` if the
-        caller's own thread does the work.
+        caller's own thread does the work; ``worker_type="native"`` if native threads can't make the samples.
     InvalidArgumentError
         If the dataset can't be copied for a worker.
     InvalidArgumentError
@@ -139,6 +140,19 @@ class DataLoader(Loader, Generic[T]):
     copied, and no two threads may use them at a time: open files, SQLite, HDF5 and LMDB handles, archives, sockets,
     iterators. If a dataset has such objects, one worker after the other calls it, and a warning names them. Not found
     are handles of unknown packages, and handles within objects that are no datasets.
+
+    **Pictures.** Of torchvision's ``ImageFolder`` (or a subclass without a ``__getitem__`` of its own, or a ``Subset``)
+    native threads read, decode and transform the files, without Python, in the sampler's order, if there are workers
+    and everything is among the following. Transforms, of ``transforms`` or ``transforms.v2``: ``Resize``,
+    ``RandomResizedCrop``, ``CenterCrop`` behind one of them, ``RandomCrop`` without padding, ``RandomHorizontalFlip``,
+    ``RandomVerticalFlip``, ``ToTensor``, ``PILToTensor``, ``ToImage``, ``ConvertImageDtype`` and ``ToDtype`` (to
+    float32), ``Normalize``, in ``Compose``; the loader: torchvision's own; files: JPEG, PNG and BMP; samplers:
+    PyTorch's own; no `collate_fn`, no `worker_init_fn`. Shapes, dtypes and distributions are torchvision's. Pixels
+    aren't rounded between the operations, so they differ by up to one step of 255; a JPEG may be decoded at a half, a
+    quarter or an eighth of its size, as by `queuecore.ops.resize`. Random draws follow from the epoch's seed, which is
+    drawn from `generator`, and from a picture's place in the epoch: they are the same for any number of workers, and in
+    an epoch that resumes. If something else is there, the log says what (``queuecore``, INFO), and the workers are
+    others; with ``worker_type="native"`` that is a `ValueError`.
 
     **Random numbers.** Samples draw the same numbers as with PyTorch's loader and the same arguments, whether workers
     are processes, or taken in turn by the loop's thread, with their states of the generators in place of the
@@ -167,8 +181,8 @@ class DataLoader(Loader, Generic[T]):
     worker, and then `num_workers` must stay the same. Workers that stay, and the caller's own thread, hand the state on
     to the next epoch. A sampler's ``state_dict`` may be its place, or what the order of an epoch follows from.
 
-    **Memory.** Batches of a queuecore dataset are views of memory that is used again. A consumer that keeps more of
-    them than `queuecore.data.Options.max_leases` (4) gets copies from then on, and one `RuntimeWarning`.
+    **Memory.** Batches of a queuecore dataset, and of pictures, are views of memory that is used again. A consumer that
+    keeps more of them than `queuecore.data.Options.max_leases` (4) gets copies from then on, and one `RuntimeWarning`.
 
     ``next()`` waits for worker threads and native threads without the GIL, and notices Ctrl-C. Iterators are
     independent of each other, but `state_dict` knows only the newest one.
@@ -221,10 +235,12 @@ class DataLoader(Loader, Generic[T]):
         alone = isinstance(dataset, (Dataset, IterableDataset, torch.utils.data.IterDataPipe))
         if copy_dataset not in ("shallow", "deep", False):
             raise ValueError(f"copy_dataset is 'shallow', 'deep' or False, not {copy_dataset!r}")
-        if worker_type not in (None, "thread", "process"):
-            raise ValueError(f"worker_type is 'thread', 'process' or None, not {worker_type!r}")
+        if worker_type not in (None, "thread", "process", "native"):
+            raise ValueError(f"worker_type is 'thread', 'process', 'native' or None, not {worker_type!r}")
         if worker_type == "process" and alone:
             raise ValueError("worker_type='process': the workers of such a dataset are native threads")
+        if worker_type == "native" and iterable and not ours:
+            raise ValueError("worker_type='native': an IterableDataset is Python")
         if snapshot_every_n_steps is not None and snapshot_every_n_steps < 0:
             raise ValueError(f"snapshot_every_n_steps is a number of batches, 0 or None, not {snapshot_every_n_steps}")
         if device is not None and (not ours or collate_fn is not None):
@@ -421,6 +437,8 @@ class DataLoader(Loader, Generic[T]):
 
     def _say_what_is_not_restored(self) -> None:
         if self.settings.opened or is_stateful(self.dataset):  # its own state may have the generators'
+            return
+        if self._epoch is Mapped and planned(self).how == "native":
             return
         reason = shared_draws(self)
         if reason:

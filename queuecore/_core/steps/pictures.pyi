@@ -13,6 +13,6 @@ class PicturesStep(Step):
         labels: dict[str, str],
         crops: tuple[tuple[Any, ...] | None, ...],
         size: tuple[int, bool, bool, int, int, int] | None,
-        flips: tuple[int | None, ...],
+        flips: tuple[int | tuple[int, float] | None, ...],
         normal: tuple[Any, Any, bool, int] | None,
     ) -> None: ...

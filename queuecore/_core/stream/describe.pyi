@@ -42,6 +42,7 @@ class Frames:
     header: int
     cycle: int
     lane_records: int
+    first_number: int
     piece_bytes: int
     headroom: int
     records: Records

@@ -65,6 +65,8 @@ class BlockSource(Source):
         The ``num_parallel_reads`` of the user.
     interleave : tuple of int
         How many files are open at a time, and how many records each gives in its turn.
+    first_number : int
+        The number of the first file, for random draws, if files are records.
     pieces : dict
         Other sizes of reads, for tests.
     """
@@ -88,6 +90,7 @@ class BlockSource(Source):
     first: Stage | None = None
     num_threads: int | None = None
     interleave: tuple[int, int] = (1, 1)
+    first_number: int = 0
     pieces: dict[str, int] = field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -145,6 +148,7 @@ class BlockSource(Source):
         frames = Frames(self.framing, self.guess, self.max_record_bytes)
         frames.encoding = self.encoding
         frames.header = self.header
+        frames.first_number = self.first_number
         frames.records = Records(*self.fixed)
         frames.cycle, frames.lane_records = self.interleave
         frames.piece_bytes = self.pieces.get("piece_bytes", 0)

@@ -1,5 +1,6 @@
 """Pictures in folders: classes and files by torchvision's rules, orders, places, errors."""
 
+import dataclasses
 import os
 import pathlib
 
@@ -8,7 +9,8 @@ import pytest
 from helpers.formats.pictures import colours, saved
 
 import queuecore as qc
-from queuecore.data import Dataset, ImageFolderDataset, Options
+from queuecore.data import Dataset, ImageFolderDataset, Options, WholeFileDataset
+from queuecore.data._plan.chain import Chain, chain_of, dataset_of
 from queuecore.errors import DtypeError, InvalidArgumentError, NotFoundError, PermissionDeniedError
 
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
@@ -181,3 +183,21 @@ def test_a_bad_picture_is_left_out(root):
     assert len(list(kept)) == 9
     assert isinstance(kept, Dataset)
     np.testing.assert_array_equal(next(iter(kept))[0].shape, (4, 4, 3))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_draws_follow_from_the_number_of_the_first_file(root, threads):
+    """Files from the third one on, told so, get the draws that they have among all files."""
+    names = ImageFolderDataset(root).file_paths
+
+    def drawn(files, first):
+        source = dataclasses.replace(chain_of(WholeFileDataset(files)).source, first_number=first)
+        ds = dataset_of(Chain(source)).with_options(Options(num_threads=threads))
+        return [
+            part.tobytes()
+            for part in ds.map(lambda name, data: qc.ops.random_crop(qc.ops.decode_image(data, 3), (5, 5, 3), seed=1))
+        ]
+
+    everything = drawn(names, 0)
+    assert drawn(names[3:], 3) == everything[3:]
+    assert drawn(names[3:], 0) != everything[3:]

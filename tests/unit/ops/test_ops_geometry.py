@@ -391,6 +391,23 @@ def test_the_middle():
     np.testing.assert_array_equal(qc.ops.center_crop(array.astype("c16"), 2), array[2:4, 2:4])
 
 
+@pytest.mark.parametrize("rest", range(9))
+def test_a_middle_rounded_to_even(rest):
+    """As Python rounds, and so torchvision's CenterCrop."""
+    array = np.arange(3 + rest).reshape(1, -1, 1)
+    stage = qc.ops.center_crop(size=(1, 3), half_to_even=True)
+    begin = round(rest / 2)
+    np.testing.assert_array_equal(run(stage, array), array[:, begin : begin + 3])
+
+
+@pytest.mark.parametrize("p", [0, 0.1, 0.5, 0.9, 1])
+@pytest.mark.parametrize("flip", [qc.ops.random_flip_left_right, qc.ops.random_flip_up_down])
+def test_mirror_images_are_as_likely_as_told(flip, p):
+    pictures = np.broadcast_to(np.arange(4).reshape(2, 2, 1), (5000, 2, 2, 1))
+    count = int((flip(pictures, seed=1, p=p)[:, 0, 0, 0] > 0).sum())
+    assert count == 5000 * p if p in (0, 1) else abs(count - 5000 * p) < 200
+
+
 def test_random_parts_are_torchvisions():
     """The same rules as its RandomResizedCrop, by a picture whose pixels say where they are."""
     height, width = 60, 100
@@ -473,6 +490,8 @@ def test_normalising(channels):
         (lambda o, x: o.random_resized_crop(x, 4, ratio=3, seed=1), InvalidArgumentError, "two numbers"),
         (lambda o, x: o.random_resized_crop(x, 4, interpolation=2, seed=1), InvalidArgumentError, "interpolation"),
         (lambda o, x: o.random_flip_up_down(x), InvalidArgumentError, "seed is missing"),
+        (lambda o, x: o.random_flip_left_right(x, 1, p=1.5), InvalidArgumentError, "p must be from 0 to 1, not 1.5"),
+        (lambda o, x: o.random_flip_left_right(x, 1, p="a"), InvalidArgumentError, "p must be a number"),
         (lambda o, x: o.flip_left_right(x[0]), InvalidArgumentError, "flip_left_right: expected pictures"),
         (lambda o, x: o.normalize(x, None, 1), InvalidArgumentError, "mean is missing"),
         (lambda o, x: o.normalize(x, (1, 2), 1), InvalidArgumentError, r"expected 2 channels"),

@@ -14,7 +14,7 @@ from helpers.process import PATIENCE
 
 FOLDER = Path(__file__).parents[3] / "examples"
 # What they need that may be absent.
-NEEDED = {"pytorch_training": "torch", "jax_training": "jax"}
+NEEDED = {"pytorch_training": "torch", "imagenet": "torch", "jax_training": "jax", "imagenet_jax": "jax"}
 PROGRAMS = [
     pytest.param(one, id=one.stem, marks=pytest.mark.doors if one.stem in NEEDED else ())
     for one in sorted(FOLDER.glob("*.py"))

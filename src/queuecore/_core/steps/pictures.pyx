@@ -96,6 +96,7 @@ cdef enum:
 
 cdef struct CropLink:
     int32_t kind
+    bint half_to_even         # of CROP_CENTRE: where it begins if an odd number of rows or columns is left out
     int64_t top, left, height, width
     uint64_t seed
     double least_area, most_area, least_ratio, most_ratio
@@ -112,6 +113,7 @@ cdef struct FlipLink:
     bint flips
     bint draws
     uint64_t seed
+    uint64_t least            # draws from this one on flip
 
 cdef struct NormalLink:
     bint normalizes
@@ -202,6 +204,12 @@ cdef void _draw_part(const CropLink* crop, const Arena* arena, int64_t picture, 
     box.width = width
 
 
+cdef inline int64_t _middle(int64_t rest, bint half_to_even) noexcept nogil:
+    # Returns where the middle begins if so many rows are left out.
+    cdef int64_t begin = rest // 2
+    return begin + (half_to_even & rest & begin & 1)
+
+
 cdef int _crop(const CropLink* crop, int64_t number, const Arena* arena, int64_t picture, PictureBox* box,
                Fault* fault) noexcept nogil:
     # Makes a box smaller.
@@ -217,8 +225,8 @@ cdef int _crop(const CropLink* crop, int64_t number, const Arena* arena, int64_t
     if top > box.height - crop.height or left > box.width - crop.width:
         return step_fault(fault, WHAT_WINDOW, box.height | box.width << 32, number)
     if crop.kind == CROP_CENTRE:
-        top = (box.height - crop.height) // 2
-        left = (box.width - crop.width) // 2
+        top = _middle(box.height - crop.height, crop.half_to_even)
+        left = _middle(box.width - crop.width, crop.half_to_even)
     elif crop.kind == CROP_RANDOM:
         _draw(crop.seed, arena, picture, 0, draws)
         top = _place(draws[0], box.height - crop.height)
@@ -235,7 +243,7 @@ cdef inline bint _flips(const FlipLink* flip, const Arena* arena, int64_t pictur
     if not flip.flips or not flip.draws:
         return flip.flips
     _draw(flip.seed, arena, picture, 0, draws)
-    return draws[0] >> 31 != 0
+    return draws[0] >= flip.least
 
 
 cdef void _new_size(const SizeLink* size, const PictureBox* box, PictureWay* way, int64_t* height,
@@ -546,7 +554,7 @@ cdef CropLink _crop_link(crop) except *:
         link.top, link.left, link.height, link.width = numbers
     elif kind == "centre":
         link.kind = CROP_CENTRE
-        link.height, link.width = numbers
+        link.height, link.width, link.half_to_even = numbers
     elif kind == "random":
         link.kind = CROP_RANDOM
         link.height, link.width, link.seed = numbers
@@ -558,9 +566,12 @@ cdef CropLink _crop_link(crop) except *:
 
 cdef FlipLink _flip_link(flip) except *:
     cdef FlipLink link
+    memset(&link, 0, sizeof(FlipLink))
     link.flips = flip is not None
-    link.draws = flip is not None and flip >= 0
-    link.seed = flip if link.draws else 0
+    if flip is not None and flip != -1:
+        link.draws = True
+        link.seed, share = flip
+        link.least = round((1 - share) * 2**32)
     return link
 
 
@@ -579,13 +590,13 @@ cdef class PicturesStep(Step):
         "normalize".
     crops : tuple
         The crop before the new size and the one behind it, each one of ("window", top, left, height, width),
-        ("centre", height, width), ("random", height, width, seed) and ("resized", least and most area, least and most
-        ratio, seed); or None.
+        ("centre", height, width, whether a half is rounded to even), ("random", height, width, seed) and ("resized",
+        least and most area, least and most ratio, seed); or None.
     size : tuple or None
         Filter (-1: the nearest pixel), antialias, whether a JPEG may be decoded smaller, fit (0: exactly; 1: the
         shorter side is `height`; 2: within), height, width.
     flips : tuple
-        Of columns and of rows: None, -1 (always) or a seed.
+        Of columns and of rows: None, -1 (always), or a seed and how likely the mirror image is.
     normal : tuple or None
         Factors and shifts (float32, as many as channels or one), whether channels come first, the number of the
         result's dtype.

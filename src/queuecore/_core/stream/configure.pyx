@@ -312,6 +312,7 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
         m.given = m.csv.count
     elif f.framing == FRAME_WHOLE:
         m.given = 2
+        m.first_number = f.first_number
     frame.piece_bytes = f.piece_bytes if f.piece_bytes > 0 else BLOCK_BYTES
     frame.headroom = f.headroom if f.headroom > 0 else HEADROOM
     frame.skip_files = d.skips is not None

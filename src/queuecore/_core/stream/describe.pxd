@@ -47,7 +47,7 @@ cdef class Frames:
     cdef int32_t framing      # of records in files
     cdef readonly int64_t guess, max_record_bytes
     cdef public int32_t encoding
-    cdef public int64_t header, cycle, lane_records, piece_bytes, headroom
+    cdef public int64_t header, first_number, cycle, lane_records, piece_bytes, headroom
     cdef public Records records
     cdef public CsvFormat csv
     cdef public list columns

@@ -131,6 +131,8 @@ cdef class Frames:
         The number of the files' compression; 0: none.
     header : int
         Lines, or rows of CSV, that are left out at the top of each file.
+    first_number : int
+        Of the first file, if files are records: what random draws for its element depend on.
     cycle, lane_records : int
         The number of files that are interleaved, and the number of records that each gives in a row.
     piece_bytes, headroom : int

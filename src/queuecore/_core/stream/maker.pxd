@@ -48,6 +48,7 @@ cdef struct Maker:
     const WalkKind* walk             # of the framing, or NULL
     const CsvPlan* csv
     int64_t hop_bytes, record_bytes  # FRAME_FIXED
+    int64_t first_number             # FRAME_WHOLE: of the first file, for random draws
     const Output* columns            # the layout of rows that are handed in, as if they were outputs; NULL: none are
     int32_t column_count
     int32_t given                    # number of components of a record, the inputs of the step

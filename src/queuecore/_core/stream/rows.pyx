@@ -389,7 +389,7 @@ cdef bint _whole(const Maker* m, Scratch* s, const RecordBlock* b, int64_t eleme
     cells[0].nbytes = strlen(b.name)
     cells[1].data = b.text
     cells[1].nbytes = b.used
-    s.arena.element = element
+    s.arena.element = m.first_number + element
     if m.run == NULL:
         return (_add(s, &m.outputs[0], cells[0].data, cells[0].nbytes, row, fault)
                 and _add(s, &m.outputs[1], cells[1].data, cells[1].nbytes, row, fault))
