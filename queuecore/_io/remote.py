@@ -632,7 +632,10 @@ def without_secrets(error: BaseException, name: bytes, store: RemoteStore | None
     if isinstance(error, QueueCoreError) or all(_masked(text, secrets) == text for text in map(str, causes)):
         return error
     number, error = _errno_of(error), _origin(error)
-    return os_error(number, f"{type(error).__name__}: ", reason=_masked(str(error), secrets), path=name)
+    # The words are those that `reason_of` has for the error itself: other runs may meet it without the secret.
+    said = getattr(error, "strerror", None)
+    before = "" if said else f"{type(error).__name__}: "
+    return os_error(number, before, reason=_masked(said or str(error), secrets), path=name)
 
 
 def _masked(text: str, secrets: dict[str, str]) -> str:

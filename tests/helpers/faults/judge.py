@@ -134,7 +134,7 @@ def _judge_iterator(seen: _Seen) -> None:
     runs = [_outcomes(chain.with_options(Options(num_threads=threads)))[0] for threads in (1, 2, 8)]
     if chain.shuffles or chain.is_free(chain.options) or not _is_repeatable(chain.source):
         return
-    assert runs[0] == runs[1] == runs[2]
+    assert runs[0] == runs[1] == runs[2], runs
     if seen.from_start and _stamps(chain) == seen.files:
         # One run may have come further, and its error may have cut the last batch short.
         for before, (kind, after) in zip(seen.elements[:-1], runs[0], strict=False):
