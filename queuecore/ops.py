@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from queuecore._elements.component import Component
+from queuecore._ops.augment import color_jitter, gaussian_blur, rand_augment, random_grayscale, trivial_augment
 from queuecore._ops.csv import decode_csv
 from queuecore._ops.decode_images import (
     decode_and_crop_jpeg,
@@ -48,6 +49,7 @@ from queuecore._ops.images import (
     random_hue,
     random_saturation,
 )
+from queuecore._ops.mixing import cutmix, mixup, random_erasing
 from queuecore._ops.numbers import cast, compose, on, one_hot, pad, reshape, scale, slice, transpose
 from queuecore._ops.raw import decode_compressed, decode_padded_raw, decode_raw
 from queuecore._ops.stage import Stage
@@ -69,7 +71,9 @@ __all__ = [
     "cast",
     "center_crop",
     "cfunc",
+    "color_jitter",
     "compose",
+    "cutmix",
     "decode_and_crop_jpeg",
     "decode_bmp",
     "decode_compressed",
@@ -83,8 +87,10 @@ __all__ = [
     "equal",
     "flip_left_right",
     "flip_up_down",
+    "gaussian_blur",
     "join",
     "less",
+    "mixup",
     "normalize",
     "not_equal",
     "on",
@@ -95,11 +101,14 @@ __all__ = [
     "parse_single_example",
     "parse_single_sequence_example",
     "python",
+    "rand_augment",
     "random_brightness",
     "random_contrast",
     "random_crop",
+    "random_erasing",
     "random_flip_left_right",
     "random_flip_up_down",
+    "random_grayscale",
     "random_hue",
     "random_resized_crop",
     "random_saturation",
@@ -111,4 +120,5 @@ __all__ = [
     "split",
     "table",
     "transpose",
+    "trivial_augment",
 ]

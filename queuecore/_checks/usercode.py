@@ -4,12 +4,59 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from queuecore.errors import DtypeError, PipelineError, QueueCoreError
 
-__all__ = ["arguments_of", "called", "called_at", "check_arguments", "element_error", "name_of", "placed", "raised"]
+__all__ = [
+    "arguments_of",
+    "called",
+    "called_at",
+    "check_arguments",
+    "element_error",
+    "name_of",
+    "placed",
+    "raised",
+    "running",
+    "running_at",
+]
+
+
+class _Running(threading.local):
+    """The numbers of the element for which this thread calls a user's function; 0 if it calls none.
+
+    Random operations that the function calls draw by these: else every element would get the same draws.
+    """
+
+    epoch = 0
+    element = 0
+
+
+running = _Running()
+
+
+class running_at:  # noqa: N801 - used like a function
+    """A context in which a user's function is called for an element.
+
+    Parameters
+    ----------
+    epoch, element : int
+        The pass, and the element's number in it; of a batch, the number of its first element.
+    """
+
+    __slots__ = ("_after", "_before")
+
+    def __init__(self, epoch: int, element: int) -> None:
+        self._after = epoch, element
+
+    def __enter__(self) -> None:
+        self._before = running.epoch, running.element
+        running.epoch, running.element = self._after
+
+    def __exit__(self, *_: object) -> None:
+        running.epoch, running.element = self._before
 
 
 def name_of(function: Any) -> str:

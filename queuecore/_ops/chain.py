@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from queuecore._checks.checks import LARGEST, MAX_DIMS, whole
+from queuecore._checks.usercode import running
 from queuecore._core.steps.elementwise import MAX_LINKS, ChainStep
 from queuecore._core.steps.stages import SequenceStep, Step, joined
 from queuecore._elements.component import Component, shape_text
@@ -33,6 +34,7 @@ __all__ = [
     "lone_array",
     "merged",
     "number_of",
+    "place_of",
     "run_eagerly",
 ]
 
@@ -74,11 +76,19 @@ def lone_array(label: str, components: tuple[Component, ...]) -> Component:
     return components[0]
 
 
-def run_eagerly(label: str, stage: Stage, value: Any, element: int = 0, epoch: int = 0) -> Any:
+def place_of(label: str, element: Any, epoch: Any) -> dict[str, int]:
+    """Return the numbers that random draws depend on. Without any: those of the function that a dataset calls."""
+    if element is None and epoch is None:
+        return {"element": running.element, "epoch": running.epoch}
+    named = {"element": element, "epoch": epoch}
+    return {what: 0 if number is None else whole(label, what, number) for what, number in named.items()}
+
+
+def run_eagerly(label: str, stage: Stage, value: Any, element: Any = None, epoch: Any = None) -> Any:
     """Run a stage on a value at once, and return the result."""
     array = array_of(label, value)
     step = stage.bind([Component(array.dtype, array.shape)])
-    return step(array, element=whole(label, "element", element), epoch=whole(label, "epoch", epoch))[0]
+    return step(array, **place_of(label, element, epoch))[0]
 
 
 class _Pass:

@@ -228,7 +228,12 @@ def center_crop(x: Any = None, size: Any = None, *, half_to_even: bool = False) 
 
 @drawing_op
 def random_crop(
-    x: Any = None, size: Any = None, seed: SupportsIndex | None = None, *, element: int = 0, epoch: int = 0
+    x: Any = None,
+    size: Any = None,
+    seed: SupportsIndex | None = None,
+    *,
+    element: int | None = None,
+    epoch: int | None = None,
 ) -> Any:
     """Cut a part of a given size at a random place.
 
@@ -240,8 +245,9 @@ def random_crop(
         Of the part, on each axis of one element.
     seed : int
         Of this operation.
-    element, epoch : int, default 0
-        The number of the element `x`, or of the first one of a batch; and the epoch.
+    element, epoch : int, optional
+        The number of the element `x`, or of the first one of a batch; and the epoch. Default: both of the element for
+        which a dataset calls the function that runs; elsewhere 0.
 
     Returns
     -------
@@ -320,8 +326,8 @@ def random_resized_crop(
     seed: SupportsIndex | None = None,
     *,
     dct_scale: bool = True,
-    element: int = 0,
-    epoch: int = 0,
+    element: int | None = None,
+    epoch: int | None = None,
 ) -> Any:
     """Cut a part of random size, proportions and place, and give it a size.
 
@@ -343,8 +349,8 @@ def random_resized_crop(
         Of this operation.
     dct_scale : bool, default True
         As for `resize`.
-    element, epoch : int, default 0
-        The number of the element `x`, or of the first one of a batch; and the epoch.
+    element, epoch : int, optional
+        As for `random_crop`.
 
     Returns
     -------
@@ -394,7 +400,7 @@ def _flipped(label: str, axis: int, x: Any) -> Any:
     return stage if x is None else run_eagerly(label, stage, x)
 
 
-def _flipped_at_random(label: str, axis: int, x: Any, seed: Any, p: Any, element: int, epoch: int) -> Any:
+def _flipped_at_random(label: str, axis: int, x: Any, seed: Any, p: Any, element: Any, epoch: Any) -> Any:
     number, share = seed_number(label, seed), real_number(label, "p", p)
     if not 0 <= share <= 1:
         raise InvalidArgumentError(f"{label}: p must be from 0 to 1, not {p!r}")
@@ -481,7 +487,12 @@ def flip_up_down(x: Any = None) -> Any:
 
 @drawing_op
 def random_flip_left_right(
-    x: Any = None, seed: SupportsIndex | None = None, *, p: float = 0.5, element: int = 0, epoch: int = 0
+    x: Any = None,
+    seed: SupportsIndex | None = None,
+    *,
+    p: float = 0.5,
+    element: int | None = None,
+    epoch: int | None = None,
 ) -> Any:
     """Mirror each picture, or leave it as it is, at random.
 
@@ -522,7 +533,12 @@ def random_flip_left_right(
 
 @drawing_op
 def random_flip_up_down(
-    x: Any = None, seed: SupportsIndex | None = None, *, p: float = 0.5, element: int = 0, epoch: int = 0
+    x: Any = None,
+    seed: SupportsIndex | None = None,
+    *,
+    p: float = 0.5,
+    element: int | None = None,
+    epoch: int | None = None,
 ) -> Any:
     """Turn each picture upside down as in a mirror, or leave it as it is, at random.
 

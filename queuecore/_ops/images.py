@@ -244,8 +244,8 @@ def _drawn(
     bounds: dict[str, Any],
     most: float,
     seed: Any,
-    element: int,
-    epoch: int,
+    element: int | None,
+    epoch: int | None,
 ) -> Any:
     """Return the pictures, or the stage, for a factor drawn between two bounds, or between minus one bound and it.
 
@@ -273,8 +273,8 @@ def random_brightness(
     max_delta: float | None = None,
     seed: SupportsIndex | None = None,
     *,
-    element: int = 0,
-    epoch: int = 0,
+    element: int | None = None,
+    epoch: int | None = None,
 ) -> Any:
     """Add a random number between -max_delta and max_delta to all values of a picture.
 
@@ -320,8 +320,8 @@ def random_contrast(
     upper: float | None = None,
     seed: SupportsIndex | None = None,
     *,
-    element: int = 0,
-    epoch: int = 0,
+    element: int | None = None,
+    epoch: int | None = None,
 ) -> Any:
     """Change the contrast of a picture by a random factor: from `lower` up to `upper`.
 
@@ -367,8 +367,8 @@ def random_saturation(
     upper: float | None = None,
     seed: SupportsIndex | None = None,
     *,
-    element: int = 0,
-    epoch: int = 0,
+    element: int | None = None,
+    epoch: int | None = None,
 ) -> Any:
     """Change the saturation of a picture by a random factor: from `lower` up to `upper`.
 
@@ -413,8 +413,8 @@ def random_hue(
     max_delta: float | None = None,
     seed: SupportsIndex | None = None,
     *,
-    element: int = 0,
-    epoch: int = 0,
+    element: int | None = None,
+    epoch: int | None = None,
 ) -> Any:
     """Turn the hue of a picture by a random part of the ring: from -max_delta up to max_delta.
 

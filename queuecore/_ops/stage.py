@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, overload
 
 import numpy as np
 
+from queuecore._checks.usercode import running_at
 from queuecore._core.steps.stages import PythonStep, Step
 from queuecore._elements.component import Component, Structure
 from queuecore._elements.convert import Converter
@@ -135,9 +136,9 @@ def python_step(
         ]
 
     def call(values: list[Any], epoch: int, element: int) -> Any:
-        del epoch, element
         try:
-            result = function(*values)
+            with running_at(epoch, element):
+                result = function(*values)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from queuecore._ops.augment import color_jitter, gaussian_blur, rand_augment, random_grayscale, trivial_augment
 from queuecore._ops.decode_images import decode_image
 from queuecore._ops.geometry import (
     center_crop,
@@ -19,6 +20,7 @@ from queuecore._ops.geometry import (
     random_resized_crop,
     resize,
 )
+from queuecore._ops.mixing import random_erasing
 from queuecore._ops.numbers import cast, transpose
 from queuecore._torch.package import torch
 from queuecore.errors import QueueCoreError
@@ -141,6 +143,7 @@ class _Links:
         self._least = 0  # pixels that each side has at least
         self._resized = False  # pixels are float32 by now
         self._normal: tuple[Any, Any] | None = None
+        self._erasing: _Link | None = None  # behind the last operation on numbers
 
     def add(self, transform: Any) -> None:
         """Add a transform."""
@@ -148,6 +151,8 @@ class _Links:
         take = getattr(self, f"_take_{name.lower()}", None)
         if take is None or not (_is_torchvisions(transform) or type(transform) is torch.nn.Identity):
             raise Unsuited(f"transform {transform!r:.200}")
+        if self._erasing is not None:
+            raise Unsuited(f"transform {transform!r:.200} behind RandomErasing")
         try:
             take(transform)
         except QueueCoreError as error:
@@ -167,7 +172,7 @@ class _Links:
             last = _drawless(lambda image: transpose(cast(np.rint(image), np.uint8), (2, 0, 1)))
         else:
             last = _drawless(lambda image: transpose(image, (2, 0, 1)))
-        return [*self._links, last]
+        return [*self._links, last, *([] if self._erasing is None else [self._erasing])]
 
     # ---- each transform
 
@@ -241,7 +246,67 @@ class _Links:
         share = float(transform.p)
         self._links.append(lambda image, seed: random_flip_up_down(image, seed, p=share))
 
+    def _take_colorjitter(self, transform: Any) -> None:
+        named = {"brightness": 1, "contrast": 1, "saturation": 1, "hue": 0}
+        bounds = {name: getattr(transform, name) for name in named}
+        amounts: dict[str, Any] = {
+            name: (named[name],) * 2 if both is None else tuple(both) for name, both in bounds.items()
+        }
+        color_jitter(None, **amounts, seed=0)
+        self._change(lambda image, seed: color_jitter(image, **amounts, seed=seed), transform)
+
+    def _take_randomgrayscale(self, transform: Any) -> None:
+        share = float(transform.p)
+        self._change(lambda image, seed: random_grayscale(image, share, seed), transform)
+
+    def _take_gaussianblur(self, transform: Any) -> None:
+        sizes, sigma = set(transform.kernel_size), tuple(transform.sigma)
+        if len(sizes) > 1 or self._least < max(sizes):
+            raise Unsuited(
+                f"transform {transform!r:.200}, whose kernel is no square or which a picture may be too small for"
+            )
+        size = sizes.pop()
+        gaussian_blur(None, size, sigma, 0)
+        self._change(lambda image, seed: gaussian_blur(image, size, sigma, seed), transform)
+
+    def _take_randaugment(self, transform: Any) -> None:
+        count, strength, bins = transform.num_ops, transform.magnitude, transform.num_magnitude_bins
+        fill = self._policy(transform)
+        rand_augment(None, count, strength, bins, fill, 0)
+        self._change(lambda image, seed: rand_augment(image, count, strength, bins, fill, seed), transform)
+
+    def _take_trivialaugmentwide(self, transform: Any) -> None:
+        bins, fill = transform.num_magnitude_bins, self._policy(transform)
+        trivial_augment(None, bins, fill, 0)
+        self._change(lambda image, seed: trivial_augment(image, bins, fill, seed), transform)
+
+    def _take_randomerasing(self, transform: Any) -> None:
+        if self._kind != "float32":
+            raise Unsuited(f"transform {transform!r:.200} of a {self._kind}")
+        p, scale, ratio = float(transform.p), tuple(transform.scale), tuple(transform.ratio)
+        value = "random" if transform.value is None else transform.value
+
+        def link(image: _Image, seed: int) -> _Image:
+            return random_erasing(image, p, scale, ratio, value, seed, channels_first=True)
+
+        random_erasing(None, p, scale, ratio, value, 0)
+        self._erasing = link
+
     # ---- what they share
+
+    def _change(self, link: _Link, transform: Any) -> None:
+        """Add a link that changes bytes."""
+        if self._normal is not None:
+            raise Unsuited(f"transform {transform!r:.200} behind Normalize")
+        self._links.append(link)
+        self._resized = False
+
+    def _policy(self, transform: Any) -> Any:
+        """Return what fills the place of missing pixels."""
+        if _word(transform.interpolation) != "nearest" or self._kind == "float32":
+            raise Unsuited(f"transform {transform!r:.200} of a {self._kind}, or with this interpolation")
+        fill = transform.fill
+        return 0 if fill is None else int(fill) if isinstance(fill, (int, float)) else [int(part) for part in fill]
 
     def _antialias(self, transform: Any) -> bool:
         """Return whether a new size is antialiased: Pillow always does so."""
@@ -259,9 +324,13 @@ def _drawless(function: Callable[[Any], Any]) -> _Link:
     return lambda image, seed: function(image)
 
 
+def _word(interpolation: Any) -> str:
+    """Return the name of an interpolation, an item of torchvision's enumeration or its value."""
+    return str(getattr(interpolation, "value", interpolation))
+
+
 def _filter(transform: Any) -> str:
-    interpolation = transform.interpolation
-    method = _FILTERS.get(str(getattr(interpolation, "value", interpolation)))
+    method = _FILTERS.get(_word(transform.interpolation))
     if method is None:
         raise Unsuited(f"transform {transform!r:.200}: its interpolation")
     return method

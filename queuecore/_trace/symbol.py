@@ -547,8 +547,8 @@ class Symbol:
             self._stop(f"{name}, which makes several things")
         return results[0]
 
-    def _traced_together(self, name: str, stage: Stage, operands: Sequence[Any]) -> Symbol:
-        """Return the result of a stage on several strings: symbols and constants."""
+    def _traced_together(self, name: str, stage: Stage, operands: Sequence[Any]) -> Any:
+        """Return the result of a stage on several symbols and constant strings; a tuple of several results."""
         tracer = self._tracer
         if not tracer.active:
             self._number(name)
@@ -566,8 +566,10 @@ class Symbol:
                 rows.append(tracer.rows.constant(text))
             else:
                 tracer.give_up(f"{name} of a {type(operand).__name__}")
-        result = tracer.graph.stage(stage, stage.bind([value.component() for value in values]), values)[0]
-        row = None
+        results = tracer.graph.stage(stage, stage.bind([value.component() for value in values]), values)
+        if len(results) > 1:
+            return tuple(Symbol(tracer, part, None) for part in results)
+        result, row = results[0], None
         if tracer.lead and stage.rowwise and len(rows) == len(values):
             row = tracer.rows.stage(stage, stage.bind([value.component() for value in rows]), rows)[0]
             outer = next(operand._value.dims for operand in operands if type(operand) is Symbol)
@@ -683,9 +685,9 @@ def _texts_compared(self: Symbol, how: str, other: Any) -> Symbol:
         self._stop("a comparison of several strings: queuecore.ops.equal, not_equal and less are native")
     if type(other) is not bytes and len(texts) < 2:
         self._stop(f"a comparison of bytes with a {type(other).__name__}")
-    made = self._traced_together(how, comparison(how), [self, other])
-    made._value.truth = True
-    return made
+    answer: Symbol = self._traced_together(how, comparison(how), [self, other])
+    answer._value.truth = True
+    return answer
 
 
 _BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from queuecore._checks.usercode import element_error, name_of, placed
+from queuecore._checks.usercode import element_error, name_of, placed, running_at
 from queuecore._core.atoms.own import own_result
 from queuecore._core.io.csv import placed_text
 from queuecore._elements.component import BYTES, Component
@@ -34,9 +34,12 @@ class FunctionCall(NamedTuple):
     ----------
     function : callable
         The user's function.
+    rows : int
+        How many elements of the source are in one of the elements, if these are batches.
     """
 
     function: Callable[..., Any]
+    rows: int = 1
 
     @property
     def name(self) -> str:
@@ -45,10 +48,10 @@ class FunctionCall(NamedTuple):
 
     def __call__(self, element: Any, pass_: int, number: int) -> tuple[Any, Any]:
         """Return the new element and its structure."""
-        del pass_
         try:
-            # A list as `parted` has it.
-            result = own_result(self.function, element if type(element) is tuple else (element,), listed=True)
+            with running_at(pass_, number * self.rows):
+                # A list as `parted` has it.
+                result = own_result(self.function, element if type(element) is tuple else (element,), listed=True)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
@@ -60,9 +63,10 @@ class FunctionCall(NamedTuple):
 
 
 class StageCall(NamedTuple):
-    """A native stage, run at once on each element."""
+    """A native stage, run at once on each element; `rows` as for `FunctionCall`."""
 
     stage: Stage
+    rows: int = 1
 
     @property
     def name(self) -> str:
@@ -74,7 +78,7 @@ class StageCall(NamedTuple):
         try:
             components, values = _parts(element)
             step = _bound(self.stage, components)
-            outputs = list(step(*values, epoch=pass_, element=number))
+            outputs = list(step(*values, epoch=pass_, element=number * self.rows))
         except QueueCoreError as error:
             error.args = (f"{placed_text(error)} (element {number})",)
             error.stage, error.record = "map", number

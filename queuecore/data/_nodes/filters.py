@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from queuecore._checks.usercode import arguments_of, called_at, name_of
+from queuecore._checks.usercode import arguments_of, called_at, name_of, running_at
 from queuecore._core.steps.stages import KeepStep, PythonStep, Step
 from queuecore._core.stream.describe import FIXED, RAGGED, STRING, STRINGS
 from queuecore._core.stream.feed import Feed
@@ -113,7 +113,8 @@ class Predicate:
         if isinstance(self.function, Stage):
             answer = StageCall(self.function)(element, pass_, number)[0]
         else:
-            answer = called_at(self.what, number, self.function, *arguments_of(element))
+            with running_at(pass_, number):
+                answer = called_at(self.what, number, self.function, *arguments_of(element))
         if isinstance(answer, bool | np.bool_) or (
             isinstance(answer, np.ndarray) and answer.dtype == _BOOL and answer.ndim == 0
         ):

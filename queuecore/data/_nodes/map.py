@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ from queuecore.data._nodes.calls import FunctionCall, StageCall, parted
 from queuecore.data._nodes.padded import plain_template
 from queuecore.data._nodes.python_map import PythonMap
 from queuecore.data._plan.chain import Chain
-from queuecore.data._plan.steps import Map
+from queuecore.data._plan.steps import BatchStep, Map
 from queuecore.errors import InvalidArgumentError
 
 __all__ = ["check_function", "check_keys", "mapped_chain"]
@@ -46,12 +47,12 @@ def mapped_chain(
             native = chain.then(Map(function, on_device))
             native.check()
             return native
-        call = StageCall(function)
+        call = StageCall(function, _rows_of(chain))
     else:
         found = _traced(chain, function, on_device)
         if isinstance(found, Chain):
             return found
-        call, why = FunctionCall(function), found
+        call, why = FunctionCall(function, _rows_of(chain)), found
     return Chain.of(PythonMap((chain,), call, threads, ordered, why, on_device))
 
 
@@ -85,6 +86,13 @@ def _why_not(chain: Chain) -> str:
     if chain.source.has_objects:
         return _OBJECTS
     return _SHAPED if chain.shaped is not None else ""
+
+
+def _rows_of(chain: Chain) -> int:
+    """Return how many elements the batches of a chain have, as far as that is known; of elements that are none: 1."""
+    source = chain.source
+    below = _rows_of(source.inputs[0]) if isinstance(source, PythonMap) else 1
+    return math.prod(step.batch_size for step in chain.steps if isinstance(step, BatchStep)) * below
 
 
 def _traced(chain: Chain, function: Any, on_device: bool) -> Chain | str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.lazy import lazy
-from queuecore._checks.usercode import element_error, name_of, placed
+from queuecore._checks.usercode import element_error, name_of, placed, running_at
 from queuecore._core.atoms.own import own_result
 from queuecore._elements.nests import plain
 from queuecore.data._nodes.node import ObjectNode
@@ -91,7 +91,7 @@ class Scan(ObjectNode):
                     yield from leave_out(run.skips, element.error, left > 0)
                     continue
                 try:
-                    after, (result, structure) = self._call(state, element, number)
+                    after, (result, structure) = self._call(state, element, pass_, number)
                     result, structure = settled(result, structure, types)
                     if known is not None and not has_empty(known) and not same_structure(structure, known):
                         raise InvalidArgumentError(
@@ -109,12 +109,13 @@ class Scan(ObjectNode):
                 else:
                     yield One(result)
 
-    def _call(self, state: Any, element: Any, number: int) -> tuple[Any, tuple[Any, Any]]:
+    def _call(self, state: Any, element: Any, pass_: int, number: int) -> tuple[Any, tuple[Any, Any]]:
         """Return the next state; and the new element, with its structure."""
         name = name_of(self.function)
         try:
             # Arrays that the state shares with the element or the function are copied: a later call may change them.
-            result = own_result(self.function, (state, element), listed=True)
+            with running_at(pass_, number):
+                result = own_result(self.function, (state, element), listed=True)
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:

@@ -26,6 +26,7 @@ v1, v2 = vision.transforms, pytest.importorskip("torchvision.transforms.v2")
 ImageFolder = vision.datasets.ImageFolder
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 TO_FLOAT = [v2.ToImage(), v2.ToDtype(torch.float32, scale=True)]
+TENSOR = [v1.Resize((8, 8)), v1.ToTensor()]
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +190,51 @@ def test_random_crops_and_flips_are_drawn_as_torchvisions(root):
         assert np.all(np.abs(counts - share) < 6 * np.sqrt(share))
 
 
+CHANGED = {
+    "brightness": [v1.ColorJitter(brightness=(1.5, 1.5))],
+    "contrast": [v1.ColorJitter(contrast=(0.5, 0.5))],
+    "saturation": [v1.ColorJitter(saturation=(2, 2))],
+    "v2": [v2.ColorJitter(brightness=(0.5, 0.5))],
+    "grey": [v1.RandomGrayscale(1.0)],
+    "blur": [v1.GaussianBlur(5, (1.2, 1.2))],
+    "no policy": [v1.RandAugment(num_ops=0)],
+}
+
+
+@pytest.mark.parametrize("steps", CHANGED.values(), ids=CHANGED)
+def test_colours_are_torchvisions(root, steps):
+    """Of pictures that are bytes before, the same but for the last place of a share."""
+    dataset = ImageFolder(root, v1.Compose([v1.Resize(36), v1.CenterCrop(30), *steps, v1.PILToTensor()]))
+    dataset.samples = [sample for sample in dataset.samples if sample[0].endswith(("png", "bmp"))]
+    # A pixel of the new size that is rounded another way is multiplied by a share.
+    differences = far_from_torchvisions(dataset)
+    assert max(difference.max() for difference in differences) <= 4
+    assert all(difference.mean() < 0.8 for difference in differences), [float(d.mean()) for d in differences]
+
+
+@pytest.mark.parametrize("compose", [v1, v2])
+def test_a_training_recipe(root, compose):
+    """All of it runs natively, and what is drawn is spread as torchvision's."""
+    steps = [
+        *(compose.RandomResizedCrop(32, (0.5, 1)), compose.RandomHorizontalFlip(), compose.TrivialAugmentWide(fill=9)),
+        *(compose.RandAugment(2, 9), compose.ColorJitter(0.4, 0.4, 0.4, 0.1), compose.RandomGrayscale(0.2)),
+        *(compose.GaussianBlur(5), *([compose.ToTensor()] if compose is v1 else TO_FLOAT)),
+        *(compose.Normalize(MEAN, STD), compose.RandomErasing(0.5, value="random")),
+    ]
+    dataset = ImageFolder(root, compose.Compose(steps))
+    dataset.samples = dataset.samples[:1] * 600
+    torch.manual_seed(0)
+    means = []
+    for kind in (natively, torch.utils.data.DataLoader):
+        means.append(torch.cat([images.mean((1, 2, 3)) for images, _ in kind(dataset, 50)]).numpy().copy())
+    ours, theirs = means
+    assert abs(ours.mean() - theirs.mean()) < 0.2 * theirs.std() and 0.85 < ours.std() / theirs.std() < 1.18
+    erased = ImageFolder(root, v1.Compose([*TENSOR, v1.Normalize(0.5, 0.5), v1.RandomErasing(1, value=(7, 8, 9))]))
+    images, _ = next(iter(natively(erased, 24)))
+    parts = [(images[:, channel] == value).any((1, 2)) for channel, value in enumerate((7, 8, 9))]
+    assert all(part.float().mean() > 0.6 for part in parts) and all(torch.equal(parts[0], part) for part in parts)
+
+
 def test_subsets(root):
     dataset = training(root)
     half = torch.utils.data.Subset(torch.utils.data.Subset(dataset, range(20, 0, -1)), [3, 5, 7, 11, 2])
@@ -272,7 +318,6 @@ class OwnFlip(v1.RandomHorizontalFlip):
     pass
 
 
-TENSOR = [v1.Resize((8, 8)), v1.ToTensor()]
 UNSUITED = {
     "lambda": ([v1.Lambda(lambda image: image), *TENSOR], {}, "transform Lambda"),
     "a class of the user's": ([OwnFlip(), *TENSOR], {}, "transform OwnFlip"),
@@ -285,6 +330,16 @@ UNSUITED = {
     "sizes": ([v1.Resize(8), v1.ToTensor()], {}, "one size"),
     "double": ([v2.Resize((8, 8)), v2.ToImage(), v2.ToDtype(torch.float64, scale=True)], {}, "ToDtype"),
     "not scaled": ([v2.Resize((8, 8)), v2.ToImage(), v2.ToDtype(torch.float32)], {}, "ToDtype"),
+    "policy of floats": ([*TENSOR, v1.RandAugment(0)], {}, "RandAugment.* of a float32"),
+    "policy between pixels": (
+        [v1.Resize((8, 8)), v1.TrivialAugmentWide(interpolation=v1.InterpolationMode.BILINEAR), v1.ToTensor()],
+        {},
+        "TrivialAugmentWide.* with this interpolation",
+    ),
+    "colours of normalised": ([*TENSOR, v1.Normalize(0, 1), v1.ColorJitter(0.1)], {}, "ColorJitter.* behind Normalize"),
+    "behind erasing": ([*TENSOR, v1.RandomErasing(), v1.RandomHorizontalFlip()], {}, "behind RandomErasing"),
+    "oblong blur": ([v1.Resize((8, 8)), v1.GaussianBlur((3, 5)), v1.ToTensor()], {}, "GaussianBlur"),
+    "wide blur": ([v1.Resize((8, 8)), v1.GaussianBlur(9), v1.ToTensor()], {}, "GaussianBlur"),
     "collate_fn": (TENSOR, {"collate_fn": lambda samples: torch.utils.data.default_collate(samples)}, "collate_fn"),
     "worker_init_fn": (TENSOR, {"worker_init_fn": int}, "worker_init_fn"),
     "sampler": (TENSOR, {"sampler": range(10)}, "the sampler is a range"),

@@ -2,8 +2,9 @@
 # that.
 #
 # All functions work on the caller's memory alone, and wait for nothing.
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Fault
+from queuecore._core.atoms.random cimport philox_block
 from queuecore._core.steps.stages cimport Arena, Cell
 
 cdef extern from "queuecore/kernels/chains.hpp" namespace "queuecore" nogil:
@@ -44,3 +45,20 @@ cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena,
 cdef void copy_part(bytes_in source, bytes_out target, const int64_t* dims, const int64_t* begin, const int64_t* size,
                     int32_t ndim, int32_t item) noexcept nogil
 cdef object step_explain(str label, const Fault* fault)
+
+
+# Random draws of an element: neither threads nor batches change them, nor do other steps.
+cdef inline void step_draws(uint64_t seed, const Arena* arena, int64_t picture, uint32_t block,
+                            uint32_t* draws) noexcept nogil:
+    # Draws four numbers for the arena's element, or a later one of its batch. A step may draw several blocks.
+    philox_block(seed, <uint64_t>(arena.element + picture), <uint32_t>arena.epoch | <uint64_t>block << 32, draws)
+
+
+cdef inline int64_t draw_below(uint32_t draw, int64_t n) noexcept nogil:
+    # Returns a draw as one of the numbers below n.
+    return <int64_t>(<uint64_t>draw * <uint64_t>n >> 32)
+
+
+cdef inline double draw_share(uint32_t draw) noexcept nogil:
+    # Returns a draw as a number from 0 to below 1.
+    return <double>(draw >> 8) * (1.0 / (1 << 24))

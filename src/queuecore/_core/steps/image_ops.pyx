@@ -11,10 +11,9 @@ from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
-    TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, scale_all, step_explain,
-    step_fault, step_place)
+    TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, draw_below, draw_share, scale_all,
+    step_draws, step_explain, step_fault, step_place)
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.atoms.random cimport philox_block
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take, made_bytes_of
 
 
@@ -31,16 +30,7 @@ check_layout(layout_hash())
 cdef enum:
     FLOAT32 = 10             # its number
 
-cdef enum:
-    WHAT_RANK = 1      # a dimensions
-    WHAT_CROP = 3      # axis b is a long
-    WHAT_COLOURS = 4   # a channels
-
-cdef struct PictureDims:
-    int64_t count, height, width, channels
-
-
-cdef bint _pictures(const Cell* cell, PictureDims* p) noexcept nogil:
+cdef bint pictures_of(const Cell* cell, PictureDims* p) noexcept nogil:
     cdef int32_t d
     if cell.ndim < 3:
         return False
@@ -53,12 +43,7 @@ cdef bint _pictures(const Cell* cell, PictureDims* p) noexcept nogil:
     return True
 
 
-cdef inline void _draw(uint64_t seed, const Arena* arena, int64_t picture, uint32_t block,
-                       uint32_t* draws) noexcept nogil:
-    philox_block(seed, <uint64_t>(arena.element + picture), <uint32_t>arena.epoch | <uint64_t>block << 32, draws)
-
-
-cdef object _explain(str label, const Fault* fault):
+cdef object explain_pictures(str label, const Fault* fault):
     if fault.what == WHAT_RANK:
         return new_error(CODE_INVALID_ARGUMENT, f"{label}: expected pictures [..., height, width, channels], got "
                                                 f"{fault.a} dimensions")
@@ -112,7 +97,7 @@ cdef class CropStep(Step):
         if fault.what == WHAT_CROP:
             return new_error(CODE_INVALID_ARGUMENT, f"random_crop: expected at least {self.crop.size[fault.b]} on axis "
                                                     f"{fault.b}, got {fault.a}")
-        return _explain("random_crop", fault)
+        return explain_pictures("random_crop", fault)
 
 
 cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
@@ -142,8 +127,8 @@ cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena*
     for i in range(count):
         for d in range(crop.ndim):
             if d % 4 == 0:
-                _draw(crop.seed, arena, i, d // 4, draws)
-            begin[d] = <int64_t>(<uint64_t>draws[d % 4] * <uint64_t>(dims[d] - crop.size[d] + 1) >> 32)
+                step_draws(crop.seed, arena, i, d // 4, draws)
+            begin[d] = draw_below(draws[d % 4], dims[d] - crop.size[d] + 1)
         copy_part(cell.data + i * whole, out.data + i * part, dims, begin, crop.size, crop.ndim, crop.item)
     return 0
 
@@ -233,7 +218,7 @@ cdef class AdjustStep(Step):
         self.run = _run_adjust
 
     cdef object explain(self, const Fault* fault):
-        return _explain(self.label, fault)
+        return explain_pictures(self.label, fault)
 
 
 cdef void _widen(const AdjustParams* adjust, bytes_in source, float* values, int64_t n) noexcept nogil:
@@ -255,7 +240,7 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
     cdef float* values
     cdef bytes_in source = cell.data
     cdef bytes_out target
-    if not _pictures(cell, &p):
+    if not pictures_of(cell, &p):
         return step_fault(fault, WHAT_RANK, cell.ndim, 0)
     if adjust.kind >= ADJUST_SATURATION and p.channels != 3:
         return step_fault(fault, WHAT_COLOURS, p.channels, 0)
@@ -278,8 +263,8 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
     for i in range(p.count):
         amount = adjust.low
         if adjust.draws:
-            _draw(adjust.seed, arena, i, 0, draws)
-            amount += <float>(draws[0] >> 8) * <float>(1.0 / (1 << 24)) * (adjust.high - adjust.low)
+            step_draws(adjust.seed, arena, i, 0, draws)
+            amount += <float>draw_share(draws[0]) * (adjust.high - adjust.low)
         if adjust.kind == ADJUST_CONTRAST:
             memset(sums, 0, p.channels * sizeof(double))
             at = 0

@@ -15,9 +15,9 @@ from libc.string cimport memcpy, memset
 from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
-from queuecore._core.atoms.random cimport philox_block
 from queuecore._core.steps.elementwise cimport (
-    WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, step_explain, step_fault, step_place)
+    WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, draw_below, draw_share, step_draws, step_explain, step_fault,
+    step_place)
 from queuecore._core.steps.images cimport (
     WHAT_OF_CODECS, DecodeParams, Decoder, PictureBox, PictureStep, decoder_close, decoder_divide, decoder_open,
     decoder_part)
@@ -156,19 +156,6 @@ cdef struct PictureWay:
     ResampleAxis across, down
 
 
-cdef inline void _draw(uint64_t seed, const Arena* arena, int64_t picture, uint32_t block,
-                       uint32_t* draws) noexcept nogil:
-    philox_block(seed, <uint64_t>(arena.element + picture), <uint32_t>arena.epoch | <uint64_t>block << 32, draws)
-
-
-cdef inline int64_t _place(uint32_t draw, int64_t room) noexcept nogil:
-    return <int64_t>(<uint64_t>draw * <uint64_t>(room + 1) >> 32)
-
-
-cdef inline double _fraction(uint32_t draw) noexcept nogil:
-    return <double>(draw >> 8) * (1.0 / (1 << 24))
-
-
 cdef void _draw_part(const CropLink* crop, const Arena* arena, int64_t picture, PictureBox* box) noexcept nogil:
     # Draws area and ratio until such a part fits, as torchvision's RandomResizedCrop does; then takes the largest part
     # in the middle of a ratio that is allowed.
@@ -178,15 +165,15 @@ cdef void _draw_part(const CropLink* crop, const Arena* arena, int64_t picture, 
     cdef int64_t height, width
     cdef uint32_t attempt
     for attempt in range(<uint32_t>MOST_TRIES):
-        _draw(crop.seed, arena, picture, attempt, draws)
+        step_draws(crop.seed, arena, picture, attempt, draws)
         area = <double>box.width * <double>box.height * (
-            crop.least_area + (crop.most_area - crop.least_area) * _fraction(draws[0]))
-        ratio = exp(low + (high - low) * _fraction(draws[1]))
+            crop.least_area + (crop.most_area - crop.least_area) * draw_share(draws[0]))
+        ratio = exp(low + (high - low) * draw_share(draws[1]))
         width = <int64_t>floor(sqrt(area * ratio) + 0.5)
         height = <int64_t>floor(sqrt(area / ratio) + 0.5)
         if 0 < width <= box.width and 0 < height <= box.height:
-            box.top += _place(draws[2], box.height - height)
-            box.left += _place(draws[3], box.width - width)
+            box.top += draw_below(draws[2], box.height - height + 1)
+            box.left += draw_below(draws[3], box.width - width + 1)
             box.height = height
             box.width = width
             return
@@ -228,9 +215,9 @@ cdef int _crop(const CropLink* crop, int64_t number, const Arena* arena, int64_t
         top = _middle(box.height - crop.height, crop.half_to_even)
         left = _middle(box.width - crop.width, crop.half_to_even)
     elif crop.kind == CROP_RANDOM:
-        _draw(crop.seed, arena, picture, 0, draws)
-        top = _place(draws[0], box.height - crop.height)
-        left = _place(draws[1], box.width - crop.width)
+        step_draws(crop.seed, arena, picture, 0, draws)
+        top = draw_below(draws[0], box.height - crop.height + 1)
+        left = draw_below(draws[1], box.width - crop.width + 1)
     box.top += top
     box.left += left
     box.height = crop.height
@@ -242,7 +229,7 @@ cdef inline bint _flips(const FlipLink* flip, const Arena* arena, int64_t pictur
     cdef uint32_t draws[4]
     if not flip.flips or not flip.draws:
         return flip.flips
-    _draw(flip.seed, arena, picture, 0, draws)
+    step_draws(flip.seed, arena, picture, 0, draws)
     return draws[0] >= flip.least
 
 

@@ -1,0 +1,428 @@
+"""Parts of pictures that are erased at random, and pictures of a batch that are mixed with each other.
+
+Draws are those of `step_draws`: of a picture by its number, of a mixture by that of the batch.
+"""
+cimport cython
+from libc.math cimport cos, exp, floor, log, pow, sqrt
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+from queuecore._core.atoms.errors cimport CODE_INVALID_ARGUMENT, new_error
+from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
+from queuecore._core.atoms.process cimport check_layout
+from queuecore._core.steps.elementwise cimport (
+    WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, draw_below, draw_share, fill_items, step_draws, step_fault,
+    step_place)
+from queuecore._core.steps.image_ops cimport WHAT_RANK, PictureDims, explain_pictures, pictures_of
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take, made_bytes_of
+
+
+check_layout(layout_hash())
+
+cdef enum:
+    FLOAT32 = 10             # its number
+
+cdef enum:
+    WHAT_CHANNELS = 5        # a channels
+    WHAT_BATCH = 6           # a dimensions
+    WHAT_COUNTS = 7          # a pictures, b labels
+    WHAT_LABEL = 8           # label a of element b
+    WHAT_CLASSES = 9         # a numbers of a label
+
+cdef enum:
+    MOST_TRIES = 10
+    NOISE_BLOCK = 16         # the first block of draws of noise
+    GAMMA_BLOCKS = 64        # blocks for each draw of a gamma distribution
+
+
+cdef inline double _above_zero(uint32_t draw) noexcept nogil:
+    # Returns a draw as a number above 0, at most 1.
+    return (<double>draw + 1) * (1.0 / 4294967296.0)
+
+
+cdef inline double _normal(uint32_t first, uint32_t second) noexcept nogil:
+    # Returns two draws as a number of the normal distribution (Box, Muller: "A note on the generation of random normal
+    # deviates", 1958).
+    return sqrt(-2 * log(_above_zero(first))) * cos(6.283185307179586 * draw_share(second))
+
+
+# ---- erasing
+
+cdef struct ErasingParams:
+    int32_t item
+    bint planar              # channels come first
+    bint noise               # normal noise comes in place of a part; else `fill`
+    int64_t channels         # that there must be; 0: any, with one value for all
+    const unsigned char* fill
+    CastFn narrow            # float32 to the pixels
+    double share             # how likely
+    double least_area, most_area, least_ratio, most_ratio
+    uint64_t seed
+    int64_t made_bytes
+
+cdef struct ErasedPart:
+    int64_t top, left, height, width
+
+
+cdef bint _draw_erased(const ErasingParams* own, int64_t height, int64_t width, const Arena* arena, int64_t picture,
+                       ErasedPart* part) noexcept nogil:
+    # Draws area and ratio until such a part fits, as torchvision's RandomErasing does. False: none is erased.
+    cdef uint32_t draws[4]
+    cdef double area, ratio, low = log(own.least_ratio), high = log(own.most_ratio)
+    cdef uint32_t attempt
+    step_draws(own.seed, arena, picture, 0, draws)
+    if draw_share(draws[0]) >= own.share:
+        return False
+    for attempt in range(1, <uint32_t>MOST_TRIES + 1):
+        step_draws(own.seed, arena, picture, attempt, draws)
+        area = <double>height * <double>width * (
+            own.least_area + (own.most_area - own.least_area) * draw_share(draws[0]))
+        ratio = exp(low + (high - low) * draw_share(draws[1]))
+        part.height = <int64_t>floor(sqrt(area * ratio) + 0.5)
+        part.width = <int64_t>floor(sqrt(area / ratio) + 0.5)
+        if part.height < height and part.width < width:
+            part.top = draw_below(draws[2], height - part.height + 1)
+            part.left = draw_below(draws[3], width - part.width + 1)
+            return True
+    return False
+
+
+cdef void _noise(const ErasingParams* own, const Arena* arena, int64_t picture, int64_t at, int64_t n,
+                 bytes_out target) noexcept nogil:
+    # Fills n items with noise; `at`: how many the picture has already.
+    cdef uint32_t draws[4]
+    cdef float value
+    cdef int64_t i
+    for i in range(at, at + n):
+        if i == at or i % 2 == 0:
+            step_draws(own.seed, arena, picture, <uint32_t>(NOISE_BLOCK + i // 2), draws)
+        value = <float>_normal(draws[2 * (i % 2)], draws[2 * (i % 2) + 1])
+        own.narrow(&value, target, 1)
+        target += own.item
+
+
+cdef void _erase(const ErasingParams* own, const PictureDims* p, const ErasedPart* part, const Arena* arena,
+                 int64_t picture, bytes_out pixels) noexcept nogil:
+    # `p`: height, width and channels, wherever the channels are.
+    cdef int64_t planes = p.channels if own.planar else 1, together = 1 if own.planar else p.channels
+    cdef int64_t n = part.width * together, made = 0, plane, y
+    cdef bytes_out row
+    for plane in range(planes):
+        for y in range(part.top, part.top + part.height):
+            row = pixels + ((plane * p.height + y) * p.width + part.left) * together * own.item
+            if own.noise:
+                _noise(own, arena, picture, made, n, row)
+                made += n
+            elif own.channels == 0:
+                fill_items(row, own.fill, n, own.item)
+            else:
+                fill_items(row, own.fill + plane * own.item, part.width, <int32_t>(together * own.item))
+
+
+@cython.final
+cdef class ErasingStep(Step):
+    """Pictures of which a part is erased at random.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        One of each, of the same dtype.
+    number : int
+        Of the dtype.
+    planar : bool
+        Whether channels come before rows and columns.
+    fill : bytes or None
+        The pixel that comes in place of a part: items of the dtype, one or as many as channels. `None`: normal noise.
+    share : float
+        How likely it is that a part is erased.
+    bounds : tuple of float
+        Least and most area, of the picture's; least and most ratio of height to width.
+    seed : int
+        Below 2**63.
+    """
+    cdef ErasingParams own
+    cdef bytes fill
+
+    def __init__(self, tuple inputs, tuple outputs, int number, bint planar, bytes fill, double share, tuple bounds,
+                 uint64_t seed):
+        self.inputs = inputs
+        self.outputs = outputs
+        self.fill = fill
+        self.own.item = inputs[0].dtype.itemsize
+        self.own.planar = planar
+        self.own.noise = fill is None
+        if fill is not None:
+            self.own.fill = <const unsigned char*><const char*>fill
+            self.own.channels = len(fill) // self.own.item if len(fill) > self.own.item else 0
+        self.own.narrow = cast_fn(FLOAT32, number, False)
+        self.own.share = share
+        self.own.least_area, self.own.most_area, self.own.least_ratio, self.own.most_ratio = bounds
+        self.own.seed = seed
+        self.own.made_bytes = made_bytes_of(outputs[0])
+        self.alone = True
+        self.params = &self.own
+        self.run = _run_erasing
+
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_CHANNELS:
+            return new_error(CODE_INVALID_ARGUMENT,
+                             f"random_erasing: expected {self.own.channels} channels, got {fault.a}")
+        return explain_pictures("random_erasing", fault)
+
+
+cdef int _run_erasing(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
+                      Fault* fault) noexcept nogil:
+    cdef const ErasingParams* own = <const ErasingParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out = &outputs[0]
+    cdef PictureDims p
+    cdef ErasedPart part
+    cdef int64_t i, nbytes
+    if not pictures_of(cell, &p):
+        return step_fault(fault, WHAT_RANK, cell.ndim, 0)
+    if own.planar:
+        p.channels, p.height, p.width = p.height, p.width, p.channels
+    if own.channels > 0 and own.channels != p.channels:
+        return step_fault(fault, WHAT_CHANNELS, p.channels, 0)
+    out.ndim = cell.ndim
+    out.offsets = NULL
+    memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
+    nbytes = p.height * p.width * p.channels * own.item
+    if step_place(out, p.count * nbytes, own.made_bytes, arena, fault) != 0:
+        return -1
+    if out.nbytes == 0:
+        return 0
+    if out.data != cell.data:
+        memcpy(out.data, cell.data, out.nbytes)
+    for i in range(p.count):
+        if _draw_erased(own, p.height, p.width, arena, i, &part):
+            _erase(own, &p, &part, arena, i, out.data + i * nbytes)
+    return 0
+
+
+# ---- mixing
+
+cdef struct MixParams:
+    bint cuts                # parts come from another picture; else pictures are blended
+    bint planar
+    bint labelled            # labels are numbers of classes; else a number for each class
+    CastFn widen             # pixels to float32
+    int32_t item             # of the pixels
+    int64_t classes
+    double alpha
+    uint64_t seed
+    int64_t made_bytes[2]
+
+
+cdef double _gamma(double alpha, uint64_t seed, const Arena* arena, uint32_t block) noexcept nogil:
+    # Draws from a gamma distribution (Marsaglia, Tsang: "A simple method for generating gamma variables", 2000); of an
+    # alpha below 1 by that of alpha + 1 and a power.
+    cdef uint32_t draws[4]
+    cdef double shape = alpha if alpha >= 1 else alpha + 1
+    cdef double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d), x, v, made = d
+    cdef uint32_t attempt
+    for attempt in range(1, <uint32_t>GAMMA_BLOCKS):  # each succeeds with more than 0.95
+        step_draws(seed, arena, 0, block + attempt, draws)
+        x = _normal(draws[0], draws[1])
+        v = 1 + c * x
+        v = v * v * v
+        if v > 0 and log(_above_zero(draws[2])) < 0.5 * x * x + d - d * v + d * log(v):
+            made = d * v
+            break
+    if alpha < 1:
+        step_draws(seed, arena, 0, block, draws)
+        made *= pow(_above_zero(draws[0]), 1 / alpha)
+    return made
+
+
+cdef double _share(const MixParams* own, const Arena* arena) noexcept nogil:
+    # Draws from the beta distribution of two equal parameters. Of parameters so small that both gammas vanish it is 0
+    # or 1.
+    cdef uint32_t draws[4]
+    cdef double first, second
+    if own.alpha == 1:
+        step_draws(own.seed, arena, 0, 0, draws)
+        return draw_share(draws[0])
+    first = _gamma(own.alpha, own.seed, arena, GAMMA_BLOCKS)
+    second = _gamma(own.alpha, own.seed, arena, 2 * GAMMA_BLOCKS)
+    if first + second > 0:
+        return first / (first + second)
+    step_draws(own.seed, arena, 0, 0, draws)
+    return draws[0] >> 31
+
+
+cdef void _draw_cut(double share, const MixParams* own, const Arena* arena, const PictureDims* p,
+                    ErasedPart* part) noexcept nogil:
+    # Draws the middle of a part of the rest's size; what lies outside the picture is cut off.
+    cdef uint32_t draws[4]
+    cdef double ratio = 0.5 * sqrt(1 - share)
+    cdef int64_t across, down, half_width = <int64_t>(ratio * <double>p.width), half_height, bottom, right
+    half_height = <int64_t>(ratio * <double>p.height)
+    step_draws(own.seed, arena, 0, 1, draws)
+    across, down = draw_below(draws[0], p.width), draw_below(draws[1], p.height)
+    part.left = across - half_width if across > half_width else 0
+    part.top = down - half_height if down > half_height else 0
+    right = across + half_width if across + half_width < p.width else p.width
+    bottom = down + half_height if down + half_height < p.height else p.height
+    part.width = right - part.left
+    part.height = bottom - part.top
+
+
+cdef void _copy_cut(const MixParams* own, const PictureDims* p, const ErasedPart* part, bytes_in source,
+                    bytes_out target) noexcept nogil:
+    cdef int64_t planes = p.channels if own.planar else 1
+    cdef int64_t pixel = own.item * (1 if own.planar else p.channels), plane, y, at
+    for plane in range(planes):
+        for y in range(part.top, part.top + part.height):
+            at = ((plane * p.height + y) * p.width + part.left) * pixel
+            memcpy(target + at, source + at, part.width * pixel)
+
+
+cdef void _blend(const MixParams* own, double share, bytes_in first, bytes_in second, float* target, int64_t n,
+                 float* wide) noexcept nogil:
+    # target = first * share + second * (1 - share)
+    cdef float a = <float>share, b = <float>(1 - share)
+    cdef int64_t at = 0, k, i
+    while at < n:
+        k = n - at if n - at < 1024 else 1024
+        own.widen(first + at * own.item, target + at, k)
+        own.widen(second + at * own.item, wide, k)
+        for i in range(k):
+            target[at + i] = target[at + i] * a + wide[i] * b
+        at += k
+
+
+cdef int _mix_labels(const MixParams* own, double share, const Cell* cell, int64_t count, float* target,
+                     Fault* fault) noexcept nogil:
+    # Mixes each label with that of the element before it.
+    cdef const int64_t* numbers = <const int64_t*>cell.data
+    cdef const float* shares = <const float*>cell.data
+    cdef int64_t i, c, before
+    cdef float a = <float>share, b = <float>(1 - share)
+    for i in range(count if own.labelled else 0):
+        if not 0 <= numbers[i] < own.classes:
+            return step_fault(fault, WHAT_LABEL, numbers[i], i)
+    for i in range(count):
+        before = i - 1 if i > 0 else count - 1
+        if own.labelled:
+            memset(target + i * own.classes, 0, own.classes * sizeof(float))
+            target[i * own.classes + numbers[i]] += a
+            target[i * own.classes + numbers[before]] += b
+            continue
+        for c in range(own.classes):
+            target[i * own.classes + c] = shares[i * own.classes + c] * a + shares[before * own.classes + c] * b
+    return 0
+
+
+@cython.final
+cdef class MixStep(Step):
+    """Pictures of a batch that are mixed, each with the one before it, and their labels.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        Of pictures and of labels; the pictures of the result are float32 if they are blended, and the labels always.
+    label : str
+        The operation.
+    number : int
+        Of the pictures' dtype.
+    cuts : bool
+        Whether a part comes from the other picture; otherwise both are blended.
+    planar : bool
+        Whether channels come before rows and columns.
+    labelled : bool
+        Whether labels are numbers of classes (int64); otherwise a number for each class (float32).
+    classes : int
+    alpha : float
+        Both parameters of the beta distribution from which the share of the picture itself is drawn.
+    seed : int
+        Below 2**63.
+    """
+    cdef MixParams own
+    cdef str name
+
+    def __init__(self, tuple inputs, tuple outputs, str label, int number, tuple kinds, int64_t classes, double alpha,
+                 uint64_t seed):
+        self.inputs = inputs
+        self.outputs = outputs
+        self.name = label
+        self.own.cuts, self.own.planar, self.own.labelled = kinds
+        self.own.widen = cast_fn(number, FLOAT32, False)
+        self.own.item = inputs[0].dtype.itemsize
+        self.own.classes = classes
+        self.own.alpha = alpha
+        self.own.seed = seed
+        self.own.made_bytes[0] = made_bytes_of(outputs[0])
+        self.own.made_bytes[1] = made_bytes_of(outputs[1])
+        self.alone = True
+        self.params = &self.own
+        self.run = _run_mix
+
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_BATCH:
+            text = f"{self.name}: expected a batch of pictures with 4 dimensions, got {fault.a}"
+        elif fault.what == WHAT_COUNTS:
+            text = f"{self.name}: {fault.a} pictures have labels of {fault.b} elements"
+        elif fault.what == WHAT_LABEL:
+            text = f"{self.name}: label {fault.a} of element {fault.b} is not from 0 to {self.own.classes - 1}"
+        elif fault.what == WHAT_CLASSES:
+            text = f"{self.name}: expected labels of {self.own.classes} numbers each, got {fault.a}"
+        else:
+            return explain_pictures(self.name, fault)
+        return new_error(CODE_INVALID_ARGUMENT, text)
+
+
+cdef int _check_labels(const MixParams* own, const Cell* labels, int64_t count, Fault* fault) noexcept nogil:
+    if labels.ndim == 0 or labels.dims[0] != count:
+        return step_fault(fault, WHAT_COUNTS, count, labels.dims[0] if labels.ndim > 0 else 1)
+    if own.labelled and labels.ndim > 1:
+        return step_fault(fault, WHAT_COUNTS, count, labels.dims[0] * labels.dims[1])
+    if not own.labelled and (labels.ndim != 2 or labels.dims[1] != own.classes):
+        return step_fault(fault, WHAT_CLASSES, labels.dims[1] if labels.ndim > 1 else 1, 0)
+    return 0
+
+
+cdef int _run_mix(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const MixParams* own = <const MixParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef Cell* out = &outputs[0]
+    cdef PictureDims p
+    cdef ErasedPart part
+    cdef double share
+    cdef int64_t i, before, n, made_item = own.item if own.cuts else <int64_t>sizeof(float)
+    cdef float* wide
+    if cell.ndim != 4:
+        return step_fault(fault, WHAT_BATCH, cell.ndim, 0)
+    pictures_of(cell, &p)
+    if own.planar:
+        p.channels, p.height, p.width = p.height, p.width, p.channels
+    if _check_labels(own, &inputs[1], p.count, fault) != 0:
+        return -1
+    out.ndim = 4
+    out.offsets = outputs[1].offsets = NULL
+    memcpy(out.dims, cell.dims, 4 * sizeof(int64_t))
+    outputs[1].ndim = 2
+    outputs[1].dims[0] = p.count
+    outputs[1].dims[1] = own.classes
+    n = p.height * p.width * p.channels
+    if (step_place(out, <int64_t>size_product(p.count * n, made_item), own.made_bytes[0], arena, fault) != 0
+            or step_place(&outputs[1], <int64_t>size_product(size_product(p.count, own.classes), sizeof(float)),
+                          own.made_bytes[1], arena, fault) != 0):
+        return -1
+    share = _share(own, arena)
+    memset(&part, 0, sizeof(ErasedPart))
+    if own.cuts:
+        _draw_cut(share, own, arena, &p, &part)
+        if p.height > 0 and p.width > 0:
+            share = 1 - <double>(part.height * part.width) / <double>(p.height * p.width)
+        memcpy(out.data, cell.data, out.nbytes)
+    wide = <float*>arena_take(arena, 1024 * sizeof(float))
+    if wide == NULL:
+        return step_fault(fault, WHAT_NO_MEMORY, 1024 * sizeof(float), 0)
+    for i in range(p.count if n > 0 else 0):
+        before = i - 1 if i > 0 else p.count - 1
+        if own.cuts:
+            _copy_cut(own, &p, &part, cell.data + before * n * own.item, out.data + i * n * own.item)
+        else:
+            _blend(own, share, cell.data + i * n * own.item, cell.data + before * n * own.item,
+                   <float*>out.data + i * n, n, wide)
+    return _mix_labels(own, share, &inputs[1], p.count, <float*>outputs[1].data, fault)
