@@ -29,7 +29,7 @@ help:
 	@echo 'make gpu-test  run the tests that need a GPU;  make gpu-bench runs the benchmarks of the device plane'
 	@echo 'make build     compile in place, for tests'
 	@echo 'make lint      style of Python, Cython, C++ and spelling;  make format repairs what it can'
-	@echo 'make picture   draw which native module imports which: docs/cimports.svg'
+	@echo 'make picture   draw which native module imports which, and augmented samples: docs/cimports.svg, docs/augmented.png'
 	@echo 'make types     stubs against the compiled modules, then both type checkers'
 	@echo 'make sanitize  native tests under the thread, and under the address and undefined sanitizers'
 	@echo 'make fuzz      new inputs for every parser, for TIME=10 seconds each'
@@ -191,8 +191,9 @@ dist: tools
 	.ci/dist
 
 .PHONY: picture
-picture: $(STAMP)-venv
+picture: build
 	PYTHONPATH=tests $(PY) -P -m helpers.repository.drawing
+	PYTHONPATH=tests $(PY) -P -m helpers.repository.samples
 
 .PHONY: nightly
 nightly: build

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from queuecore._elements.component import Component
 from queuecore._ops.augment import color_jitter, gaussian_blur, rand_augment, random_grayscale, trivial_augment
+from queuecore._ops.boxes import crop_and_resize
 from queuecore._ops.csv import decode_csv
 from queuecore._ops.decode_images import (
     decode_and_crop_jpeg,
@@ -38,6 +39,7 @@ from queuecore._ops.geometry import (
     random_resized_crop,
     resize,
     resize_with_pad,
+    rot90,
 )
 from queuecore._ops.images import (
     adjust_brightness,
@@ -73,6 +75,7 @@ __all__ = [
     "cfunc",
     "color_jitter",
     "compose",
+    "crop_and_resize",
     "cutmix",
     "decode_and_crop_jpeg",
     "decode_bmp",
@@ -115,6 +118,7 @@ __all__ = [
     "reshape",
     "resize",
     "resize_with_pad",
+    "rot90",
     "scale",
     "slice",
     "split",

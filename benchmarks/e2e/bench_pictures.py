@@ -223,9 +223,12 @@ def tf_data(folder: Path, what: str) -> Pass:
     return run
 
 
-def torchvision(folder: Path, what: str) -> Pass:
-    """Return a pass of PyTorch's loader over torchvision's pictures, with two processes."""
-    torch_data = importlib.import_module("torch.utils.data")
+def torchvision(folder: Path, what: str, loaders: str = "torch.utils.data") -> Pass:
+    """Return a pass of PyTorch's loader over torchvision's pictures, with two processes; or of that of another module.
+
+    `queuecore.torch` is the same script with one import changed: then the workers are two native threads.
+    """
+    torch_data = importlib.import_module(loaders)
     transforms, datasets = (importlib.import_module(f"torchvision.{name}") for name in ("transforms", "datasets"))
     first = (
         [transforms.RandomResizedCrop(SIDE), transforms.RandomHorizontalFlip()]
@@ -256,6 +259,10 @@ PEERS: dict[str, tuple[str, Callable[[Path, str], Pass], float | None, float | N
 }
 
 
+# The script of torchvision's with our loader, and at least how many times its rate.
+SCRIPT, SCRIPT_TARGET = "torchvision, one import changed", 2.0
+
+
 def run(options: harness.Options) -> dict[str, Any]:
     """Measure whole passes of each contender, for a random crop and for a new size."""
     count, rounds = (128, 2) if options.quick else (1024, 7)
@@ -281,6 +288,8 @@ def run(options: harness.Options) -> dict[str, Any]:
                 try:
                     importlib.import_module(module)
                     add(f"{what}: {peer}", make(folder, what))
+                    if peer == "torchvision":
+                        add(f"{what}: {SCRIPT}", torchvision(folder, what, "queuecore.torch"))
                 except (ImportError, RuntimeError) as error:
                     absent[peer] = str(error)
         raw = harness.rotate(contenders, rounds)
@@ -291,6 +300,13 @@ def run(options: harness.Options) -> dict[str, Any]:
                 pairs = zip(raw[f"{what}: queuecore"], raw[f"{what}: {peer}"], strict=True)
                 ratios = [our_rate / rate for our_rate, rate in pairs]
                 findings.append(harness.finding(f"{what}: rate", f"of {peer}'s", ratios, at_least=target))
+    for what in (CROP, SIZE):
+        if f"{what}: {SCRIPT}" in raw:
+            pairs = zip(raw[f"{what}: {SCRIPT}"], raw[f"{what}: torchvision"], strict=True)
+            ratios = [our_rate / rate for our_rate, rate in pairs]
+            target = SCRIPT_TARGET if what == CROP else None
+            name = f"{what}: one import changed"
+            findings.append(harness.finding(name, "of the rate before", ratios, at_least=target))
     return harness.report(
         "pictures",
         "photographs decoded, cut at random, resized and normalised, beside other loaders",

@@ -36,6 +36,7 @@ __all__ = [
     "number_of",
     "place_of",
     "run_eagerly",
+    "run_together",
 ]
 
 Shape = tuple[int | None, ...] | None
@@ -89,6 +90,17 @@ def run_eagerly(label: str, stage: Stage, value: Any, element: Any = None, epoch
     array = array_of(label, value)
     step = stage.bind([Component(array.dtype, array.shape)])
     return step(array, **place_of(label, element, epoch))[0]
+
+
+def run_together(label: str, stage: Stage, operands: Sequence[Any], element: Any = None, epoch: Any = None) -> Any:
+    """Run a stage on several arrays at once, or add it to the trace that one of them is a symbol of."""
+    for operand in operands:
+        if hasattr(type(operand), "_traced_together"):
+            return operand._traced_together(label, stage, operands)
+    values = [array_of(label, operand) for operand in operands]
+    step = stage.bind([Component(value.dtype, value.shape) for value in values])
+    results = step(*values, **place_of(label, element, epoch))
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 class _Pass:

@@ -7,12 +7,23 @@ from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
-from queuecore._checks.checks import wholes
+from queuecore._checks.checks import whole, wholes
 from queuecore._core.steps.image_ops import CropStep
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import Component, shape_text
-from queuecore._ops.chain import FLOAT, lone_array, run_eagerly
-from queuecore._ops.pictures import FILTERS, Crop, Flip, Normalize, Pictures, Resize, real_number, seed_number
+from queuecore._ops.chain import FLOAT, Composed, lone_array, run_eagerly
+from queuecore._ops.numbers import transpose
+from queuecore._ops.pictures import (
+    FILTERS,
+    Crop,
+    Flip,
+    Normalize,
+    Pictures,
+    Resize,
+    picture,
+    real_number,
+    seed_number,
+)
 from queuecore._ops.stage import Stage, drawing_op, traceable
 from queuecore.errors import DtypeError, InvalidArgumentError
 
@@ -27,6 +38,7 @@ __all__ = [
     "random_resized_crop",
     "resize",
     "resize_with_pad",
+    "rot90",
 ]
 
 
@@ -575,6 +587,60 @@ def random_flip_up_down(
     [[2, 1], [2, 1], [1, 2]]
     """
     return _flipped_at_random("random_flip_up_down", 1, x, seed, p, element, epoch)
+
+
+@overload
+def rot90(x: None = None, k: SupportsIndex = ...) -> Stage: ...
+@overload
+def rot90(x: Any, k: SupportsIndex = ...) -> np.ndarray: ...
+@traceable
+def rot90(x: Any = None, k: SupportsIndex = 1) -> Any:
+    """Turn pictures to the left by right angles.
+
+    Parameters
+    ----------
+    x : array, optional
+        Of shape [..., height, width, channels]. Without it, the result is a `Stage`.
+    k : int, default 1
+        The number of right angles; negative ones turn to the right.
+
+    Returns
+    -------
+    ndarray
+        A copy.
+
+    Raises
+    ------
+    DtypeError
+        If `x` is no array of numbers.
+    InvalidArgumentError
+        If it has less than three axes, or a stage doesn't know how many.
+
+    Notes
+    -----
+    Follows TensorFlow's ``image.rot90``. Runs without the GIL.
+
+    Examples
+    --------
+    >>> import numpy as np, queuecore as qc
+    >>> qc.ops.rot90(np.array([[[1], [2]], [[3], [4]]]))[..., 0]
+    array([[2, 4],
+           [1, 3]])
+    """
+    turns = whole("rot90", "k", k) % 4
+
+    def bind(components: tuple[Component, ...]) -> Step:
+        component = picture("rot90", components)
+        if component.shape is None:
+            raise InvalidArgumentError("rot90: the number of dimensions must be known")
+        n = len(component.shape)
+        turned = transpose(perm=(*range(n - 3), n - 2, n - 3, n - 1)) if turns % 2 else None
+        mirrored = {0: [], 1: [flip_up_down()], 2: [flip_left_right(), flip_up_down()], 3: [flip_left_right()]}[turns]
+        stages = [*([] if turned is None else [turned]), *mirrored]
+        return Composed(stages or [transpose(perm=range(n))]).bind((component,))
+
+    stage = Stage(f"rot90({turns})", bind)
+    return stage if x is None else run_eagerly("rot90", stage, x)
 
 
 _NORMAL_DTYPES = (np.dtype(np.float32), np.dtype(np.float16))

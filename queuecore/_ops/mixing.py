@@ -11,7 +11,7 @@ from queuecore._checks.checks import whole
 from queuecore._core.steps.mixing import ErasingStep, MixStep
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import Component, shape_text
-from queuecore._ops.chain import FLOAT, array_of, number_of, place_of, run_eagerly
+from queuecore._ops.chain import FLOAT, number_of, run_eagerly, run_together
 from queuecore._ops.pictures import picture, real_number, seed_number
 from queuecore._ops.stage import Stage, drawing_op
 from queuecore.errors import DtypeError, InvalidArgumentError
@@ -167,14 +167,7 @@ def _mixed(
 
     first = ", channels_first" if channels_first else ""
     stage = Stage(f"{label}({classes}, {strength:g}{first}, seed={seed})", bind)
-    if images is None:
-        return stage
-    for operand in (images, labels):
-        if hasattr(type(operand), "_traced_together"):
-            return operand._traced_together(label, stage, [images, labels])
-    values = [array_of(label, images), array_of(label, labels)]
-    step = stage.bind([Component(each.dtype, each.shape) for each in values])
-    return tuple(step(*values, **place_of(label, *where)))
+    return stage if images is None else run_together(label, stage, [images, labels], *where)
 
 
 def mixup(

@@ -22,3 +22,15 @@ class AdjustStep(Step):
         bounds: tuple[float, float] | None,
         amount: Amount,
     ) -> None: ...
+
+@final
+class BoxStep(Step):
+    def __init__(
+        self,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Any, ...],
+        number: int,
+        size: tuple[int, int],
+        nearest: bool,
+        outside: float,
+    ) -> None: ...

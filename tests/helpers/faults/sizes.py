@@ -453,6 +453,8 @@ OPS: dict[str, Case] = {
     "num_magnitude_bins": lambda v: ops.trivial_augment(PICTURE, v, seed=1).shape,
     "fill": lambda v: ops.trivial_augment(PICTURE, fill=v, seed=1).shape,
     "kernel_size": lambda v: ops.gaussian_blur(PICTURE, v, seed=1).shape,
+    "crop_size": lambda v: ops.crop_and_resize(PICTURE[None], np.zeros((1, 4), "f4"), np.zeros(1, "i4"), (v, 1)).shape,
+    "box_indices": lambda v: ops.crop_and_resize(PICTURE[None], np.zeros((1, 4), "f4"), np.array([v]), (2, 2)).shape,
     "num_classes": lambda v: ops.mixup(PICTURE[None], np.zeros(1, np.int64), v, seed=1)[1].shape,
     "Ragged": lambda v: qc.Ragged(np.arange(3), [0, v]).to_list(),
     "Ragged, two": lambda v: qc.Ragged(np.arange(3), [0, v, 3]).to_list(),

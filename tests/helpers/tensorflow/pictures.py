@@ -13,6 +13,8 @@ import tensorflow as tf
 OPS = {
     "resize": lambda x, size, method, *antialias: tf.image.resize(x, size, method, False, *antialias),
     "resize_with_pad": lambda x, size, method, *antialias: tf.image.resize_with_pad(x, *size, method, *antialias),
+    "rot90": tf.image.rot90,
+    "crop_and_resize": lambda x, boxes, *rest: tf.image.crop_and_resize(x, tf.constant(boxes, tf.float32), *rest),
     "adjust_brightness": tf.image.adjust_brightness,
     "adjust_contrast": tf.image.adjust_contrast,
     "adjust_saturation": tf.image.adjust_saturation,

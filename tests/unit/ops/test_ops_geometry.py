@@ -381,6 +381,18 @@ def test_sizes_that_no_memory_has():
         qc.ops.resize(size=2**40).bind(unknown)
 
 
+@pytest.mark.parametrize("k", range(-5, 6))
+@pytest.mark.parametrize(
+    ("dtype", "shape"), [("u1", (5, 7, 3)), ("f8", (2, 3, 4, 6, 1)), ("c8", (6, 1, 2)), ("i2", (0, 3, 2))]
+)
+def test_right_angles(k, dtype, shape):
+    array = np.random.default_rng(0).integers(0, 100, shape).astype(dtype)
+    axes = (array.ndim - 3, array.ndim - 2)
+    np.testing.assert_array_equal(qc.ops.rot90(array, k), np.rot90(array, k, axes), strict=True)
+    (made,) = qc.ops.rot90(k=k).bind([Component(array.dtype, (None,) * array.ndim)])(array)
+    np.testing.assert_array_equal(made, np.rot90(array, k, axes), strict=True)
+
+
 # Crops
 
 
@@ -493,6 +505,8 @@ def test_normalising(channels):
         (lambda o, x: o.random_flip_left_right(x, 1, p=1.5), InvalidArgumentError, "p must be from 0 to 1, not 1.5"),
         (lambda o, x: o.random_flip_left_right(x, 1, p="a"), InvalidArgumentError, "p must be a number"),
         (lambda o, x: o.flip_left_right(x[0]), InvalidArgumentError, "flip_left_right: expected pictures"),
+        (lambda o, x: o.rot90(x[0]), InvalidArgumentError, "rot90: expected pictures"),
+        (lambda o, x: o.rot90().bind([Component(x.dtype, None)]), InvalidArgumentError, "must be known"),
         (lambda o, x: o.normalize(x, None, 1), InvalidArgumentError, "mean is missing"),
         (lambda o, x: o.normalize(x, (1, 2), 1), InvalidArgumentError, r"expected 2 channels"),
         (lambda o, x: o.normalize(x, (1, 2), (1, 2, 3)), InvalidArgumentError, "mean has 2 numbers, and std has 3"),

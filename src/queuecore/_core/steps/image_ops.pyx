@@ -1,10 +1,11 @@
-"""Native steps on pictures: changes of brightness, contrast, saturation and hue; and crops of any arrays.
+"""Native steps on pictures: changes of brightness, contrast, saturation and hue; parts by boxes; crops of any arrays.
 
 A picture is [height, width, channels]; more axes before these make a batch. Random forms draw from Philox: the key is
 the seed, the counter epoch and element. Picture i of a batch is element + i. So neither threads nor batches change a
 picture.
 """
 cimport cython
+from libc.math cimport ceilf, floorf
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
@@ -13,7 +14,7 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.steps.elementwise cimport (
     TILE, WHAT_NO_MEMORY, CastFn, bytes_in, bytes_out, cast_fn, copy_part, draw_below, draw_share, scale_all,
     step_draws, step_explain, step_fault, step_place)
-from queuecore._core.atoms.platform cimport Fault, layout_hash
+from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
 from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take, made_bytes_of
 
 
@@ -294,4 +295,151 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
             at += n
         source += pixels * p.channels * adjust.item
         target += pixels * p.channels * adjust.item
+    return 0
+
+
+# ---- parts of pictures, by boxes
+
+cdef enum:
+    WHAT_BATCH = 5     # a dimensions
+    WHAT_BOXES = 6     # a x b numbers
+    WHAT_INDICES = 7   # a indices, b boxes
+    WHAT_INDEX = 8     # index a of box b
+
+cdef struct BoxParams:
+    CastFn widen             # pixels to float32
+    int32_t item             # of the pixels
+    bint nearest
+    bint wide                # indices are int64; else int32
+    int64_t height, width    # of the parts
+    float outside            # comes where a part lies outside its picture
+    int64_t made_bytes
+
+
+@cython.final
+cdef class BoxStep(Step):
+    """Parts of the pictures of a batch, each given a size.
+
+    Parameters
+    ----------
+    inputs, outputs : tuple of Component
+        Pictures, boxes (float32) and the pictures' numbers (int32 or int64); parts of float32.
+    number : int
+        Of the pictures' dtype.
+    size : tuple of int
+        Height and width of parts.
+    nearest : bool
+        Whether the nearest pixel is taken; otherwise the mean of four.
+    outside : float
+        What comes where a part lies outside its picture.
+    """
+    cdef BoxParams own
+
+    def __init__(self, tuple inputs, tuple outputs, int number, tuple size, bint nearest, float outside):
+        self.inputs = inputs
+        self.outputs = outputs
+        self.own.widen = cast_fn(number, FLOAT32, False)
+        self.own.item = inputs[0].dtype.itemsize
+        self.own.wide = inputs[2].dtype.itemsize == 8
+        self.own.height, self.own.width = size
+        self.own.nearest = nearest
+        self.own.outside = outside
+        self.own.made_bytes = made_bytes_of(outputs[0])
+        self.params = &self.own
+        self.run = _run_boxes
+
+    cdef object explain(self, const Fault* fault):
+        if fault.what == WHAT_BATCH:
+            text = f"expected a batch of pictures with 4 dimensions, got {fault.a}"
+        elif fault.what == WHAT_BOXES:
+            text = f"expected boxes of 4 numbers each, got {fault.a} x {fault.b} numbers"
+        elif fault.what == WHAT_INDICES:
+            text = f"{fault.b} boxes have {fault.a} indices"
+        elif fault.what == WHAT_INDEX:
+            text = f"there is no picture {fault.a}, of box {fault.b}"
+        else:
+            return explain_pictures("crop_and_resize", fault)
+        return new_error(CODE_INVALID_ARGUMENT, f"crop_and_resize: {text}")
+
+
+cdef inline float _place_in(float begin, float end, int64_t side, int64_t targets, int64_t i) noexcept nogil:
+    # Returns where target i of a part lies on an axis of the picture, as TensorFlow computes it.
+    if targets > 1:
+        return begin * <float>(side - 1) + <float>i * ((end - begin) * <float>(side - 1) / <float>(targets - 1))
+    return <float>(0.5 * (begin + end) * <float>(side - 1))
+
+
+cdef void _pixel_between(const BoxParams* own, bytes_in picture, const PictureDims* p, float y, float x, float* corners,
+                         float* target) noexcept nogil:
+    # `corners`: room for four pixels.
+    cdef int64_t top = <int64_t>floorf(y), left = <int64_t>floorf(x), row = p.width * p.channels, c
+    cdef int64_t bottom = <int64_t>ceilf(y), right = <int64_t>ceilf(x), n = p.channels
+    cdef float down = y - <float>top, across = x - <float>left, above, below
+    if own.nearest:
+        top, left = <int64_t>floorf(y + <float>0.5), <int64_t>floorf(x + <float>0.5)
+        own.widen(picture + (top * row + left * n) * own.item, target, n)
+        return
+    own.widen(picture + (top * row + left * n) * own.item, corners, n)
+    own.widen(picture + (top * row + right * n) * own.item, corners + n, n)
+    own.widen(picture + (bottom * row + left * n) * own.item, corners + 2 * n, n)
+    own.widen(picture + (bottom * row + right * n) * own.item, corners + 3 * n, n)
+    for c in range(n):
+        above = corners[c] + (corners[n + c] - corners[c]) * across
+        below = corners[2 * n + c] + (corners[3 * n + c] - corners[2 * n + c]) * across
+        target[c] = above + (below - above) * down
+
+
+cdef void _part(const BoxParams* own, bytes_in picture, const PictureDims* p, const float* box, float* corners,
+                float* target) noexcept nogil:
+    cdef int64_t i, j, c
+    cdef float y, x
+    for i in range(own.height):
+        y = _place_in(box[0], box[2], p.height, own.height, i)
+        for j in range(own.width):
+            x = _place_in(box[1], box[3], p.width, own.width, j)
+            if 0 <= y <= <float>(p.height - 1) and 0 <= x <= <float>(p.width - 1):
+                _pixel_between(own, picture, p, y, x, corners, target)
+            else:  # also if a box has NaN
+                for c in range(p.channels):
+                    target[c] = own.outside
+            target += p.channels
+
+
+cdef inline int64_t _picture_of(const BoxParams* own, const Cell* indices, int64_t i) noexcept nogil:
+    return (<const int64_t*>indices.data)[i] if own.wide else (<const int32_t*>indices.data)[i]
+
+
+cdef int _run_boxes(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
+    cdef const BoxParams* own = <const BoxParams*>params
+    cdef const Cell* cell = &inputs[0]
+    cdef const Cell* boxes = &inputs[1]
+    cdef const Cell* indices = &inputs[2]
+    cdef Cell* out = &outputs[0]
+    cdef PictureDims p
+    cdef int64_t i, count, nbytes
+    cdef float* corners
+    if cell.ndim != 4:
+        return step_fault(fault, WHAT_BATCH, cell.ndim, 0)
+    if boxes.ndim != 2 or boxes.dims[1] != 4:
+        return step_fault(fault, WHAT_BOXES, boxes.dims[0] if boxes.ndim > 0 else 1,
+                          boxes.dims[1] if boxes.ndim > 1 else 1)
+    count = boxes.dims[0]
+    if indices.ndim != 1 or indices.dims[0] != count:
+        return step_fault(fault, WHAT_INDICES, indices.dims[0] if indices.ndim > 0 else 1, count)
+    pictures_of(cell, &p)
+    for i in range(count):
+        if not 0 <= _picture_of(own, indices, i) < p.count:
+            return step_fault(fault, WHAT_INDEX, _picture_of(own, indices, i), i)
+    out.ndim = 4
+    out.offsets = NULL
+    out.dims[0], out.dims[1], out.dims[2], out.dims[3] = count, own.height, own.width, p.channels
+    nbytes = <int64_t>size_product(size_product(own.height, own.width), size_product(p.channels, sizeof(float)))
+    if step_place(out, <int64_t>size_product(count, nbytes), own.made_bytes, arena, fault) != 0:
+        return -1
+    corners = <float*>arena_take(arena, size_product(4 * p.channels, sizeof(float)))
+    if corners == NULL:
+        return step_fault(fault, WHAT_NO_MEMORY, 16 * p.channels, 0)
+    for i in range(count if out.nbytes > 0 else 0):
+        _part(own, cell.data + _picture_of(own, indices, i) * p.height * p.width * p.channels * own.item, &p,
+              <const float*>boxes.data + 4 * i, corners, <float*>(out.data + i * nbytes))
     return 0
