@@ -13,6 +13,7 @@ from queuecore._ops.decode_images import (
     decode_image,
     decode_jpeg,
     decode_png,
+    decode_webp,
 )
 from queuecore._ops.examples import (
     parse_example,
@@ -87,6 +88,7 @@ __all__ = [
     "decode_padded_raw",
     "decode_png",
     "decode_raw",
+    "decode_webp",
     "equal",
     "flip_left_right",
     "flip_up_down",

@@ -1,4 +1,4 @@
-"""Decoding of pictures: by libjpeg and libpng in native code; GIF, and formats without a library here, by Pillow."""
+"""Decoding of pictures: by native libraries; GIF, and formats without a library here, by Pillow."""
 
 from __future__ import annotations
 
@@ -19,17 +19,25 @@ from queuecore._ops.stage import Stage, decoding_op
 from queuecore._ops.strings import lone_strings, strings_of
 from queuecore.errors import DecodeError, DtypeError, InvalidArgumentError, QueueCoreError, UnimplementedError
 
-__all__ = ["decode_and_crop_jpeg", "decode_bmp", "decode_gif", "decode_image", "decode_jpeg", "decode_png"]
+__all__ = [
+    "decode_and_crop_jpeg",
+    "decode_bmp",
+    "decode_gif",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
+    "decode_webp",
+]
 
 # The numbers are those of images.pxd.
-_JPEG, _PNG, _GIF, _BMP = 1, 2, 3, 4
+_JPEG, _PNG, _GIF, _BMP, _WEBP = 1, 2, 3, 4, 5
 _NUMBERS: dict[np.dtype[Any], int] = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
 _METHODS = {"": 0, "INTEGER_ACCURATE": 0, "INTEGER_FAST": 1}
 # The options in their order: ratio 1, smoothed colours, the usual method, no recovery.
 _PLAIN = (1, 1, 0, 0)
 # So many pixels take half a GiB in three channels; Pillow refuses pictures above the same number.
 _MAX_PIXELS = 178_956_970
-_SHOWN = {_JPEG: "JPEG", _PNG: "PNG", _GIF: "GIF", _BMP: "BMP"}
+_SHOWN = {_JPEG: "JPEG", _PNG: "PNG", _GIF: "GIF", _BMP: "BMP", _WEBP: "WebP"}
 
 
 class PythonStage(Stage):
@@ -168,11 +176,11 @@ def _kind(data: bytes) -> int:
     for kind, start in ((_JPEG, b"\xff\xd8\xff"), (_PNG, b"\x89PNG\r\n\x1a\n"), (_GIF, b"GIF8"), (_BMP, b"BM")):
         if data.startswith(start):
             return kind
-    return 0
+    return _WEBP if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else 0
 
 
 def _has_native(kind: int) -> bool:
-    return kind == _BMP or (kind in (_JPEG, _PNG) and library(kind) is not None)
+    return kind == _BMP or (kind in (_JPEG, _PNG, _WEBP) and library(kind) is not None)
 
 
 # ---- by Pillow ------------------------------------------------------------------------------------------------------
@@ -180,12 +188,12 @@ def _has_native(kind: int) -> bool:
 
 def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
     try:
-        from PIL import JpegImagePlugin, PngImagePlugin
+        from PIL import JpegImagePlugin, PngImagePlugin, WebPImagePlugin
     except ImportError:
         raise UnimplementedError(
             f"{decoder.label}: neither a library for {_SHOWN[kind]} nor Pillow is found. pip install pillow"
         ) from None
-    if decoder.channels not in {_JPEG: (0, 1, 3), _PNG: (0, 1, 3, 4), _GIF: (0, 3)}[kind]:
+    if decoder.channels not in {_JPEG: (0, 1, 3), _PNG: (0, 1, 3, 4), _GIF: (0, 3), _WEBP: (0, 3, 4)}[kind]:
         raise InvalidArgumentError(
             f"{decoder.label}: such a {_SHOWN[kind]} picture can't be decoded with {decoder.channels} channels"
         )
@@ -194,10 +202,14 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
             pixels = _gif(decoder, data)
         else:
             # The plugins are called, not Image.open, whose limit on pixels belongs to the whole process, and warns.
-            plugin: Any = JpegImagePlugin.JpegImageFile if kind == _JPEG else PngImagePlugin.PngImageFile
+            plugin, read = {
+                _JPEG: (JpegImagePlugin.JpegImageFile, _jpeg),
+                _PNG: (PngImagePlugin.PngImageFile, _png),
+                _WEBP: (WebPImagePlugin.WebPImageFile, _webp),
+            }[kind]
             with plugin(io.BytesIO(data)) as picture:
                 _check_pixels(decoder, *picture.size)
-                pixels = (_jpeg if kind == _JPEG else _png)(decoder, picture, data)
+                pixels = read(decoder, picture, data)
     except (QueueCoreError, MemoryError):
         raise
     except Exception as error:  # whatever damage made of it
@@ -248,6 +260,15 @@ def _png(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
     if channels in (1, 3) and own in (2, 4):
         picture = picture.convert("RGBA")  # so that what is see-through keeps its colour
     return np.asarray(picture.convert(mode)).reshape(*picture.size[::-1], channels)
+
+
+def _webp(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
+    if getattr(picture, "is_animated", False):
+        raise DecodeError(f"{decoder.label}: the WebP picture is animated")
+    if int.from_bytes(data[4:8], "little") + 8 > len(data):
+        raise DecodeError(f"{decoder.label}: the WebP picture is cut: it ends too early")
+    channels = decoder.channels or (4 if picture.mode == "RGBA" else 3)
+    return np.asarray(picture.convert("RGBA" if channels == 4 else "RGB"))
 
 
 _PNG_END = b"IEND\xaeB`\x82"
@@ -640,6 +661,59 @@ def decode_gif(contents: Any = None, name: str | None = None, *, max_pixels: int
 
 
 @decoding_op
+def decode_webp(
+    contents: Any = None, channels: int = 0, name: str | None = None, *, max_pixels: int = _MAX_PIXELS
+) -> Any:
+    """Decode WebP pictures, with and without loss.
+
+    Parameters
+    ----------
+    contents : bytes, or array or list of bytes, optional
+        Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
+    channels : {0, 3, 4}, default 0
+        3: red, green, blue; 4: these and alpha, opaque if there is none; 0: those of the picture: 3 or 4.
+    name : str, optional
+        Not used.
+    max_pixels : int, default 178956970
+        The limit for one picture: half a GiB in three channels. Above it, nothing is allocated.
+
+    Returns
+    -------
+    ndarray of uint8
+        Of shape ``(*contents.shape, height, width, channels)``.
+
+    Raises
+    ------
+    DecodeError
+        If it is no such picture, or one that is cut, damaged, animated, or of more than `max_pixels`.
+    InvalidArgumentError
+        If an argument is not as described, or pictures of a batch are not equal in shape.
+    DtypeError
+        If the input is no bytes.
+    UnimplementedError
+        If neither libwebp nor Pillow is found: ``pip install pillow``.
+
+    Notes
+    -----
+    Runs without the GIL; without libwebp, by Pillow, in Python.
+
+    Examples
+    --------
+    >>> import io, queuecore as qc
+    >>> from PIL import Image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (2, 1), (255, 0, 9)).save(file, "WEBP", lossless=True)
+    >>> qc.ops.decode_webp(file.getvalue()).tolist()
+    [[[255, 0, 9], [255, 0, 9]]]
+    """
+    del name
+    decoder = _Decoder("decode_webp", (_WEBP,), channels, np.uint8, max_pixels, "one")
+    if decoder.channels == 1:
+        raise InvalidArgumentError("decode_webp: channels must be 0, 3 or 4, not 1")
+    return decoder.answer(contents, (_WEBP,))
+
+
+@decoding_op
 def decode_image(
     contents: Any = None,
     channels: int | None = None,
@@ -649,14 +723,15 @@ def decode_image(
     *,
     max_pixels: int = _MAX_PIXELS,
 ) -> Any:
-    """Decode JPEG, PNG, GIF and BMP pictures, whichever they are.
+    """Decode JPEG, PNG, GIF, BMP and WebP pictures, whichever they are.
 
     Parameters
     ----------
     contents : bytes, or array or list of bytes, optional
         Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
     channels : {0, 1, 3, 4}, optional
-        As of `decode_jpeg` (0, 1, 3), `decode_png` (all), `decode_bmp` (0, 3, 4); of GIF 0 or 3. Default 0.
+        As of `decode_jpeg` (0, 1, 3), `decode_png` (all), `decode_bmp` and `decode_webp` (0, 3, 4); of GIF 0 or 3.
+        Default 0.
     dtype : dtype, default uint8
         uint8; uint16: of bytes, 257 times (PNG) or 256 times (others) their value; or float32, from 0 to 1.
     name : str, optional
@@ -686,7 +761,7 @@ def decode_image(
     Notes
     -----
     Runs without the GIL, except for GIF; see the operations of each format. A native stage refuses a GIF. Follows
-    TensorFlow's ``io.decode_image``.
+    TensorFlow's ``io.decode_image``, and takes WebP too.
 
     Examples
     --------
@@ -698,9 +773,9 @@ def decode_image(
     array([[[1.]]], dtype=float32)
     >>> qc.ops.decode_image(b"RIFF")
     Traceback (most recent call last):
-    queuecore.errors.DecodeError: decode_image: the input is neither JPEG, PNG, GIF nor BMP
+    queuecore.errors.DecodeError: decode_image: the input is neither JPEG, PNG, GIF, BMP nor WebP
     """
     del name
     frames = "all" if expand_animations else "first"
-    decoder = _Decoder("decode_image", (_JPEG, _PNG, _GIF, _BMP), channels, dtype, max_pixels, frames)
+    decoder = _Decoder("decode_image", (_JPEG, _PNG, _GIF, _BMP, _WEBP), channels, dtype, max_pixels, frames)
     return decoder.answer(contents, (_JPEG, _PNG))

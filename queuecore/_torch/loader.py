@@ -148,12 +148,12 @@ class DataLoader(Loader, Generic[T]):
     ``RandomVerticalFlip``, ``ColorJitter``, ``RandomGrayscale``, ``GaussianBlur``, ``RandAugment``,
     ``TrivialAugmentWide``, ``ToTensor``, ``PILToTensor``, ``ToImage``, ``ConvertImageDtype`` and ``ToDtype`` (to
     float32), ``Normalize``, and at the end ``RandomErasing``, in ``Compose``; the loader: torchvision's own; files:
-    JPEG, PNG and BMP; samplers: PyTorch's own; no `collate_fn`, no `worker_init_fn`. Shapes, dtypes and distributions
-    are torchvision's. Pixels aren't rounded between the operations, so they differ by up to one step of 255; a JPEG may
-    be decoded at a half, a quarter or an eighth of its size, as by `queuecore.ops.resize`. Random draws follow from the
-    epoch's seed, which is drawn from `generator`, and from a picture's place in the epoch: they are the same for any
-    number of workers, and in an epoch that resumes. If something else is there, the log says what (``queuecore``,
-    INFO), and the workers are others; with ``worker_type="native"`` that is a `ValueError`.
+    JPEG, PNG, BMP, WebP; samplers: PyTorch's own; no `collate_fn`, no `worker_init_fn`. Shapes, dtypes and
+    distributions are torchvision's. Pixels aren't rounded between the operations, so they differ by up to one step of
+    255; a JPEG may be decoded at a half, a quarter or an eighth of its size, as by `queuecore.ops.resize`. Random draws
+    follow from the epoch's seed, which is drawn from `generator`, and from a picture's place in the epoch: they are the
+    same for any number of workers, and in an epoch that resumes. If something else is there, the log says what
+    (``queuecore``, INFO), and the workers are others; with ``worker_type="native"`` that is a `ValueError`.
 
     **Random numbers.** Samples draw the same numbers as with PyTorch's loader and the same arguments, whether workers
     are processes, or taken in turn by the loop's thread, with their states of the generators in place of the

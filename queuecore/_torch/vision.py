@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from queuecore._core.steps.images import library
 from queuecore._ops.augment import color_jitter, gaussian_blur, rand_augment, random_grayscale, trivial_augment
 from queuecore._ops.decode_images import decode_image
 from queuecore._ops.geometry import (
@@ -30,8 +31,9 @@ __all__ = ["PictureSet", "Unsuited", "picture_set"]
 _Image = Any
 _Link = Callable[[_Image, int], _Image]
 
-# The ends of names of pictures that native code decodes.
-_DECODED = (".jpg", ".jpeg", ".png", ".bmp")
+# The ends of names of pictures that native code decodes; the last one where there is libwebp.
+_DECODED = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
+_WEBP = 5  # its number in images.pxd
 _FILTERS = {"bilinear": "bilinear", "bicubic": "bicubic"}
 
 
@@ -100,9 +102,10 @@ def picture_set(dataset: Any) -> PictureSet | None:
         raise Unsuited(f"{named}'s loader is not torchvision's")
     if dataset.target_transform is not None:
         raise Unsuited(f"{named} has a target_transform")
-    odd = next((path for path, _ in dataset.samples if not path.lower().endswith(_DECODED)), None)
+    decoded = _DECODED if library(_WEBP) is not None else _DECODED[:-1]
+    odd = next((path for path, _ in dataset.samples if not path.lower().endswith(decoded)), None)
     if odd is not None:
-        raise Unsuited(f"{odd!r} is no JPEG, PNG or BMP")
+        raise Unsuited(f"native code doesn't decode {odd!r}")
     return PictureSet(dataset.samples, places, _links_of(dataset.transform))
 
 

@@ -43,7 +43,7 @@ STEPS = {
         "parse_single_example: ",
     ),
     "a JPEG": (qc.ops.decode_jpeg(), None, b"\xff\xd8\xff\xe0", "decode_jpeg: the JPEG picture is cut"),
-    "a PNG": (qc.ops.decode_png(), None, b"x", "decode_png: the input is neither JPEG, PNG, GIF nor BMP"),
+    "a PNG": (qc.ops.decode_png(), None, b"x", "decode_png: the input is neither JPEG, PNG, GIF, BMP nor WebP"),
     "a BMP": (qc.ops.decode_bmp(), None, b"BM", "decode_bmp: "),
     "compressed bytes": (
         qc.ops.decode_compressed(compression_type="GZIP"),

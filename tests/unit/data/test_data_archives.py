@@ -72,9 +72,7 @@ def test_archives_of_the_tar_command(tmp_path, form):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    subprocess.run(
-        ["tar", f"--format={form}", "--sort=name", "-cf", tmp_path / "a.tar", "-C", folder, "."], check=True
-    )
+    subprocess.run(["tar", f"--format={form}", "--sort=name", "-cf", tmp_path / "a.tar", "-C", folder, "."], check=True)
     data = (tmp_path / "a.tar").read_bytes()
     expected = list(samples_of(data, KEYS))
     # tarfile leaves out a "./" in front, and this doesn't.

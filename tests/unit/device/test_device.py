@@ -421,6 +421,8 @@ STEPS = {
     "root": (lambda x: np.sqrt(x.astype(np.float64)), lambda x: np.sqrt(x.astype(np.float64))),
     "host": (lambda x: np.floor(x.astype(np.float64)), lambda x: np.floor(x.astype(np.float64))),
 }
+
+
 # Those that say the same of a batch as of a row.
 @pytest.mark.parametrize("seed", range(6))
 def test_a_batch_that_nobody_gets_lies_between_two(cuda, seed):

@@ -1,5 +1,5 @@
-# JPEG, PNG and BMP pictures, decoded without the GIL: by libjpeg and libpng, which are found at run time, and BMP by
-# ourselves.
+# JPEG, PNG, WebP and BMP pictures, decoded without the GIL: by libjpeg, libpng and libwebp, which are found at run time,
+# and BMP by ourselves.
 #
 # A step is like any other: immutable, callable from any number of threads, and it waits for nothing. Each call makes a
 # decoder of its own and frees it: one picture's tables and profiles can't reach the next picture. Before the first
@@ -41,6 +41,7 @@ cdef enum:
     PICTURE_PNG = 2
     PICTURE_GIF = 3
     PICTURE_BMP = 4
+    PICTURE_WEBP = 5
 
 cdef enum:
     NUMBER_UINT8 = 0
@@ -68,6 +69,9 @@ cdef struct Decoder:
     int32_t depth             # bits of a sample, before conversion to the result's
     int64_t height
     int64_t width
+    # of WebP
+    const unsigned char* data
+    size_t nbytes
     # of BMP
     const unsigned char* rows
     int64_t row_bytes
@@ -94,5 +98,5 @@ cdef class PictureStep(Step):
     cdef DecodeParams own
     cdef str label
 
-# The functions of both libraries: an ImageCodecs of image_codecs.hpp.
+# The functions of the libraries: an ImageCodecs of image_codecs.hpp.
 cdef const void* images_codecs() noexcept nogil

@@ -1,4 +1,4 @@
-"""Pictures: finding libjpeg and libpng, and the step of ``decode_image`` and its kin."""
+"""Pictures: finding libjpeg, libpng and libwebp, and the step of ``decode_image`` and its kin."""
 cimport cython
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uint32_t
@@ -29,9 +29,16 @@ cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
     cppclass ImageCodecs:
         JpegErrors* (*jpeg_std_error)(JpegErrors*) noexcept
 
+    struct WebpFeatures:
+        int width
+        int height
+        int has_alpha
+        int has_animation
+
     ImageCodecs image_codecs
     bint jpeg_take(void*) noexcept
     bint png_take(void*) noexcept
+    bint webp_take(void*) noexcept
     bint jpeg_agree(JpegReader*) noexcept
     int jpeg_open(JpegReader*, const unsigned char*, size_t, int) noexcept
     int jpeg_begin(JpegReader*, uint32_t* left, uint32_t* width) noexcept
@@ -41,6 +48,9 @@ cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
     int png_open(PngReader*, const unsigned char*, size_t) noexcept
     int png_picture(PngReader*, int, int, unsigned char*, size_t) noexcept
     void png_close(PngReader*) noexcept
+    int webp_open(const unsigned char*, size_t, WebpFeatures*) noexcept
+    int webp_picture(const unsigned char*, size_t, int channels, int64_t height, int64_t row_bytes,
+                     unsigned char*) noexcept
     void widen_to_16(unsigned char*, int64_t, bint) noexcept
     void widen_to_float(unsigned char*, int64_t, bint, int) noexcept
 
@@ -54,19 +64,26 @@ _HOLES = re.compile("%[0-9.]*l*[a-z]")
 # ---- finding the libraries
 # ------------------------------------------------------------------------------------------------------------
 
-_NAMES = {PICTURE_JPEG: "JPEG", PICTURE_PNG: "PNG", PICTURE_GIF: "GIF", PICTURE_BMP: "BMP"}
+_NAMES = {PICTURE_JPEG: "JPEG", PICTURE_PNG: "PNG", PICTURE_GIF: "GIF", PICTURE_BMP: "BMP", PICTURE_WEBP: "WebP"}
+# Names of the system's libraries, and of those in a wheel of Pillow.
+_LIBRARIES = {
+    PICTURE_JPEG: (["libjpeg.so.62", "libjpeg.so.8"], "libjpeg-*.so*"),
+    PICTURE_PNG: (["libpng16.so.16"], "libpng16-*.so*"),
+    PICTURE_WEBP: (["libwebp.so.7"], "libwebp-*.so*"),
+}
 
 
 def _candidates(int kind):
     # Returns the names of the system's libraries, then of those in a wheel of Pillow.
-    names = ["libjpeg.so.62", "libjpeg.so.8"] if kind == PICTURE_JPEG else ["libpng16.so.16"]
+    names, in_wheel = _LIBRARIES[kind]
+    names = list(names)
     try:
         spec = importlib.util.find_spec("PIL")
     except (ImportError, ValueError):
         spec = None
     if spec is not None and spec.origin is not None:
         folder = pathlib.Path(spec.origin).parents[1] / "pillow.libs"
-        names += sorted(map(str, folder.glob("libjpeg-*.so*" if kind == PICTURE_JPEG else "libpng16-*.so*")))
+        names += sorted(map(str, folder.glob(in_wheel)))
     return names
 
 
@@ -116,7 +133,10 @@ def library(int kind):
                 handle = syscalls().library(name.encode())
                 if handle == NULL:
                     continue
-                good = (jpeg_take(handle) and _jpeg_agrees()) if kind == PICTURE_JPEG else png_take(handle)
+                if kind == PICTURE_JPEG:
+                    good = jpeg_take(handle) and _jpeg_agrees()
+                else:
+                    good = png_take(handle) if kind == PICTURE_PNG else webp_take(handle)
                 if good:
                     _found[kind] = name
                     break
@@ -146,6 +166,7 @@ cdef enum:
     WHAT_BITMAP = 12      # a: bits of a pixel
     WHAT_COMPRESSED = 13  # a: how
     WHAT_OFFSET = 14      # a: where the pixels are said to begin
+    WHAT_ANIMATED = 15
 
 
 cdef int _fault(Fault* fault, int what, int64_t a) noexcept nogil:
@@ -181,6 +202,8 @@ cdef int32_t _kind(const unsigned char* data, int64_t nbytes) noexcept nogil:
         return PICTURE_PNG
     if nbytes >= 4 and memcmp(data, b"GIF8", 4) == 0:
         return PICTURE_GIF
+    if nbytes >= 12 and memcmp(data, b"RIFF", 4) == 0 and memcmp(data + 8, b"WEBP", 4) == 0:
+        return PICTURE_WEBP
     return PICTURE_BMP if nbytes >= 2 and memcmp(data, b"BM", 2) == 0 else 0
 
 
@@ -274,6 +297,25 @@ cdef int _open_jpeg(const DecodeParams* own, const unsigned char* data, int64_t 
     return 0
 
 
+cdef int _open_webp(const DecodeParams* own, const unsigned char* data, int64_t nbytes, Decoder* p,
+                    Fault* fault) noexcept nogil:
+    cdef WebpFeatures features
+    cdef int outcome = webp_open(data, <size_t>nbytes, &features)
+    if outcome != kImageDone:
+        return _codec_fault(fault, outcome, p)
+    if features.has_animation:
+        return _fault(fault, WHAT_ANIMATED, 0)
+    if own.channels == 1:
+        return _fault(fault, WHAT_CHANNELS, p.kind)
+    p.width = features.width
+    p.height = features.height
+    p.data = data
+    p.nbytes = <size_t>nbytes
+    if p.channels == 0:
+        p.channels = 4 if features.has_alpha else 3
+    return 0
+
+
 cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_t nbytes, Decoder* decoder,
                       Fault* fault) noexcept nogil:
     cdef Decoder* p = decoder
@@ -302,6 +344,9 @@ cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_
             p.channels = p.png.channels
         if p.png.depth == 16 and own.number != NUMBER_UINT8:
             p.depth = 16
+    elif p.kind == PICTURE_WEBP:
+        if _open_webp(own, data, nbytes, p, fault) != 0:
+            return -1
     else:
         outcome = _open_bitmap(p, data, nbytes, fault)
         if outcome != 0:
@@ -354,6 +399,8 @@ cdef int _decode(const DecodeParams* own, Decoder* p, unsigned char* into, Arena
             return -1
     elif p.kind == PICTURE_PNG:
         outcome = png_picture(&p.png, p.channels, p.depth, into, <size_t>row_bytes)
+    elif p.kind == PICTURE_WEBP:
+        outcome = webp_picture(p.data, p.nbytes, p.channels, p.height, row_bytes, into)
     else:
         _bitmap(p, into)
     if outcome != kImageDone:
@@ -393,11 +440,13 @@ cdef unsigned char* decoder_part(Decoder* decoder, PictureBox* box, Arena* arena
             return NULL
     elif decoder.kind == PICTURE_PNG:
         outcome = png_picture(&decoder.png, decoder.channels, 8, pixels, <size_t>row_bytes)
-        if outcome != kImageDone:
-            _codec_fault(fault, outcome, decoder)
-            return NULL
+    elif decoder.kind == PICTURE_WEBP:
+        outcome = webp_picture(decoder.data, decoder.nbytes, decoder.channels, decoder.height, row_bytes, pixels)
     else:
         _bitmap(decoder, pixels)
+    if outcome != kImageDone:
+        _codec_fault(fault, outcome, decoder)
+        return NULL
     return pixels
 
 
@@ -441,7 +490,7 @@ cdef class PictureStep(Step):
         self.label = label
         self.own.kinds = kinds
         self.own.native = 1 << PICTURE_BMP
-        for kind in (PICTURE_JPEG, PICTURE_PNG):
+        for kind in _LIBRARIES:
             if kinds & 1 << kind and library(kind) is not None:
                 self.own.native |= 1 << kind
         self.own.channels = channels
@@ -487,13 +536,15 @@ cdef class PictureStep(Step):
         if what == WHAT_EMPTY:
             text = "the input is empty"
         elif what == WHAT_UNKNOWN:
-            text = "the input is neither JPEG, PNG, GIF nor BMP"
+            text = "the input is neither JPEG, PNG, GIF, BMP nor WebP"
         elif what == WHAT_KIND:
             text = f"the input is {name}, which decode_image takes"
         elif what == WHAT_CUT:
             text = f"the {name} picture is cut: it ends too early"
         elif what == WHAT_PIXELS:
             text = f"the picture is of {size} pixels, more than max_pixels={self.own.max_pixels}"
+        elif what == WHAT_ANIMATED:
+            text = "the WebP picture is animated"
         elif what == WHAT_SCANS:
             text = "the JPEG picture has too many scans"
         elif what == WHAT_BITMAP:

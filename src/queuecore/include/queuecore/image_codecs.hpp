@@ -1,11 +1,11 @@
-// libjpeg and libpng, which are looked for at run time: the functions that are called, and how their errors come back.
-// Both leave a failed call by a jump (`error_exit`, libpng's error function), which Cython can't express; so all calls
+// libjpeg, libpng and libwebp, which are looked for at run time: the functions that are called, and how their errors come
+// back. The first two leave a failed call by a jump (`error_exit`, libpng's error function), which Cython can't express; so all calls
 // that can jump are here, in functions without destructors. A reader belongs to one thread, and isn't moved while it is
 // open.
 //
 // Only the front of libjpeg's structs is declared, which is the same in the interfaces 6.2 and 8 (libjpeg-turbo has both,
 // by soname libjpeg.so.62 and libjpeg.so.8); `jpeg_CreateDecompress` compares version and size with its own. libpng 1.6
-// hides its structs: only functions are declared.
+// hides its structs: only functions are declared. libwebp has one small struct, and compares our version of it.
 #pragma once
 
 #include <dlfcn.h>
@@ -103,6 +103,13 @@ constexpr int kPngColour = 2;          // bits of the colour type
 constexpr int kPngAlpha = 4;
 constexpr int kPngPalette = 3;
 
+// WebPBitstreamFeatures, of the decoder's interface 2.9.
+struct WebpFeatures {
+  int width, height, has_alpha, has_animation, format;
+  uint32_t unused[5];
+};
+constexpr int kWebpInterface = 0x0209;
+
 struct ImageCodecs {
   JpegErrors* (*jpeg_std_error)(JpegErrors*);
   void (*jpeg_create)(JpegDecompress*, int version, size_t size);
@@ -142,6 +149,10 @@ struct ImageCodecs {
   size_t (*png_row_bytes)(const void*, const void*);
   void (*png_row)(void*, unsigned char* row, unsigned char* display);
   void (*png_end)(void*, void*);
+
+  int (*webp_features)(const unsigned char*, size_t, WebpFeatures*, int version);
+  unsigned char* (*webp_rgb)(const unsigned char*, size_t, unsigned char* into, size_t nbytes, int row_bytes);
+  unsigned char* (*webp_rgba)(const unsigned char*, size_t, unsigned char* into, size_t nbytes, int row_bytes);
 };
 
 // The state of one extension, written before its first reader.
@@ -193,6 +204,13 @@ inline bool png_take(void* library) noexcept {
          image_symbol(library, "png_get_rowbytes", to.png_row_bytes) &&
          image_symbol(library, "png_read_row", to.png_row) &&  //
          image_symbol(library, "png_read_end", to.png_end);
+}
+
+inline bool webp_take(void* library) noexcept {
+  ImageCodecs& to = image_codecs;
+  return image_symbol(library, "WebPGetFeaturesInternal", to.webp_features) &&
+         image_symbol(library, "WebPDecodeRGBInto", to.webp_rgb) &&
+         image_symbol(library, "WebPDecodeRGBAInto", to.webp_rgba);
 }
 
 enum ImageOutcome : int { kImageDone = 0, kImageCut = 1, kImageDamaged = 2, kImageNoMemory = 3, kImageScans = 4 };
@@ -453,6 +471,32 @@ inline int png_picture(PngReader* reader, int channels, int depth, unsigned char
 
 inline void png_close(PngReader* reader) noexcept {
   if (reader->png != nullptr) image_codecs.png_destroy(&reader->png, &reader->info, nullptr);
+}
+
+// ---- WebP -----------------------------------------------------------------------------------------------------------
+
+// Whether the container says that there are more bytes than there are.
+inline bool webp_is_cut(const unsigned char* data, size_t nbytes) noexcept {
+  uint64_t told = 0;
+  for (int i = 0; i < 4; i++) told |= static_cast<uint64_t>(data[4 + i]) << 8 * i;
+  return told + 8 > nbytes;
+}
+
+// Reads the header, of at least 12 bytes.
+inline int webp_open(const unsigned char* data, size_t nbytes, WebpFeatures* features) noexcept {
+  constexpr int kNoMemory = 1, kNotEnough = 7;  // of VP8StatusCode
+  const int status = image_codecs.webp_features(data, nbytes, features, kWebpInterface);
+  if (status == 0 && features->width > 0 && features->height > 0) return kImageDone;
+  if (status == kNoMemory) return kImageNoMemory;
+  return status == kNotEnough || webp_is_cut(data, nbytes) ? kImageCut : kImageDamaged;
+}
+
+inline int webp_picture(const unsigned char* data, size_t nbytes, int channels, int64_t height, int64_t row_bytes,
+                        unsigned char* into) noexcept {
+  const auto decode = channels == 4 ? image_codecs.webp_rgba : image_codecs.webp_rgb;
+  const size_t whole = static_cast<size_t>(height) * static_cast<size_t>(row_bytes);
+  if (decode(data, nbytes, into, whole, static_cast<int>(row_bytes)) != nullptr) return kImageDone;
+  return webp_is_cut(data, nbytes) ? kImageCut : kImageDamaged;
 }
 
 // ---- wider numbers --------------------------------------------------------------------------------------------------
