@@ -13,7 +13,7 @@ from PIL import Image
 
 from queuecore._core.steps import images
 
-JPEG, PNG, GIF, BMP = 1, 2, 3, 4
+JPEG, PNG, GIF, BMP, WEBP = 1, 2, 3, 4, 5
 CODECS = ["system", "wheel"]
 
 

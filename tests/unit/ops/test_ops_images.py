@@ -13,6 +13,7 @@ from helpers.formats.pictures import (
     GIF,
     JPEG,
     PNG,
+    WEBP,
     colours,
     forget,
     gif,
@@ -673,4 +674,4 @@ def test_threads(codec):
 
 
 def test_kinds_are_those_of_the_core():
-    assert {JPEG, PNG, GIF, BMP} == set(images._NAMES)
+    assert {JPEG, PNG, GIF, BMP, WEBP} == set(images._NAMES)

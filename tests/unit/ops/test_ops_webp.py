@@ -4,7 +4,7 @@ import io
 
 import numpy as np
 import pytest
-from helpers.formats.pictures import CODECS, colours, forget, use
+from helpers.formats.pictures import CODECS, WEBP, colours, forget, use
 from PIL import Image, features
 
 import queuecore as qc
@@ -12,8 +12,6 @@ from queuecore._core.steps import images
 from queuecore._core.steps.images import library
 from queuecore.errors import DecodeError, InvalidArgumentError, UnimplementedError
 from queuecore.ops import compose, decode_image, decode_webp
-
-WEBP = 5
 
 pytestmark = pytest.mark.skipif(not features.check("webp"), reason="Pillow has no WebP here")
 

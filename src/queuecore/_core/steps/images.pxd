@@ -1,5 +1,5 @@
-# JPEG, PNG, WebP and BMP pictures, decoded without the GIL: by libjpeg, libpng and libwebp, which are found at run time,
-# and BMP by ourselves.
+# JPEG, PNG, WebP and BMP pictures, decoded without the GIL: by libjpeg, libpng and libwebp, which are found at run
+# time, and BMP by ourselves.
 #
 # A step is like any other: immutable, callable from any number of threads, and it waits for nothing. Each call makes a
 # decoder of its own and frees it: one picture's tables and profiles can't reach the next picture. Before the first
