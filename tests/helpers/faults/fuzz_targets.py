@@ -168,7 +168,36 @@ def arguments(data: bytes) -> None:
         _parser().parse_args(text.split("\n"))
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {one.__name__: one for one in (state, message, lmdb, arguments)}
+def picture(data: bytes) -> None:
+    """A picture, of which a part and a new size are wanted: parts are those of the whole, if there is a whole one."""
+    if len(data) < 4:
+        return
+    (height, width, kind, channels), contents = data[:4], data[4:]
+    size = 1 + height % 48, 1 + width % 48
+    decoding = {"channels": (0, 3)[channels % 2], "max_pixels": 1 << 14}
+    links = [
+        [qc.ops.center_crop(size=size)],
+        [qc.ops.random_crop(size=(*size, 3), seed=height), qc.ops.flip_left_right()],
+        [qc.ops.random_resized_crop(size=size, seed=width, dct_scale=False)],
+        [qc.ops.resize(size=size, antialias=True, dct_scale=True)],
+    ][kind % 4]
+    chain = qc.ops.compose(qc.ops.decode_image(**decoding), *links)
+    whole = part = None
+    with contextlib.suppress(QueueCoreError):
+        pixels = np.asarray(qc.ops.decode_image(contents, expand_animations=False, **decoding))
+        for link in links:
+            (pixels,) = link.bind([qc.ops.Component(pixels.dtype, pixels.shape)])(pixels)
+        whole = pixels
+    with contextlib.suppress(QueueCoreError):
+        (part,) = chain.bind([qc.ops.Component(np.dtype("S"), ())])(contents)
+    if whole is not None and not contents.startswith(b"GIF8"):  # which no native step takes
+        assert part is not None
+        assert part.shape == whole.shape
+        # What a smaller transform gives is another picture.
+        assert kind % 4 == 3 or np.array_equal(part, whole)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {one.__name__: one for one in (state, message, lmdb, arguments, picture)}
 
 
 # ---- for libFuzzer ----

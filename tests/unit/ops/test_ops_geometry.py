@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -29,7 +30,18 @@ def jpegs():
     yield "grey", saved(picture[..., 0], "JPEG", quality=90)
     yield "inks", saved(picture, "JPEG", "CMYK", quality=90)
     for subsampling, options in itertools.product((0, 1, 2), ({}, {"progressive": True}, {"restart_marker_blocks": 2})):
-        yield f"{subsampling} {options}", saved(picture, "JPEG", quality=90, subsampling=subsampling, **options)
+        data = saved(picture, "JPEG", quality=90, subsampling=subsampling, **options)
+        yield f"{subsampling} {options}", data
+        for count in (1, 3) if "progressive" in options else ():
+            yield f"{subsampling} {count} scans", first_scans(data, count)
+
+
+def first_scans(data, count):
+    """A progressive picture of which later scans are missing: then a pixel depends on blocks further away."""
+    starts = [found.start() for found in re.finditer(rb"\xff\xda", data)]
+    end = starts[count - 1]
+    end = next(found.start() for found in re.finditer(rb"\xff[\xc0-\xcf\xda-\xfe]", data) if found.start() > end + 2)
+    return data[:end] + b"\xff\xd9"
 
 
 JPEGS = dict(jpegs())

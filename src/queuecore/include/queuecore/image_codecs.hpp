@@ -119,6 +119,7 @@ struct ImageCodecs {
   int (*jpeg_finish)(JpegDecompress*);
   void (*jpeg_destroy)(JpegDecompress*);
   int (*jpeg_resync)(JpegDecompress*, int desired);
+  int (*jpeg_several_scans)(const JpegDecompress*);
   // Of libjpeg-turbo alone; both or none.
   void (*jpeg_crop)(JpegDecompress*, unsigned* left, unsigned* width);
   unsigned (*jpeg_skip_rows)(JpegDecompress*, unsigned rows);
@@ -177,6 +178,7 @@ inline bool jpeg_take(void* library) noexcept {
          image_symbol(library, "jpeg_read_scanlines", to.jpeg_read) &&
          image_symbol(library, "jpeg_finish_decompress", to.jpeg_finish) &&
          image_symbol(library, "jpeg_destroy_decompress", to.jpeg_destroy) &&
+         image_symbol(library, "jpeg_has_multiple_scans", to.jpeg_several_scans) &&
          image_symbol(library, "jpeg_resync_to_restart", to.jpeg_resync);
 }
 
@@ -327,6 +329,12 @@ inline void jpeg_colours(JpegReader* reader, const unsigned char* row, unsigned 
   }
 }
 
+// Whether parts of a picture can be decoded. Where scans of a progressive one are missing, what is there is smoothed by
+// pixels further away: the pixels of a part would be others.
+inline bool jpeg_has_parts(const JpegDecompress* own) noexcept {
+  return image_codecs.jpeg_crop != nullptr && !image_codecs.jpeg_several_scans(own);
+}
+
 // Begins with the columns from `left` on, `width` of them; both then become those that the rows have, which may be more.
 // Smoothed colours depend on the neighbouring pixel, so there is one more on each side: the pixels are those of the whole
 // picture.
@@ -337,7 +345,7 @@ inline int jpeg_begin(JpegReader* reader, unsigned* left, unsigned* width) noexc
   unsigned from = *left > 0 ? *left - 1 : 0, columns = std::min(own->output_width, *left + *width + 1) - from;
   *left = 0;
   *width = own->output_width;
-  if (image_codecs.jpeg_crop == nullptr || columns == own->output_width) return kImageDone;
+  if (!jpeg_has_parts(own) || columns == own->output_width) return kImageDone;
   image_codecs.jpeg_crop(own, &from, &columns);
   *left = from;
   *width = columns;
@@ -355,7 +363,7 @@ inline int jpeg_rows(JpegReader* reader, unsigned begin, unsigned end, unsigned 
   if (end > own->output_height || size_t(width) * (inks ? 3 : own->output_components) != row_bytes) {
     return kImageDamaged;
   }
-  if (begin > own->output_scanline && image_codecs.jpeg_crop != nullptr) {
+  if (begin > own->output_scanline && jpeg_has_parts(own)) {
     unsigned skipped = image_codecs.jpeg_skip_rows(own, begin - own->output_scanline);
     if (skipped == 0) return kImageCut;
   }
