@@ -75,6 +75,50 @@ def ours(folder: Path, what: str) -> Pass:
     return lambda: consume(itertools.islice(batches, len(files) // BATCH))
 
 
+def parts_of(paths: list[str]) -> list[tuple[int, int, int, int, int]]:
+    """Return the parts that the random crop takes of each picture, and by how much a JPEG may be divided for them."""
+    from PIL import Image
+
+    import queuecore as qc
+
+    parts = []
+    for element, path in enumerate(paths):
+        with Image.open(path) as picture:
+            columns, rows = picture.size
+        # A picture whose pixels say where they are: two targets a side lie at a quarter and at three quarters.
+        ramp = np.stack(np.mgrid[0:rows, 0:columns].astype(np.float32), -1)
+        corners = qc.ops.random_resized_crop(ramp, 2, antialias=False, seed=1, element=element)
+        height, width = (corners[1, 0, 0] - corners[0, 0, 0]) * 2, (corners[0, 1, 1] - corners[0, 0, 1]) * 2
+        top, left = corners[0, 0, 0] + 0.5 - height / 4, corners[0, 0, 1] + 0.5 - width / 4
+        sides = [round(float(number)) for number in (top, left, height, width)]
+        by = 1
+        while by < 8 and min(sides[2:]) // (2 * by) >= SIDE:
+            by *= 2
+        parts.append((*sides, by))
+    return parts
+
+
+def beyond_libjpeg(folder: Path) -> Callable[[], float]:
+    """Return what measures the time of the random crop's step, of that of libjpeg's own calls for the same parts.
+
+    One thread does both, file after file in memory. It needs the core's test hooks (``QUEUECORE_TESTING=1``).
+    """
+    import queuecore as qc
+    from queuecore._core.testing import steps
+
+    paths = sorted(map(str, folder.glob("*/*.jpg")))
+    files, parts = [Path(path).read_bytes() for path in paths], parts_of(paths)
+    ops = qc.ops
+    chain = ops.compose(
+        ops.decode_jpeg(channels=3),
+        ops.random_resized_crop(size=SIDE, seed=1),
+        ops.random_flip_left_right(seed=2),
+        ops.normalize(mean=MEAN, std=STD, channels_first=True),
+    )
+    step = chain.bind([ops.Component(np.dtype("S"), ())])
+    return lambda: steps.decode_pictures(files, step)[0] / steps.decode_pictures(files, None, parts)[0]
+
+
 def dali(folder: Path, what: str) -> Pass:
     """Return a pass of DALI's operators on the CPU."""
     dali_fn, types = (importlib.import_module(f"nvidia.dali.{name}") for name in ("fn", "types"))
@@ -261,6 +305,7 @@ PEERS: dict[str, tuple[str, Callable[[Path, str], Pass], float | None, float | N
 
 # The script of torchvision's with our loader, and at least how many times its rate.
 SCRIPT, SCRIPT_TARGET = "torchvision, one import changed", 2.0
+BEYOND = "random crop: time of one thread"
 
 
 def run(options: harness.Options) -> dict[str, Any]:
@@ -292,8 +337,10 @@ def run(options: harness.Options) -> dict[str, Any]:
                         add(f"{what}: {SCRIPT}", torchvision(folder, what, "queuecore.torch"))
                 except (ImportError, RuntimeError) as error:
                     absent[peer] = str(error)
+        contenders.append((BEYOND, beyond_libjpeg(folder)))
         raw = harness.rotate(contenders, rounds)
-    findings = [harness.finding(name, "pictures/s", rates) for name, rates in raw.items()]
+    findings = [harness.finding(name, "pictures/s", rates) for name, rates in raw.items() if name != BEYOND]
+    findings.append(harness.finding(BEYOND, "of libjpeg's own", raw[BEYOND], at_most=1.25))
     for peer, (_, _, *targets) in PEERS.items():
         for what, target in zip((CROP, SIZE), targets, strict=True):
             if f"{what}: {peer}" in raw:

@@ -81,6 +81,8 @@ cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
     cppclass JpegDecompress:
         JpegErrors* errors
         JpegSource* source
+        uint32_t scale_num
+        uint32_t scale_denom
         uint32_t output_width
         uint32_t output_height
         int output_components
@@ -99,6 +101,8 @@ cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
         int (*jpeg_finish)(JpegDecompress*) noexcept
         void (*jpeg_destroy)(JpegDecompress*) noexcept
         int (*jpeg_resync)(JpegDecompress*, int) noexcept
+        void (*jpeg_crop)(JpegDecompress*, uint32_t*, uint32_t*) noexcept
+        uint32_t (*jpeg_skip_rows)(JpegDecompress*, uint32_t) noexcept
         JpegAbi abi
 
     void jpeg_nothing(JpegDecompress*) noexcept
@@ -112,15 +116,20 @@ cdef int _no_more(JpegDecompress* own) noexcept nogil:
     return 0
 
 
-cdef int64_t _jpeg_alone(const ImageCodecs* codecs, const unsigned char* data, int64_t nbytes,
+# A part of a picture, and by how much its sides are divided.
+cdef struct JpegPart:
+    uint32_t top, left, height, width, by
+
+
+cdef int64_t _jpeg_alone(const ImageCodecs* codecs, const unsigned char* data, int64_t nbytes, const JpegPart* part,
                          unsigned char* into) noexcept nogil:
-    # As a program of its own would: no limit, no way back from an error.
+    # As a program of its own would: no limit, no way back from an error. `part`: NULL is all of the picture.
     cdef JpegErrors errors
     cdef JpegSource source
     cdef JpegDecompress own
     cdef (unsigned char*)[JPEG_LINES] rows
     cdef int64_t row_bytes
-    cdef uint32_t left
+    cdef uint32_t left, width, top = 0, bottom
     cdef int i
     own.errors = codecs.jpeg_std_error(&errors)
     codecs.jpeg_create(&own, codecs.abi.version, codecs.abi.size)
@@ -132,21 +141,38 @@ cdef int64_t _jpeg_alone(const ImageCodecs* codecs, const unsigned char* data, i
     source.resync = codecs.jpeg_resync
     own.source = &source
     codecs.jpeg_read_header(&own, 1)
+    if part != NULL:
+        own.scale_num, own.scale_denom = 1, part.by
     codecs.jpeg_start(&own)
+    bottom = own.output_height
+    if part != NULL:
+        left = part.left // part.by
+        width = (part.left + part.width + part.by - 1) // part.by - left
+        codecs.jpeg_crop(&own, &left, &width)
+        top = part.top // part.by
+        bottom = (part.top + part.height + part.by - 1) // part.by
+        codecs.jpeg_skip_rows(&own, top)
     row_bytes = <int64_t>own.output_width * own.output_components
-    while own.output_scanline < own.output_height:
+    while own.output_scanline < bottom:
         for i in range(JPEG_LINES):
-            rows[i] = into + (own.output_scanline + i) * row_bytes
-        left = own.output_height - own.output_scanline
+            rows[i] = into + (own.output_scanline - top + i) * row_bytes
+        left = bottom - own.output_scanline
         if codecs.jpeg_read(&own, rows, left if left < <uint32_t>JPEG_LINES else JPEG_LINES) == 0:
             break
-    codecs.jpeg_finish(&own)
+    if part == NULL:
+        codecs.jpeg_finish(&own)
     codecs.jpeg_destroy(&own)
-    return row_bytes * own.output_height
+    return row_bytes * (bottom - top)
 
 
-def decode_pictures(list files, Step step=None):
+def decode_pictures(list files, Step step=None, list parts=None):
     """Decode files one after the other, by a step, or, without one, by libjpeg alone, which trusts them.
+
+    Parameters
+    ----------
+    parts : list of tuple of int, optional
+        For libjpeg alone, of each file: top, left, height and width of the part that is decoded, and by how much its
+        sides are divided. Default: all of it.
 
     Returns
     -------
@@ -157,6 +183,9 @@ def decode_pictures(list files, Step step=None):
     cdef Py_ssize_t n = len(files), i
     cdef const unsigned char** data = <const unsigned char**>calloc(n + 1, sizeof(void*))
     cdef int64_t* sizes = <int64_t*>calloc(n + 1, sizeof(int64_t))
+    cdef JpegPart* wanted = <JpegPart*>calloc(n + 1, sizeof(JpegPart))
+    cdef const JpegPart* part = NULL
+    cdef bint whole = parts is None
     cdef Cell[2] cells
     cdef Arena arena
     cdef Fault fault
@@ -166,8 +195,11 @@ def decode_pictures(list files, Step step=None):
     memset(cells, 0, sizeof(cells))
     arena.last = NULL
     arena.times = NULL
-    if data == NULL or sizes == NULL:
+    arena.epoch = 0
+    if data == NULL or sizes == NULL or wanted == NULL:
         raise MemoryError
+    for i in range(0 if parts is None else n):
+        wanted[i].top, wanted[i].left, wanted[i].height, wanted[i].width, wanted[i].by = parts[i]
     for i in range(n):
         data[i] = <const unsigned char*><const char*>files[i]
         sizes[i] = len(files[i])
@@ -182,9 +214,12 @@ def decode_pictures(list files, Step step=None):
             begun = monotonic_ns()
             for i in range(n):
                 arena_reset(&arena)
+                arena.element = i
                 if step is None:
                     place = <unsigned char*>arena_take(&arena, <size_t>room)
-                    nbytes = _jpeg_alone(codecs, data[i], sizes[i], place)
+                    if not whole:
+                        part = &wanted[i]
+                    nbytes = _jpeg_alone(codecs, data[i], sizes[i], part, place)
                 else:
                     cells[0].data = <unsigned char*>data[i]
                     cells[0].nbytes = sizes[i]
@@ -202,6 +237,7 @@ def decode_pictures(list files, Step step=None):
         arena_free(&arena)
         free(data)
         free(sizes)
+        free(wanted)
 
 
 # Chains
