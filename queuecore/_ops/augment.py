@@ -13,7 +13,7 @@ from queuecore._core.steps.augment import BlurStep, GreyStep, JitterStep, Policy
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import Component
 from queuecore._ops.chain import run_eagerly
-from queuecore._ops.pictures import picture, real_number, seed_number
+from queuecore._ops.pictures import likelihood, picture, real_number, seed_number
 from queuecore._ops.stage import Stage, drawing_op
 from queuecore.errors import DtypeError, InvalidArgumentError
 
@@ -174,9 +174,7 @@ def random_grayscale(
     array([[[76, 76, 76]]], dtype=uint8)
     """
     label = "random_grayscale"
-    number, share = seed_number(label, seed), real_number(label, "p", p)
-    if not 0 <= share <= 1:
-        raise InvalidArgumentError(f"{label}: p must be from 0 to 1, not {p!r}")
+    number, share = seed_number(label, seed), likelihood(label, p)
     text = f"{label}({share:g}, seed={seed})"
     return _changed(label, text, lambda a, b: GreyStep(a, b, label, number, share), x, element, epoch)
 

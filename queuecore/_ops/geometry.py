@@ -20,7 +20,9 @@ from queuecore._ops.pictures import (
     Normalize,
     Pictures,
     Resize,
+    likelihood,
     picture,
+    positive_bounds,
     real_number,
     seed_number,
 )
@@ -316,17 +318,6 @@ def random_crop(
     return stage if x is None else run_eagerly("random_crop", stage, x, element, epoch)
 
 
-def _bounds(label: str, what: str, value: Any, most: float) -> tuple[float, float]:
-    try:
-        low, high = (real_number(label, what, bound) for bound in value)
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(f"{label}: {what} must be two numbers, not {value!r}") from None
-    if not 0 < low <= high <= most:
-        wanted = "above 0" + (f", at most {most:g}" if most < math.inf else "")
-        raise InvalidArgumentError(f"{label}: {what} must be two numbers {wanted}, the first not larger, not {value!r}")
-    return low, high
-
-
 @drawing_op
 def random_resized_crop(
     x: Any = None,
@@ -395,7 +386,7 @@ def random_resized_crop(
     """
     label = "random_resized_crop"
     sides = _square(label, size)
-    areas, ratios = _bounds(label, "scale", scale, 1), _bounds(label, "ratio", ratio, math.inf)
+    areas, ratios = positive_bounds(label, "scale", scale, 1), positive_bounds(label, "ratio", ratio, math.inf)
     _filter(label, "interpolation", interpolation)
     bounds = ", ".join(f"{bound:g}" for bound in (*areas, *ratios))
     text = f"{label}({list(sides)}, {bounds}, {interpolation}{', antialias' if antialias else ''}, seed={seed})"
@@ -413,9 +404,7 @@ def _flipped(label: str, axis: int, x: Any) -> Any:
 
 
 def _flipped_at_random(label: str, axis: int, x: Any, seed: Any, p: Any, element: Any, epoch: Any) -> Any:
-    number, share = seed_number(label, seed), real_number(label, "p", p)
-    if not 0 <= share <= 1:
-        raise InvalidArgumentError(f"{label}: p must be from 0 to 1, not {p!r}")
+    number, share = seed_number(label, seed), likelihood(label, p)
     text = f"{label}({'' if share == 0.5 else f'{share:g}, '}seed={seed})"
     stage = Pictures(Flip(label, text, axis, (number, share)))
     return stage if x is None else run_eagerly(label, stage, x, element, epoch)

@@ -12,7 +12,7 @@ from queuecore._core.steps.mixing import ErasingStep, MixStep
 from queuecore._core.steps.stages import Step
 from queuecore._elements.component import Component, shape_text
 from queuecore._ops.chain import FLOAT, number_of, run_eagerly, run_together
-from queuecore._ops.pictures import picture, real_number, seed_number
+from queuecore._ops.pictures import likelihood, picture, positive_bounds, real_number, seed_number
 from queuecore._ops.stage import Stage, drawing_op
 from queuecore.errors import DtypeError, InvalidArgumentError
 
@@ -25,16 +25,6 @@ _MOST_CLASSES = 2**24
 def _check_pixels(label: str, component: Component) -> None:
     if component.dtype.str[1:] not in _PIXELS:
         raise DtypeError(f"{label}: expected uint8, float16 or float32, got {component.dtype}")
-
-
-def _two_bounds(label: str, what: str, value: Any, most: float) -> tuple[float, float]:
-    try:
-        low, high = (real_number(label, what, bound) for bound in value)
-    except (TypeError, ValueError):
-        raise InvalidArgumentError(f"{label}: {what} must be two numbers, not {value!r}") from None
-    if not 0 < low <= high <= most:
-        raise InvalidArgumentError(f"{label}: {what} must be two numbers above 0, the first not larger, not {value!r}")
-    return low, high
 
 
 @drawing_op
@@ -100,10 +90,8 @@ def random_erasing(
     (True, True)
     """
     label = "random_erasing"
-    number, share = seed_number(label, seed), real_number(label, "p", p)
-    if not 0 <= share <= 1:
-        raise InvalidArgumentError(f"{label}: p must be from 0 to 1, not {p!r}")
-    areas, ratios = _two_bounds(label, "scale", scale, 1), _two_bounds(label, "ratio", ratio, math.inf)
+    number, share = seed_number(label, seed), likelihood(label, p)
+    areas, ratios = positive_bounds(label, "scale", scale, 1), positive_bounds(label, "ratio", ratio, math.inf)
     is_noise = isinstance(value, str)
     if is_noise and value != "random":
         raise InvalidArgumentError(f'{label}: value must be numbers or "random", not {value!r}')

@@ -27,7 +27,9 @@ __all__ = [
     "PictureLink",
     "Pictures",
     "Resize",
+    "likelihood",
     "picture",
+    "positive_bounds",
     "real_number",
     "seed_number",
 ]
@@ -54,6 +56,26 @@ def real_number(label: str, what: str, value: Any) -> float:
     if not math.isfinite(number):
         raise InvalidArgumentError(f"{label}: {what} must be finite, not {value!r}")
     return number
+
+
+def positive_bounds(label: str, what: str, value: Any, most: float) -> tuple[float, float]:
+    """Return two numbers above 0, the first not larger."""
+    try:
+        low, high = (real_number(label, what, bound) for bound in value)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"{label}: {what} must be two numbers, not {value!r}") from None
+    if not 0 < low <= high <= most:
+        wanted = "above 0" + (f", at most {most:g}" if most < math.inf else "")
+        raise InvalidArgumentError(f"{label}: {what} must be two numbers {wanted}, the first not larger, not {value!r}")
+    return low, high
+
+
+def likelihood(label: str, p: Any) -> float:
+    """Return a number from 0 to 1."""
+    share = real_number(label, "p", p)
+    if not 0 <= share <= 1:
+        raise InvalidArgumentError(f"{label}: p must be from 0 to 1, not {p!r}")
+    return share
 
 
 def seed_number(label: str, seed: Any) -> int:

@@ -84,7 +84,7 @@ def planned(loader: Loader) -> CrewPlan:
     if loader.lasting.kept is not None:
         plan: CrewPlan = loader.lasting.kept[0]
         return plan
-    pictures = _native(loader) if asked in (None, "native") else None
+    pictures = _native(loader) if asked == "native" or (asked is None and loader.num_workers) else None
     if pictures is not None:
         return CrewPlan("native", pictures=pictures)
     if not loader.num_workers:
@@ -125,8 +125,7 @@ def _native(loader: Loader) -> PictureSet | None:
     except Unsuited as unsuited:
         if wanted:
             raise ValueError(f"worker_type='native': {unsuited}") from unsuited
-        if loader.num_workers:
-            loader.lasting.say(f"pictures are not made natively: {unsuited}")
+        loader.lasting.say(f"pictures are not made natively: {unsuited}")
         return None
     if pictures is not None:
         loader.lasting.say(f"{loader.num_workers} native threads")
