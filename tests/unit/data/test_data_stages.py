@@ -199,6 +199,32 @@ def test_times_add_up(lines):
     assert 0.95 * (ended - started) - 0.02 <= total <= 1.05 * took + 0.02, it.stages()
 
 
+def test_a_clock_that_jumped_makes_no_time_longer(tmp_path):
+    """An hour that only the monotonic clock knows of is not shared out among the ticks of the processor's clock."""
+    pytest.importorskip("queuecore._core.testing.syscalls")
+    path = tmp_path / "lines"
+    path.write_text("".join(f"{i}\n" for i in range(20_000)))
+    done = run_python(
+        """
+        import sys, time
+        from queuecore._core.testing import syscalls
+        from queuecore.data import Options, TextLineDataset
+        syscalls.plan(["clock"], 1, "jump")
+        ds = TextLineDataset(sys.argv[1]).batch(100).with_options(Options(num_threads=1))
+        begun = time.monotonic()
+        with iter(ds) as it:
+            assert sum(len(batch) for batch in it) == 20_000
+            rows = it.stages()
+            took = time.monotonic() - begun
+        assert syscalls.planned_calls()[1] == 1
+        for row in rows:
+            assert row["busy"] + row["input"] + row["output"] <= 1.05 * took + 0.02, (row, took)
+        """,
+        path,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_in_a_forked_child():
     done = run_python("""
         import os, queuecore as qc

@@ -83,6 +83,10 @@ cdef inline void clocks(int64_t* ticks, int64_t* ns) noexcept nogil:
             ns[0] = at
 
 
+# The monotonic clock as it was when the process began. Tests that put the clock ahead put this ahead too: the
+# processor's own clock doesn't jump, and a tick would seem to take longer.
+cdef int64_t import_ns
+
 # Returns how many ns a tick of the processor's clock takes, as measured since the process began.
 cdef double tick_ns() noexcept nogil
 

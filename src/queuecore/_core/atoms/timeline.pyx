@@ -9,8 +9,8 @@ from queuecore._core.atoms.process cimport check_layout
 check_layout(layout_hash())
 
 
-cdef int64_t _import_ticks, _import_ns
-clocks(&_import_ticks, &_import_ns)
+cdef int64_t _import_ticks
+clocks(&_import_ticks, &import_ns)
 
 # How the timelines that live now read the processor's clock: all alike, since streams that follow one another share
 # rows, and on a busy machine two readings of both clocks differ by over a millisecond.
@@ -21,7 +21,7 @@ cdef double _rate
 cdef double tick_ns() noexcept nogil:
     cdef int64_t ticks = 0, ns = 0
     clocks(&ticks, &ns)
-    return <double>(ns - _import_ns) / <double>max(ticks - _import_ticks, <int64_t>1)
+    return <double>(ns - import_ns) / <double>max(ticks - _import_ticks, <int64_t>1)
 
 
 cdef Lines* _lines_new(int32_t count) noexcept nogil:
