@@ -32,9 +32,10 @@ __all__ = [
 # The numbers are those of images.pxd.
 _JPEG, _PNG, _GIF, _BMP, _WEBP = 1, 2, 3, 4, 5
 _NUMBERS: dict[np.dtype[Any], int] = {np.dtype(np.uint8): 0, np.dtype(np.uint16): 1, np.dtype(np.float32): 2}
+_AS_JPEG = (_JPEG, _PNG, _GIF)  # taken by decode_jpeg
 _METHODS = {"": 0, "INTEGER_ACCURATE": 0, "INTEGER_FAST": 1}
-# The options in their order: ratio 1, smoothed colours, the usual method, no recovery.
-_PLAIN = (1, 1, 0, 0)
+# The options in their order: ratio 1, smoothed colours, the usual method, no recovery, EXIF ignored.
+_PLAIN = (1, 1, 0, 0, False)
 # So many pixels take half a GiB in three channels; Pillow refuses pictures above the same number.
 _MAX_PIXELS = 178_956_970
 _SHOWN = {_JPEG: "JPEG", _PNG: "PNG", _GIF: "GIF", _BMP: "BMP", _WEBP: "WebP"}
@@ -78,7 +79,7 @@ class _Decoder:
         dtype: Any,
         max_pixels: Any,
         frames: str,
-        jpeg: tuple[int, int, int, int] = _PLAIN,
+        how: tuple[int, int, int, int, bool] = _PLAIN,
     ) -> None:
         self.label = label
         self.kinds = kinds
@@ -95,14 +96,15 @@ class _Decoder:
         if not 0 < self.max_pixels < 1 << 40:
             raise InvalidArgumentError(f"{label}: max_pixels must be a positive number, not {max_pixels}")
         self.frames = frames
-        self.jpeg = jpeg
+        self.how = how
 
     def answer(self, contents: Any, needed: tuple[int, ...]) -> Any:
         """Return the decoded input, or, without an input, a stage: native if all formats in `needed` are."""
         if contents is not None:
             return self.eager(contents)
         options = [f"channels={self.channels}"] * (self.channels != 0 and self.frames != "always")
-        options += [f"ratio={self.jpeg[0]}"] * (self.jpeg[0] != 1) + [str(self.dtype)] * (self.dtype != np.uint8)
+        options += [f"ratio={self.how[0]}"] * (self.how[0] != 1) + [str(self.dtype)] * (self.dtype != np.uint8)
+        options += ["apply_exif_orientation=True"] * self.how[-1]
         text = f"{self.label}({', '.join(options)})"
         for kind in needed:
             if not _has_native(kind):
@@ -121,7 +123,7 @@ class _Decoder:
         if self.dtype != np.uint8:
             return Stage(text, bind)
         kinds = sum(1 << kind for kind in self.kinds)
-        return Pictures(Decoding(self.label, kinds, self.channels, self.jpeg, self.max_pixels), text=text, bind=bind)
+        return Pictures(Decoding(self.label, kinds, self.channels, self.how, self.max_pixels), text=text, bind=bind)
 
     def one(self, data: bytes) -> np.ndarray:
         """Decode one picture."""
@@ -165,7 +167,7 @@ class _Decoder:
     def _native(self, outputs: tuple[Component, ...], given: Component) -> PictureStep:
         kinds = sum(1 << kind for kind in self.kinds)
         number = _NUMBERS[self.dtype]
-        return PictureStep((given,), outputs, self.label, kinds, self.channels, number, self.jpeg, self.max_pixels)
+        return PictureStep((given,), outputs, self.label, kinds, self.channels, number, self.how, self.max_pixels)
 
     def _check_dims(self, shape: tuple[int | None, ...]) -> None:
         if len(shape) > MAX_DIMS - 4:
@@ -210,6 +212,8 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
             with plugin(io.BytesIO(data)) as picture:
                 _check_pixels(decoder, *picture.size)
                 pixels = read(decoder, picture, data)
+                if decoder.how[-1]:
+                    pixels = _turned(pixels, picture)
     except (QueueCoreError, MemoryError):
         raise
     except Exception as error:  # whatever damage made of it
@@ -226,7 +230,7 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
 
 
 def _jpeg(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
-    if decoder.jpeg != _PLAIN:
+    if decoder.how[:-1] != _PLAIN[:-1]:
         raise UnimplementedError(f"{decoder.label}: ratio and its like need libjpeg itself. {missing(_JPEG)}")
     channels = decoder.channels or (1 if picture.mode == "L" else 3)
     if picture.mode == "CMYK":
@@ -271,6 +275,28 @@ def _webp(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
     return np.asarray(picture.convert("RGBA" if channels == 4 else "RGB"))
 
 
+_ORIENTATION = 0x0112
+# From EXIF's orientation on: whether rows become columns, and which axes are mirrored behind that.
+_TURNS = {
+    2: (False, (1,)),
+    3: (False, (0, 1)),
+    4: (False, (0,)),
+    5: (True, ()),
+    6: (True, (1,)),
+    7: (True, (0, 1)),
+    8: (True, (0,)),
+}
+
+
+def _turned(pixels: np.ndarray, picture: Any) -> np.ndarray:
+    try:
+        orientation = picture.getexif().get(_ORIENTATION)
+    except Exception:  # as native code: what can't be understood says nothing
+        orientation = 1
+    swapped, mirrored = _TURNS.get(orientation, (False, ()))
+    return np.flip(pixels.swapaxes(0, 1) if swapped else pixels, mirrored)
+
+
 _PNG_END = b"IEND\xaeB`\x82"
 
 
@@ -309,6 +335,7 @@ def decode_jpeg(
     name: str | None = None,
     *,
     max_pixels: int = _MAX_PIXELS,
+    apply_exif_orientation: bool = False,
 ) -> Any:
     """Decode JPEG pictures.
 
@@ -332,6 +359,8 @@ def decode_jpeg(
         Not used.
     max_pixels : int, default 178956970
         The limit for one picture: half a GiB in three channels. Above it, nothing is allocated.
+    apply_exif_orientation : bool, default False
+        Whether pictures are turned and mirrored as their EXIF data says.
 
     Returns
     -------
@@ -353,10 +382,10 @@ def decode_jpeg(
     Notes
     -----
     Runs without the GIL, in libjpeg-turbo, found at run time: the system's, or that of Pillow's wheel. Without it,
-    Pillow decodes in Python, and the stage is not native. Follows TensorFlow's ``io.decode_jpeg``: orientation and
-    profiles are ignored, damage that the library can work around is no error, and a PNG picture, or a GIF of one frame,
-    is accepted too. TensorFlow's own default for `dct_method` is the fast one, and it accepts some pictures that
-    lack only their end mark.
+    Pillow decodes in Python, and the stage is not native. Follows TensorFlow's ``io.decode_jpeg``: profiles are
+    ignored, damage that the library can work around is no error, and a PNG picture, or a GIF of one frame, is accepted
+    too. TensorFlow has no `apply_exif_orientation`; its own default for `dct_method` is the fast one, and it accepts
+    some pictures that lack only their end mark.
 
     Examples
     --------
@@ -370,36 +399,34 @@ def decode_jpeg(
     (5, 1, 2, 1)
     """
     del name
-    return _jpeg_decoder(
-        "decode_jpeg",
-        channels,
-        ratio,
-        fancy_upscaling,
-        try_recover_truncated,
-        acceptable_fraction,
-        dct_method,
-        max_pixels,
-    ).answer(contents, (_JPEG,))
+    label = "decode_jpeg"
+    how = _jpeg_options(
+        label, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method, apply_exif_orientation
+    )
+    return _Decoder(label, _AS_JPEG, channels, np.uint8, max_pixels, "one", how).answer(contents, (_JPEG,))
 
 
-def _jpeg_decoder(
+def _jpeg_options(
     label: str,
-    channels: Any,
     ratio: Any,
     fancy_upscaling: Any,
     try_recover_truncated: Any,
     acceptable_fraction: Any,
     dct_method: Any,
-    max_pixels: Any,
-) -> _Decoder:
+    apply_exif_orientation: Any,
+) -> tuple[int, int, int, int, bool]:
     if whole(label, "ratio", ratio) not in (1, 2, 4, 8):
         raise InvalidArgumentError(f"{label}: ratio must be 1, 2, 4 or 8, not {ratio}")
     if dct_method not in _METHODS:
         raise InvalidArgumentError(f"{label}: dct_method must be one of {list(_METHODS)}, not {dct_method!r}")
     if not 0 <= acceptable_fraction <= 1:
         raise InvalidArgumentError(f"{label}: acceptable_fraction must be between 0 and 1, not {acceptable_fraction}")
-    jpeg = (int(ratio), int(fancy_upscaling), _METHODS[dct_method], int(try_recover_truncated))
-    return _Decoder(label, (_JPEG, _PNG, _GIF), channels, np.uint8, max_pixels, "one", jpeg)
+    method, oriented = _METHODS[dct_method], bool(apply_exif_orientation)
+    return int(ratio), int(fancy_upscaling), method, int(try_recover_truncated), oriented
+
+
+def _usual(apply_exif_orientation: Any) -> tuple[int, int, int, int, bool]:
+    return *_PLAIN[:-1], bool(apply_exif_orientation)
 
 
 @decoding_op
@@ -415,6 +442,7 @@ def decode_and_crop_jpeg(
     name: str | None = None,
     *,
     max_pixels: int = _MAX_PIXELS,
+    apply_exif_orientation: bool = False,
 ) -> Any:
     """Decode a part of JPEG pictures.
 
@@ -424,7 +452,9 @@ def decode_and_crop_jpeg(
         Of any shape; pictures of a batch must come out equal in shape. Without it, the result is a `Stage`.
     crop_window : (int, int, int, int)
         The first row, the first column, height and width, in pixels of the picture as `ratio` leaves it.
-    channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method, name, max_pixels
+    channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method
+        As for `decode_jpeg`.
+    name, max_pixels, apply_exif_orientation
         As for `decode_jpeg`.
 
     Returns
@@ -463,9 +493,10 @@ def decode_and_crop_jpeg(
         raise InvalidArgumentError(
             f"{label}: crop_window must be row, column, height and width of a part with pixels, not {list(window)}"
         )
-    decoder = _jpeg_decoder(
-        label, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method, max_pixels
+    how = _jpeg_options(
+        label, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method, apply_exif_orientation
     )
+    decoder = _Decoder(label, _AS_JPEG, channels, np.uint8, max_pixels, "one", how)
     crop = Pictures(Crop(label, f"{label}({list(window)})", ("window", *window), (window[2], window[3])))
     decoding = decoder.answer(None, (_JPEG,))
     if not isinstance(decoding, Pictures):
@@ -494,6 +525,7 @@ def decode_png(
     name: str | None = None,
     *,
     max_pixels: int = _MAX_PIXELS,
+    apply_exif_orientation: bool = False,
 ) -> Any:
     """Decode PNG pictures.
 
@@ -509,6 +541,8 @@ def decode_png(
         Not used.
     max_pixels : int, default 178956970
         The limit for one picture: half a GiB in three channels. Above it, nothing is allocated.
+    apply_exif_orientation : bool, default False
+        Whether pictures are turned and mirrored as their EXIF data says.
 
     Returns
     -------
@@ -548,7 +582,8 @@ def decode_png(
     decode_png(channels=3)
     """
     del name
-    decoder = _Decoder("decode_png", (_PNG, _JPEG, _GIF), channels, dtype, max_pixels, "one")
+    how = _usual(apply_exif_orientation)
+    decoder = _Decoder("decode_png", (_PNG, _JPEG, _GIF), channels, dtype, max_pixels, "one", how)
     if decoder.dtype == np.float32:
         raise DtypeError("decode_png: dtype must be uint8 or uint16, not float32")
     return decoder.answer(contents, (_PNG,))
@@ -662,7 +697,12 @@ def decode_gif(contents: Any = None, name: str | None = None, *, max_pixels: int
 
 @decoding_op
 def decode_webp(
-    contents: Any = None, channels: int = 0, name: str | None = None, *, max_pixels: int = _MAX_PIXELS
+    contents: Any = None,
+    channels: int = 0,
+    name: str | None = None,
+    *,
+    max_pixels: int = _MAX_PIXELS,
+    apply_exif_orientation: bool = False,
 ) -> Any:
     """Decode WebP pictures, with and without loss.
 
@@ -676,6 +716,8 @@ def decode_webp(
         Not used.
     max_pixels : int, default 178956970
         The limit for one picture: half a GiB in three channels. Above it, nothing is allocated.
+    apply_exif_orientation : bool, default False
+        Whether pictures are turned and mirrored as their EXIF data says.
 
     Returns
     -------
@@ -707,7 +749,8 @@ def decode_webp(
     [[[255, 0, 9], [255, 0, 9]]]
     """
     del name
-    decoder = _Decoder("decode_webp", (_WEBP,), channels, np.uint8, max_pixels, "one")
+    how = _usual(apply_exif_orientation)
+    decoder = _Decoder("decode_webp", (_WEBP,), channels, np.uint8, max_pixels, "one", how)
     if decoder.channels == 1:
         raise InvalidArgumentError("decode_webp: channels must be 0, 3 or 4, not 1")
     return decoder.answer(contents, (_WEBP,))
@@ -722,6 +765,7 @@ def decode_image(
     expand_animations: bool = True,
     *,
     max_pixels: int = _MAX_PIXELS,
+    apply_exif_orientation: bool = False,
 ) -> Any:
     """Decode JPEG, PNG, GIF, BMP and WebP pictures, whichever they are.
 
@@ -740,6 +784,8 @@ def decode_image(
         Whether all frames of a GIF are returned, with an axis for them even for one frame; if not, the first frame.
     max_pixels : int, default 178956970
         The limit for one picture, with all its frames: half a GiB in three channels. Above it, nothing is allocated.
+    apply_exif_orientation : bool, default False
+        Whether pictures are turned and mirrored as their EXIF data says.
 
     Returns
     -------
@@ -777,5 +823,6 @@ def decode_image(
     """
     del name
     frames = "all" if expand_animations else "first"
-    decoder = _Decoder("decode_image", (_JPEG, _PNG, _GIF, _BMP, _WEBP), channels, dtype, max_pixels, frames)
+    kinds, how = (_JPEG, _PNG, _GIF, _BMP, _WEBP), _usual(apply_exif_orientation)
+    decoder = _Decoder("decode_image", kinds, channels, dtype, max_pixels, frames, how)
     return decoder.answer(contents, (_JPEG, _PNG))

@@ -104,7 +104,7 @@ class Decoding(NamedTuple):
     label: str
     kinds: int
     channels: int
-    jpeg: tuple[int, int, int, int]
+    how: tuple[int, int, int, int, bool]
     max_pixels: int
 
     def shape(self, given: Component) -> Shape:
@@ -114,7 +114,7 @@ class Decoding(NamedTuple):
     def step(self, given: Component) -> PictureStep:
         """Return the step that does nothing else."""
         made = Component(np.dtype(np.uint8), self.shape(given), name=given.name)
-        return PictureStep((given,), (made,), self.label, self.kinds, self.channels, 0, self.jpeg, self.max_pixels)
+        return PictureStep((given,), (made,), self.label, self.kinds, self.channels, 0, self.how, self.max_pixels)
 
 
 class Crop(NamedTuple):

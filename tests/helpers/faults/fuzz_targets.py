@@ -174,7 +174,7 @@ def picture(data: bytes) -> None:
         return
     (height, width, kind, channels), contents = data[:4], data[4:]
     size = 1 + height % 48, 1 + width % 48
-    decoding = {"channels": (0, 3)[channels % 2], "max_pixels": 1 << 14}
+    decoding = {"channels": (0, 3)[channels % 2], "max_pixels": 1 << 14, "apply_exif_orientation": channels % 4 > 1}
     links = [
         [qc.ops.center_crop(size=size)],
         [qc.ops.random_crop(size=(*size, 3), seed=height), qc.ops.flip_left_right()],

@@ -481,9 +481,8 @@ def test_a_stage_takes_what_comes(codec):
     with pytest.raises(qc.errors.UnimplementedError, match="GIF is decoded in Python only"):
         step(SAMPLES["gif"])
     # The place that it was given is too small, or too large.
-    step = images.PictureStep(
-        (Component(BYTES, ()),), (Component(np.dtype("u1"), (2, 2, 3)),), "x", 1 << JPEG, 0, 0, (1, 1, 0, 0), 1 << 20
-    )
+    outputs, how = (Component(np.dtype("u1"), (2, 2, 3)),), (1, 1, 0, 0, False)
+    step = images.PictureStep((Component(BYTES, ()),), outputs, "x", 1 << JPEG, 0, 0, how, 1 << 20)
     np.testing.assert_array_equal(step(SAMPLES["jpeg"])[0], decode_jpeg(SAMPLES["jpeg"]))
 
 

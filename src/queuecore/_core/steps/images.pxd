@@ -56,10 +56,11 @@ cdef struct DecodeParams:
     int32_t native            # bit k: native code can decode kind k
     int32_t channels          # channels wanted; 0: those of the picture
     int32_t number
-    int32_t ratio             # for JPEG, like all that follows
+    int32_t ratio             # for JPEG, like the next three
     int32_t fancy
     int32_t dct
     int32_t recover
+    int32_t oriented          # of every kind that has EXIF: pictures are turned as it says
     int64_t max_pixels
 
 # A picture whose header has been read.
@@ -67,6 +68,7 @@ cdef struct Decoder:
     int32_t kind
     int32_t channels          # of the result
     int32_t depth             # bits of a sample, before conversion to the result's
+    int32_t orientation       # EXIF's: what is done to the stored pixels; 1: nothing
     int64_t height
     int64_t width
     # of WebP

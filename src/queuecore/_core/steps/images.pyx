@@ -7,7 +7,7 @@ from queuecore._core.atoms.errors cimport (
     CODE_DECODE, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, new_error)
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash, syscalls
-from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take
+from queuecore._core.steps.stages cimport Arena, ArenaMark, Cell, Step, arena_mark, arena_release, arena_take
 
 import importlib.util
 import pathlib
@@ -53,6 +53,10 @@ cdef extern from "queuecore/image_codecs.hpp" namespace "queuecore" nogil:
                      unsigned char*) noexcept
     void widen_to_16(unsigned char*, int64_t, bint) noexcept
     void widen_to_float(unsigned char*, int64_t, bint, int) noexcept
+
+cdef extern from "queuecore/kernels/pixels.hpp" namespace "queuecore" nogil:
+    void orient_pixels(const unsigned char* stored, int64_t height, int64_t width, int64_t pixel, int orientation,
+                       unsigned char* target) noexcept
 
 ctypedef const unsigned char* bytes_in
 
@@ -146,6 +150,82 @@ def library(int kind):
 
 cdef const void* images_codecs() noexcept nogil:
     return &image_codecs
+
+
+# ---- orientation
+# ----------------------------------------------------------------------------------------------------------------------
+
+cdef enum:
+    ORIENTATION_TAG = 0x0112
+    OF_16_BITS = 3       # the tag's type
+
+
+cdef inline int64_t _number(const unsigned char* p, int32_t nbytes, bint big) noexcept nogil:
+    # Returns a number without a sign, of which the most significant byte comes first if it is big.
+    cdef int64_t value = 0
+    cdef int32_t i
+    for i in range(nbytes):
+        value |= <int64_t>p[i] << 8 * (nbytes - 1 - i if big else i)
+    return value
+
+
+cdef int32_t _orientation(const unsigned char* exif, int64_t nbytes) noexcept nogil:
+    # Returns what EXIF says: a header, then at its offset a list of entries of 12 bytes. 1 if it says nothing that can
+    # be understood.
+    cdef int64_t at, count, i, value
+    cdef const unsigned char* entry
+    cdef bint big
+    if nbytes >= 6 and memcmp(exif, b"Exif\0\0", 6) == 0:  # some WebP files have it too
+        exif += 6
+        nbytes -= 6
+    if nbytes < 10 or (memcmp(exif, b"II*\0", 4) != 0 and memcmp(exif, b"MM\0*", 4) != 0):
+        return 1
+    big = exif[0] == c"M"
+    at = _number(exif + 4, 4, big)
+    if at > nbytes - 2:
+        return 1
+    count = min(_number(exif + at, 2, big), (nbytes - at - 2) // 12)
+    for i in range(count):
+        entry = exif + at + 2 + 12 * i
+        if _number(entry, 2, big) == ORIENTATION_TAG:
+            value = _number(entry + 8, 2, big)
+            return <int32_t>value if _number(entry + 2, 2, big) == OF_16_BITS and 1 <= value <= 8 else 1
+    return 1
+
+
+cdef int32_t _jpeg_orientation(const unsigned char* data, int64_t nbytes) noexcept nogil:
+    # Of the first segment with EXIF before the scans.
+    cdef int64_t at = 2, size
+    cdef unsigned char marker
+    while at + 4 <= nbytes and data[at] == 0xff:
+        marker = data[at + 1]
+        if marker == 0xff:  # it fills
+            at += 1
+            continue
+        if marker == 0x01 or 0xd0 <= marker <= 0xd8:  # no bytes follow
+            at += 2
+            continue
+        size = _number(data + at + 2, 2, True)
+        if marker == 0xd9 or marker == 0xda or size < 2 or size > nbytes - at - 2:
+            break
+        if marker == 0xe1 and size >= 8 and memcmp(data + at + 4, b"Exif\0\0", 6) == 0:
+            return _orientation(data + at + 4, size - 2)
+        at += 2 + size
+    return 1
+
+
+cdef int32_t _chunk_orientation(const unsigned char* data, int64_t nbytes, int32_t kind) noexcept nogil:
+    # PNG: size, name, bytes, checksum. WebP: name, size, bytes, up to an even number.
+    cdef bint png = kind == PICTURE_PNG
+    cdef int64_t at = 8 if png else 12, size
+    while at + 8 <= nbytes:
+        size = _number(data + at + (0 if png else 4), 4, png)
+        if size > nbytes - at - 8:
+            break
+        if memcmp(data + at + (4 if png else 0), b"eXIf" if png else b"EXIF", 4) == 0:
+            return _orientation(data + at + 8, size)
+        at += size + 12 if png else 8 + size + (size & 1)
+    return 1
 
 
 # ---- one picture
@@ -323,6 +403,7 @@ cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_
     cdef int32_t kind = _kind(data, nbytes)
     p.kind = 0
     p.depth = 8
+    p.orientation = 1
     p.channels = own.channels
     if kind == 0:
         return _fault(fault, WHAT_EMPTY if nbytes == 0 else WHAT_UNKNOWN, 0)
@@ -360,11 +441,24 @@ cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_
     if p.kind == PICTURE_JPEG and own.ratio > 1:
         p.width = (p.width + own.ratio - 1) // own.ratio
         p.height = (p.height + own.ratio - 1) // own.ratio
+    if own.oriented and p.kind != PICTURE_BMP:
+        p.orientation = (_jpeg_orientation(data, nbytes) if p.kind == PICTURE_JPEG
+                         else _chunk_orientation(data, nbytes, p.kind))
+        _swap_sides(p)
     return 0
+
+
+cdef void _swap_sides(Decoder* p) noexcept nogil:
+    # From the stored pixels' sides to the result's, or back.
+    if p.orientation >= 5:
+        p.width, p.height = p.height, p.width
 
 
 cdef bint decoder_divide(Decoder* decoder, int32_t by) noexcept nogil:
     if decoder.kind != PICTURE_JPEG or decoder.jpeg.own.scale_denom != 1:
+        return False
+    # Else the pixels of the mirrored picture would lie between those of the other one.
+    if decoder.orientation > 1 and (decoder.width % by != 0 or decoder.height % by != 0):
         return False
     decoder.jpeg.own.scale_denom = by
     decoder.width = (decoder.width + by - 1) // by
@@ -389,6 +483,24 @@ cdef int _read_jpeg(Decoder* p, uint32_t top, uint32_t bottom, unsigned char* in
 
 
 cdef int _decode(const DecodeParams* own, Decoder* p, unsigned char* into, Arena* arena, Fault* fault) noexcept nogil:
+    cdef int64_t pixel = p.channels * (1 if own.number == NUMBER_UINT8 else 2 if own.number == NUMBER_UINT16 else 4)
+    cdef ArenaMark mark = arena_mark(arena)
+    cdef unsigned char* stored
+    if p.orientation == 1:
+        return _decode_stored(own, p, into, arena, fault)
+    _swap_sides(p)
+    stored = <unsigned char*>arena_take(arena, <size_t>(p.width * p.height * pixel))
+    if stored == NULL:
+        return _fault(fault, WHAT_NO_MEMORY, p.width * p.height * pixel)
+    if _decode_stored(own, p, stored, arena, fault) != 0:
+        return -1
+    orient_pixels(stored, p.height, p.width, pixel, p.orientation, into)
+    arena_release(arena, mark)
+    return 0
+
+
+cdef int _decode_stored(const DecodeParams* own, Decoder* p, unsigned char* into, Arena* arena,
+                        Fault* fault) noexcept nogil:
     cdef int64_t count = p.width * p.height * p.channels
     cdef int64_t row_bytes = p.width * p.channels * (p.depth // 8)
     cdef uint32_t left = 0, width = <uint32_t>p.width
@@ -413,6 +525,33 @@ cdef int _decode(const DecodeParams* own, Decoder* p, unsigned char* into, Arena
 
 
 cdef unsigned char* decoder_part(Decoder* decoder, PictureBox* box, Arena* arena, Fault* fault) noexcept nogil:
+    cdef PictureBox whole
+    cdef ArenaMark mark
+    cdef unsigned char* pixels
+    cdef unsigned char* stored
+    cdef int64_t nbytes = decoder.height * decoder.width * decoder.channels
+    if decoder.orientation == 1:
+        return _stored_part(decoder, box, arena, fault)
+    box.top = box.left = whole.top = whole.left = 0
+    box.height = decoder.height
+    box.width = decoder.width
+    pixels = <unsigned char*>arena_take(arena, <size_t>nbytes)
+    if pixels == NULL:
+        _fault(fault, WHAT_NO_MEMORY, nbytes)
+        return NULL
+    mark = arena_mark(arena)
+    _swap_sides(decoder)
+    whole.height = decoder.height
+    whole.width = decoder.width
+    stored = _stored_part(decoder, &whole, arena, fault)
+    if stored == NULL:
+        return NULL
+    orient_pixels(stored, decoder.height, decoder.width, decoder.channels, decoder.orientation, pixels)
+    arena_release(arena, mark)
+    return pixels
+
+
+cdef unsigned char* _stored_part(Decoder* decoder, PictureBox* box, Arena* arena, Fault* fault) noexcept nogil:
     cdef uint32_t left = <uint32_t>box.left, width = <uint32_t>box.width
     cdef int64_t row_bytes, nbytes
     cdef unsigned char* pixels
@@ -476,13 +615,14 @@ cdef class PictureStep(Step):
         0: those of the picture.
     number : int
         0: uint8; 1: uint16; 2: float32.
-    jpeg : tuple of int
-        Ratio, whether colours are smoothed, the method of the inverse transform, whether a cut picture is completed.
+    how : tuple of int
+        Of JPEG: ratio, whether colours are smoothed, the method of the inverse transform, whether a cut picture is
+        completed. Of all kinds: whether pictures are turned as their EXIF data says.
     max_pixels : int
         Of one picture.
     """
     def __init__(self, tuple inputs, tuple outputs, str label, int32_t kinds, int32_t channels, int32_t number,
-                 tuple jpeg, int64_t max_pixels):
+                 tuple how, int64_t max_pixels):
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
@@ -495,7 +635,7 @@ cdef class PictureStep(Step):
                 self.own.native |= 1 << kind
         self.own.channels = channels
         self.own.number = number
-        self.own.ratio, self.own.fancy, self.own.dct, self.own.recover = jpeg
+        self.own.ratio, self.own.fancy, self.own.dct, self.own.recover, self.own.oriented = how
         self.own.max_pixels = max_pixels
         self.params = &self.own
         self.run = _run_pictures

@@ -39,6 +39,27 @@ inline void mirror_pixels(const unsigned char* row, int64_t n, int64_t pixel, un
   copy_pixels_of(row, n, pixel, target, [n](int64_t i) { return n - 1 - i; });
 }
 
+// Turns and mirrors a picture as EXIF's orientation, 2 to 8, says. From 5 on, rows become columns.
+inline void orient_pixels(const unsigned char* stored, int64_t height, int64_t width, int64_t pixel, int orientation,
+                          unsigned char* target) noexcept {
+  constexpr int64_t kTile = 64;  // columns: where rows become columns, the lines of the cache serve for the next rows
+  const bool swapped = orientation >= 5;
+  const bool from_bottom = orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
+  const bool from_right = orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
+  const int64_t rows = swapped ? width : height, columns = swapped ? height : width;
+  // Steps from pixel to pixel of the stored picture.
+  const int64_t row_step = from_bottom ? -width : width, column_step = from_right ? -1 : 1;
+  const int64_t down = swapped ? column_step : row_step, across = swapped ? row_step : column_step;
+  const int64_t first = (from_bottom ? (height - 1) * width : 0) + (from_right ? width - 1 : 0);
+  for (int64_t x = 0; x < columns; x += kTile) {
+    for (int64_t y = 0; y < rows; y++) {
+      const int64_t begin = first + y * down + x * across;
+      copy_pixels_of(stored, columns - x < kTile ? columns - x : kTile, pixel, target + (y * columns + x) * pixel,
+                     [begin, across](int64_t i) { return begin + i * across; });
+    }
+  }
+}
+
 // Scales [0, 1] to an integer's range and cuts values off there, as TensorFlow does before a float becomes an integer.
 inline void stretch(float* values, int64_t n, float most, float low, float high) noexcept {
   for (int64_t i = 0; i < n; i++) {
