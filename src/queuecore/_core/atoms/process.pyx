@@ -10,7 +10,7 @@ cdef extern from "pthread.h" nogil:
     int pthread_atfork(void (*prepare)() noexcept, void (*parent)() noexcept, void (*child)() noexcept)
 
 cdef enum:
-    KEPT_MOST = 8
+    KEPT_MOST = 32
     KEPT_BYTES = 64 << 20
 
 cdef struct KeptBuffer:

@@ -14,7 +14,7 @@ from queuecore._core.atoms.errors cimport (
     WHAT_SPECIAL, WHAT_SPECIAL_READER, WHAT_WHOLE, fault_begin, fault_error, new_error, raise_error)
 from queuecore._core.io.framing cimport (
     FRAME_FIXED, FRAME_IDENTITY, FRAME_LINES, FRAME_TFRECORD, FRAME_WHOLE, framing_lone, framing_reads)
-from queuecore._core.atoms.growing cimport Growing, grow
+from queuecore._core.atoms.growing cimport Growing, grow, growing_free
 from queuecore._core.atoms.parking cimport event_cancel, event_notify, event_prepare, event_wait
 from queuecore._core.atoms.platform cimport (
     Fault, alloc_lines, cpu_pause, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_sum)
@@ -703,10 +703,10 @@ cdef class NativeReader:
             record_drop(self.r, &record)
             with nogil:
                 reader_leave(self.r)
-            free(keys.data)
-            free(key_ends.data)
-            free(values.data)
-            free(ends.data)
+            growing_free(&keys)
+            growing_free(&key_ends)
+            growing_free(&values)
+            growing_free(&ends)
 
     def state(self):
         """Return the number of units done, the number of records, and the name of the last unit done."""

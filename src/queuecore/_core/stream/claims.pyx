@@ -279,15 +279,19 @@ cdef int _pull(Pipe* p, Batch* b, int64_t most, RunList* out) noexcept nogil:
     return order_pull(p.order, most, out) if p.owed_status == PULL_OK else p.owed_status
 
 
-cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, int status) noexcept nogil:
-    # Returns whether the open batch ends with what was pulled last.
+cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, int status,
+                           const Unit* u) noexcept nogil:
+    # Returns whether the open batch ends with what was pulled last, by the unit.
     if b.subs == OWED_SUBS:
         return list_.closed or b.rows == p.plan.config.batch_rows
     if p.plan.config.batched and p.order.top.rows > 1:
         return list_.closed and b.rows > 0
-    # Elements that are records share a chunk, which closes when it is full, or when its next row is not handed in yet.
-    return b.rows == p.plan.config.batch_rows or (
-        status == PULL_WAIT and is_fed(p.plan) and b.rows > 0 and not p.plan.config.batched)
+    if b.rows == p.plan.config.batch_rows or p.plan.config.batched:
+        return b.rows == p.plan.config.batch_rows
+    # Elements that are records share a chunk. It closes, too, when its next row is not handed in yet; and, if values
+    # vary in length, when the unit has bytes enough: those of several units would be copied again.
+    return b.rows > 0 and (status == PULL_WAIT and is_fed(p.plan)
+                           or p.plan.maker.vars > 0 and u.nbytes >= p.plan.config.unit_bytes)
 
 
 cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
@@ -345,7 +349,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
         elif is_over and order_owes(p.order):
             p.owed_status = status
         # Before a break, and before records that are owed, the open batch closes.
-        if _is_whole(p, b, list_, status) or (b.rows > 0 and (status == PULL_BREAK or p.owed_status != PULL_OK)):
+        if _is_whole(p, b, list_, status, u) or (b.rows > 0 and (status == PULL_BREAK or p.owed_status != PULL_OK)):
             if b.subs != OWED_SUBS:
                 b.subs = list_.subs
             used += list_.count

@@ -413,6 +413,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
                 part.rows = s.runs.rows
                 vars = part.vars
             u.scratch.vars = vars
+            u.scratch.rows_due = s.runs.rows if p.plan.config.budget == 0 else 1
             row = s.row
             near = 0
             for r in range(s.runs.count):

@@ -11,7 +11,7 @@ from queuecore._core.steps.decode cimport layout_clear
 from queuecore._core.device.pinned cimport pinned_give, pinned_take
 from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, STAGE_NONE, WHAT_BUDGET, WHAT_MEMORY, fault_begin
 from queuecore._core.io.engine cimport MOST_RINGS, Engine, job_clear
-from queuecore._core.atoms.growing cimport Growing
+from queuecore._core.atoms.growing cimport Growing, growing_free
 from queuecore._core.stream.limits cimport IOVECS
 from queuecore._core.order.order cimport order_free, order_new
 from queuecore._core.order.op cimport OpSpec, OrderPlan
@@ -437,7 +437,7 @@ cdef void _pipe_free(Pipe* p) noexcept nogil:
     blocks_free(p.blocks)
     if p.vars != NULL:
         for k in range(p.slab.slots * <int64_t>p.plan.maker.vars):
-            free(p.vars[k].data)
+            growing_free(&p.vars[k])
         free(p.vars)
     free(p.rooms)
     if p.window != NULL and p.window.ring != NULL:

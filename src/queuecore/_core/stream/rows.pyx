@@ -11,7 +11,7 @@ from queuecore._core.atoms.errors cimport (
     fault_begin)
 from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_WHOLE
 from queuecore._core.io.handed cimport Column, HandedBlock
-from queuecore._core.atoms.growing cimport grow
+from queuecore._core.atoms.growing cimport grow, growing_free
 from queuecore._core.io.lines cimport lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
 from queuecore._core.order.runs cimport Run, RunList
@@ -21,6 +21,7 @@ from queuecore._core.io.walk cimport WalkKind
 from queuecore._core.stream.inputs cimport (
     MovedRow, copy_row, csv_bytes, csv_find, inputs_of_block, inputs_of_lone, inputs_of_records, line_end, moved_find,
     row_cells, row_inputs)
+from queuecore._core.stream.limits cimport CHUNK_ROWS
 from queuecore._core.stream.maker cimport (
     COLUMN_BYTES, CSV_ROWS, TAKE_ITEMS, TAKE_LENGTHS, TAKE_STRINGS, Maker, Output, Pad, Scratch, rows_together)
 
@@ -28,6 +29,7 @@ check_layout(layout_hash())
 
 cdef enum:
     STORE_AHEAD = 16         # rows of a store that are brought into the cache ahead
+    DUE_BYTES = 64 << 20     # most bytes that are made room for at a first row
 
 ctypedef const unsigned char* bytes_in
 ctypedef unsigned char* bytes_out
@@ -70,12 +72,17 @@ cdef bint _fits(const Output* out, const int64_t* noted, int64_t nbytes, Fault* 
     return True
 
 
+cdef inline int64_t _room_due(const Scratch* s, int64_t nbytes) noexcept nogil:
+    # Returns the room for a first row and for as many like it as are due, within a limit.
+    return max(nbytes, min(nbytes * min(s.rows_due, <int64_t>CHUNK_ROWS), <int64_t>DUE_BYTES))
+
+
 cdef inline bint _add(Scratch* s, const Output* out, bytes_in data, int64_t nbytes, int64_t row,
                       Fault* fault) noexcept nogil:
     # Appends a row of varying length.
     cdef Growing* g = &s.vars[out.var]
     if nbytes > 0:
-        if not grow(g, nbytes):
+        if not grow(g, nbytes if g.room > 0 else _room_due(s, nbytes)):
             return _no_memory(fault, nbytes)
         memcpy(g.data + g.nbytes, data, nbytes)
         g.nbytes += nbytes
@@ -621,7 +628,7 @@ cdef BatchPart* part_new(const Maker* m, int64_t row) noexcept nogil:
 cdef void part_free(const Maker* m, BatchPart* part) noexcept nogil:
     cdef int32_t v
     for v in range(m.vars):
-        free(part.vars[v].data)
+        growing_free(&part.vars[v])
     free(part)
 
 
