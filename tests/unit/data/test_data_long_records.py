@@ -36,6 +36,33 @@ def test_memory_is_mapped_once(tmp_path, framing, nbytes):
     assert syscalls.call_counts()["map"] <= 12
 
 
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("framing", ["lines", "records"])
+def test_long_records_among_short_ones(tmp_path, framing, threads):
+    """Of all sizes beside a piece's and a long piece's, in two files, from the start and from saved places."""
+    state = random.Random(1)
+    expected, names = [], []
+    for number in range(2):
+        names.append(str(tmp_path / f"{number}"))
+        lengths = [0, 17, 600_000, 524_288 - 12, 3, 1_500_000, 1_048_576, 17_000_000, 5, 80_000, 2_000_000]
+        state.shuffle(lengths)
+        contents = [state.randbytes(length).translate(PLAIN) for length in lengths]
+        with open(names[-1], "wb") as file:
+            file.write(stream(contents) if framing == "records" else b"".join(line + b"\n" for line in contents))
+        expected += contents
+    ds = TFRecordDataset(names) if framing == "records" else TextLineDataset(names)
+    ds = ds.with_options(Options(num_threads=threads))
+    with iter(ds) as it:
+        for number, record in enumerate(expected):
+            saved = it.state_dict()
+            assert next(it) == record
+            if number % 3 == 0:
+                with iter(ds) as resumed:
+                    resumed.load_state_dict(saved)
+                    assert next(resumed) == record
+        assert next(it, None) is None
+
+
 def test_an_element_waits_for_few_others(tmp_path):
     """Elements share a chunk, but not one of hundreds of long records."""
     name, expected = tmp_path / "file", records(250_000)

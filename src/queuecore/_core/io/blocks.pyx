@@ -18,6 +18,7 @@ cdef enum:
     # a block's records are moved once they take 1/FEW of it. If that came later, blocks would stay longer; if
     FEW = 8
                              # earlier, more would be moved, and moved records stay until the last one is out
+    LONG_PIECE = 16 << 20    # most bytes of a piece that one record lacks: nothing interrupts the call that reads it
 
 
 cdef Blocks* blocks_new(const BlockPlan* plan, FileTable* table, StopFlag* stop,
@@ -217,11 +218,27 @@ cdef bint lane_can_read(const Lane* l) noexcept nogil:
     return not l.scanned and not l.streaming
 
 
+cdef int64_t _piece_for(const Blocks* s, const Lane* l, RecordBlock* b) noexcept nogil:
+    # Returns how many bytes the lane's next piece has. All that a long record lacks is one piece, which the record's
+    # beginning is moved in front of; unless pieces behind that beginning were claimed before it was known.
+    cdef const RecordBlock* c = l.carry
+    cdef int64_t piece = s.plan.piece_bytes, n, lacks
+    if l.wants == 0 or c == NULL or l.indexing or b.sequence != l.next_index or s.plan.memory_most > 0:
+        return piece
+    n = c.nbytes - c.used
+    lacks = min(l.wants - n, <int64_t>LONG_PIECE)
+    if lacks <= piece or n > piece:
+        return piece
+    b.headroom = max(b.headroom, (n + 63) // 64 * 64)
+    return (lacks + piece - 1) // piece * piece
+
+
 cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept nogil:
     cdef FileTable* t = s.table
     cdef FileEntry* e
     cdef RecordBlock* b
     cdef Lane* l
+    cdef int64_t nbytes
     if s.plan.encoding and nowait:
         return NULL
     l = s.kind.lane_to_read(s)
@@ -256,12 +273,13 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept
     else:
         # states that we save never lie beyond the end
         b.nbytes = e.size - l.next.offset if l.next.offset < e.size else 0
-        b.last = b.nbytes <= s.plan.piece_bytes
+        nbytes = _piece_for(s, l, b)
+        b.last = b.nbytes <= nbytes
         if b.last:
             s.kind.next_file(s, l)
         else:
-            b.nbytes = s.plan.piece_bytes
-            l.next.offset += s.plan.piece_bytes
+            b.nbytes = nbytes
+            l.next.offset += nbytes
     return b
 
 

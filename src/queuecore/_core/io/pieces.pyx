@@ -63,9 +63,9 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
 
 
 cdef bint _room_for_piece(Blocks* s, RecordBlock* b) noexcept nogil:
-    # Sees to it that the block has memory for a piece, and no memory that was made for one long record. False: there is
-    # none.
-    cdef int64_t room = b.headroom + s.plan.piece_bytes
+    # Sees to it that the block has memory for its piece, and no memory that was made for one long record. False: there
+    # is none.
+    cdef int64_t room = b.headroom + max(b.nbytes, s.plan.piece_bytes)
     if b.memory != NULL and b.room == room:
         return True
     block_memory_free(s, b)
@@ -81,12 +81,12 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
     cdef FileTable* t = s.table
     cdef iovec iov
     cdef FileRead read_
-    cdef int64_t got = 0, before
+    cdef int64_t got = 0, before, pieces
     cdef int fd, status
     if b.kind != BLOCK_PIECE:
         return True
     if not _room_for_piece(s, b):
-        piece_no_memory(b, b.headroom + s.plan.piece_bytes)
+        piece_no_memory(b, b.headroom + max(b.nbytes, s.plan.piece_bytes))
         b.nbytes = 0
         b.last = False
         return True
@@ -119,10 +119,12 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
             read_.nowait = wait != WAIT_ALL
             status = read_full(t, &read_, &b.fault)
             got = read_.got
+            # A piece for a long record counts as so many usual ones.
+            pieces = (b.nbytes + s.plan.piece_bytes - 1) // s.plan.piece_bytes
             # If the run began in the middle of the file, the pieces before its place count as read.
             before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset
                                                           - 1) // s.plan.piece_bytes if b.begins else 0
-            if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else 1 + before, wait == WAIT_NONE,
+            if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else pieces + before, wait == WAIT_NONE,
                                &b.fault):
                 status = READ_FAULT if b.fault.code != 0 else READ_NOT_CACHED
                 got = 0
