@@ -153,6 +153,7 @@ cdef struct PictureWay:
     int64_t content_height, content_width
     bint across_mirrored, down_mirrored
     bint blends
+    bint rows_first               # rows become fewer, so they come before columns: sums of these cost more
     ResampleAxis across, down
 
 
@@ -326,6 +327,7 @@ cdef int _axes(const PicturesParams* own, PictureWay* way, Arena* arena, Fault* 
         return -1
     _span(&way.down, way.blends, down.high, &way.kept.top, &way.kept.height)
     _span(&way.across, way.blends, across.high, &way.kept.left, &way.kept.width)
+    way.rows_first = not way.blends and down.scale > 1
     for i in range(way.across.targets):
         way.across.first[i] -= way.kept.left
     return 0
@@ -386,8 +388,8 @@ cdef int _plan(const PicturesParams* own, PictureWay* way, int64_t picture, int6
 
 # The memory of one picture's rows.
 cdef struct PictureRows:
-    float* line                   # of the source, all that is kept
-    float** ring                  # rows of the new width; row y of the source is at y % count
+    float* line                   # of the source's width, all that is kept
+    float** ring                  # row y of the source is at y % count; of the new width, unless rows come first
     int64_t count
     int64_t made                  # the rows of the source before this one are in the ring, as far as they are needed
     const float** picked          # the rows of one sum
@@ -407,8 +409,9 @@ cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* row
     cdef int64_t line = (way.kept.width + 1) * way.channels + kRowSlack
     cdef int64_t row = (way.width + 1) * way.channels + kRowSlack
     cdef int64_t count = (2 if way.blends else way.down.taps) if _resamples(own) else 0
+    cdef int64_t kept = line if count > 0 and way.rows_first else row
     cdef int64_t room = 2 * count * <int64_t>sizeof(float*), i
-    room += (line + (count + 4) * row) * <int64_t>sizeof(float) + way.width * way.channels * own.item
+    room += (line + count * kept + 4 * row) * <int64_t>sizeof(float) + way.width * way.channels * own.item
     rows.ring = <float**>arena_take(arena, <size_t>room)
     if rows.ring == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, room, 0)
@@ -418,11 +421,11 @@ cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* row
     memset(rows.line + way.kept.width * way.channels, 0, (way.channels + kRowSlack) * sizeof(float))
     rows.wide = rows.line + line
     rows.normal = rows.wide + row
-    for i in range(count):
-        rows.ring[i] = rows.normal + (i + 1) * row
-    rows.factors = rows.normal + (count + 1) * row
+    rows.factors = rows.normal + row
     rows.shifts = rows.factors + row
-    rows.pixels = <bytes_out>(rows.shifts + row)
+    for i in range(count):
+        rows.ring[i] = rows.shifts + row + i * kept
+    rows.pixels = <bytes_out>(rows.shifts + row + count * kept)
     rows.count = count
     rows.made = 0
     if own.normal.normalizes:
@@ -447,24 +450,29 @@ cdef inline void _widen(const PicturesParams* own, bytes_in row, float* line, in
 cdef void _resampled_row(const PicturesParams* own, PictureWay* way, PictureRows* rows, int64_t i,
                          float* target) noexcept nogil:
     cdef int64_t first = way.down.first[i], n = way.content_width * way.channels, y, k
+    cdef const float* weights = way.down.weights + (i if way.blends else i * way.down.taps)
     cdef int64_t bottom = way.kept.top + way.kept.height
     cdef int64_t end = first + rows.count if first + rows.count < bottom else bottom
     if rows.made < first:
         rows.made = first
     for y in range(rows.made, end):
-        _widen(own, _source_row(own, way, y), rows.line, way.kept.width * way.channels)
+        _widen(own, _source_row(own, way, y), rows.ring[y % rows.count] if way.rows_first else rows.line,
+               way.kept.width * way.channels)
         if way.blends:
             own.loops.blend_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
-        else:
+        elif not way.rows_first:
             own.loops.sum_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
         rows.made = y + 1
     for k in range(rows.count):
         y = first + k if first + k < bottom else bottom - 1
         rows.picked[k] = rows.ring[y % rows.count]
     if way.blends:
-        own.loops.blend_rows(rows.picked, way.down.weights + i, 2, target, n)
+        own.loops.blend_rows(rows.picked, weights, 2, target, n)
+    elif way.rows_first:
+        own.loops.sum_rows(rows.picked, weights, way.down.taps, rows.line, way.kept.width * way.channels)
+        own.loops.sum_columns(rows.line, way.across, way.channels, target)
     else:
-        own.loops.sum_rows(rows.picked, way.down.weights + i * way.down.taps, way.down.taps, target, n)
+        own.loops.sum_rows(rows.picked, weights, way.down.taps, target, n)
 
 
 cdef void _copied_row(const PicturesParams* own, const PictureWay* way, int64_t i, bytes_out target) noexcept nogil:

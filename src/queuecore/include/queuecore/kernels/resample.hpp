@@ -256,7 +256,11 @@ inline void sum_pixels(const float* row, const ResampleAxis& axis, int64_t chann
     if (channels == 3 || channels == 4) {
       FourFloats sum = four_at(pixel) * weights[0];
       for (int64_t k = 1; k < axis.taps; k++) sum += four_at(pixel + k * channels) * weights[k];
-      std::memcpy(target + i * channels, &sum, sizeof(sum));
+      if (channels == 4 || i + 1 < axis.targets) {  // of 3, the next target overwrites the fourth float
+        std::memcpy(target + i * channels, &sum, sizeof(sum));
+      } else {
+        std::memcpy(target + i * channels, &sum, 3 * sizeof(float));
+      }
     } else {
       for (int64_t c = 0; c < channels; c++) {
         float sum = pixel[c] * weights[0];
@@ -367,7 +371,7 @@ QC_AVX2 int64_t sum_pairs_of(const float* row, const ResampleAxis& axis, float* 
   const int64_t* places = axis.first;
   const int64_t targets = axis.targets;
   int64_t i = 0;
-  for (; i + 2 <= targets; i += 2, weights += 8 * taps) {
+  for (; i + 2 < targets; i += 2, weights += 8 * taps) {
     const float* first = row + places[i] * Channels;
     const float* second = row + places[i + 1] * Channels;
     __m256 sum = _mm256_mul_ps(two_pixels(first, second), _mm256_loadu_ps(weights));
