@@ -25,7 +25,7 @@ class Dequeued:
 
     def __init__(self, given: DequeuedQueue, target: Target | None) -> None:
         elements: Any = QueueElements(given)
-        self._iterator: Any = elements if target is None else Staging(elements, target, False)
+        self._iterator: Any = elements if target is None else Staging(elements, target, None)
 
     def __iter__(self) -> Dequeued:
         """Return this iterator."""

@@ -107,21 +107,21 @@ class Staging:
     elements : Elements
         The iterator; only this object uses it.
     target : Target
-    on_hold_raise : bool
-        Whether a consumer that holds too many batches gets an error instead of copies.
+    on_hold : {"copy", "raise"}, optional
+        As of `queuecore.data.Options`.
     """
 
     _feed: _Feed | None = None
 
-    def __init__(self, elements: ElementIterator, target: Target, on_hold_raise: bool) -> None:
+    def __init__(self, elements: ElementIterator, target: Target, on_hold: str | None) -> None:
         self._elements = elements
         self._target = target
-        self._on_hold_raise = on_hold_raise
+        self._on_hold_raise = on_hold == "raise"
         self._state = elements.state_dict()
         self._last: Any = None
         self._counts = {"device_bytes": 0, "pageable_copies": 0}
         self._copied = 0
-        self._warned = False
+        self._warned = on_hold == "copy"
         self._ended = False
         self._closed = False
         self._failure: BaseException | None = None

@@ -68,8 +68,8 @@ class Target(NamedTuple):
         if not said:
             warn(
                 f"more than {held} held on cuda:{self.device.ordinal}; further ones are copies of their own, which "
-                "costs time and memory. prefetch_to_device(buffers=...) allows more, Options(on_hold='raise') "
-                "forbids copies",
+                "costs time and memory. prefetch_to_device(buffers=...) allows more; Options(on_hold='copy') asks for "
+                "copies, 'raise' forbids them",
                 3,
             )
 

@@ -183,7 +183,8 @@ class DataLoader(Loader, Generic[T]):
     to the next epoch. A sampler's ``state_dict`` may be its place, or what the order of an epoch follows from.
 
     **Memory.** Batches of a queuecore dataset, and of pictures, are views of memory that is used again. A consumer that
-    keeps more of them than `queuecore.data.Options.max_leases` (4) gets copies from then on, and one `RuntimeWarning`.
+    keeps more of them than `queuecore.data.Options.max_leases` (4) gets copies from then on, and of a queuecore dataset
+    one `RuntimeWarning`, unless its ``on_hold`` is ``"copy"``.
 
     ``next()`` waits for worker threads and native threads without the GIL, and notices Ctrl-C. Iterators are
     independent of each other, but `state_dict` knows only the newest one.

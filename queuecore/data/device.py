@@ -70,8 +70,9 @@ class DeviceDataset:
     must be named by `queuecore.device.record_stream`. With ``mode="ring"``, a batch is only valid until the next one is
     taken, whatever refers to it.
 
-    If you hold ``buffers`` batches or more, further ones are copies on the device, and one `RuntimeWarning` says so;
-    with ``Options(on_hold="raise")``, ``next()`` raises `SlotsExhaustedError`.
+    If you hold ``buffers`` batches or more, further ones are copies on the device, and one `RuntimeWarning` says so,
+    unless ``Options(on_hold="copy")`` asks for that; with ``Options(on_hold="raise")``, ``next()`` raises
+    `SlotsExhaustedError`.
 
     Its iterators have the methods of `Iterator`, `state_dict` included: a place saved on a device can be loaded on the
     host, and the other way round.
@@ -104,7 +105,7 @@ class DeviceDataset:
             return _opened(self._chain.then(Prefetch(self._asked.buffers)))
         host, widening, _ = self._parts
         if not goes_as_it_lies(host):
-            return StagedIterator(Iterator(host), target, host.options.on_hold == "raise")
+            return StagedIterator(Iterator(host), target, host.options.on_hold)
         return Iterator(host, target._replace(widening=widening), self._chain)
 
     @lazy

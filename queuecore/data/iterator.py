@@ -30,8 +30,9 @@ class Iterator(Held, IteratorBase):
 
     Every ``next()`` returns an array, or a dict of arrays if the records have fields. The arrays are NumPy views of
     memory that is used again once the last of them is gone: keep them as long as you like. If you keep more than
-    `Options.max_leases` batches, further ones are copies, and one `RuntimeWarning` says so; with ``on_hold="raise"``,
-    ``next()`` raises `SlotsExhaustedError` until some are dropped.
+    `Options.max_leases` batches, further ones are copies, and one `RuntimeWarning` says so, unless
+    ``on_hold="copy"`` asks for that; with ``on_hold="raise"``, ``next()`` raises `SlotsExhaustedError` until some are
+    dropped.
 
     Parameters
     ----------

@@ -48,8 +48,9 @@ class Options(Settings):
         finds nothing ready works too, instead of sleeping, unless 1 is given here. It doesn't decompress: where there
         are several compressed files, no CPU is left to it.
     on_hold : {"copy", "raise"}, optional
-        What happens when the consumer holds `max_leases` elements and asks for one more. ``"copy"`` (the default)
-        gives it an array of its own, which costs a copy; ``"raise"`` raises `SlotsExhaustedError`.
+        What happens when the consumer holds `max_leases` elements and asks for one more. ``"copy"`` gives it an array
+        of its own, which costs a copy; so does the default, which tells it in a `RuntimeWarning`, once. ``"raise"``
+        raises `SlotsExhaustedError`.
     max_leases : int, optional
         Elements of which the consumer may hold views at the same time, 1 to 65536. Default 4; a ``for`` loop needs 2.
     retries : int, optional

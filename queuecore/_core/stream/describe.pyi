@@ -99,7 +99,7 @@ class Description:
     num_threads: int
     help: bool
     on_hold_raise: bool
-    inner: bool
+    quiet: bool
     prefetch: int
     ahead: int
     at_a_time: int

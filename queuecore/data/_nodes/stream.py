@@ -151,7 +151,6 @@ class ChainStream(Stream):
         description.known = self._known.files
         description.settle_inputs = None if self._run is None else self._run.settle
         description.scope = None if self._run is None else self._run.scope
-        description.inner = seeded is not None
         description.outer = None if seeded is None else seeded.feed
         description.note_ends = None if seeded is None or seeded.cuts is None else seeded.cuts.end
         description.memory_budget = budget
@@ -374,6 +373,7 @@ def _ahead_of(chain: Chain, seeded: Seeded | None) -> tuple[int, int]:
 
 def _set_options(description: Description, options: Options, inner: bool) -> None:
     description.on_hold_raise = options.on_hold == "raise" and not inner
+    description.quiet = options.on_hold == "copy" or inner
     description.retries = options.retries or 0
     if description.files.remote:
         remote.ready()

@@ -37,6 +37,15 @@ def test_kept_batches_stay_as_they_are(ds, content):
         assert_same(kept, list(Model([content], RECORD, BATCH)))
 
 
+def test_copies_that_are_asked_for_are_not_warned_of(ds, content):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with iter(ds.with_options(Options(on_hold="copy"))) as it:
+            kept = list(it)
+            assert it.stats()["copied_batches"] == len(kept) - 4
+    assert_same(kept, list(Model([content], RECORD, BATCH)))
+
+
 def test_a_warning_that_is_an_error_loses_nothing(ds, content):
     for number in THREADS:
         kept = []

@@ -598,6 +598,16 @@ def test_a_warning_that_is_an_error_loses_nothing(cuda, kind):
         got.consume(wanted)
 
 
+def test_copies_that_are_asked_for_are_not_warned_of(cuda, kind):
+    ds, expected = kind
+    cuda.stream()
+    with iter(cuda.of(ds).with_options(Options(on_hold="copy"))) as it, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept = list(it)
+    for got, wanted in zip(kept, expected, strict=True):
+        got.consume(wanted)
+
+
 def test_who_may_not_get_copies(cuda, kind):
     ds, expected = kind
     with iter(cuda.of(ds).with_options(Options(on_hold="raise"))) as it:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import re
+import warnings
 from typing import Any
 from unittest import mock
 
@@ -122,6 +123,16 @@ def pictures_of(loader: Any) -> list[Any]:
 
 def same(batches: Any, others: Any) -> bool:
     return len(batches) == len(others) and all(map(torch.equal, batches, others))
+
+
+def test_all_batches_may_be_kept(root):
+    """In silence, as PyTorch's."""
+    loaders = [natively(training(root), generator=torch.Generator().manual_seed(3)) for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept = [images for images, _ in list(loaders[0])]
+    assert len(kept) > 4
+    assert same(kept, pictures_of(loaders[1]))
 
 
 def test_draws_follow_from_the_generator_alone(root):

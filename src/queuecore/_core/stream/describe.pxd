@@ -82,7 +82,7 @@ cdef class Description:
     cdef public Elements elements
     cdef readonly Ops ops
     cdef public int32_t num_threads
-    cdef public bint help, on_hold_raise, inner
+    cdef public bint help, on_hold_raise, quiet
     cdef public int64_t prefetch, ahead, at_a_time, max_leases, memory_budget, memory_limit
     cdef public int retries, depth
     cdef public bint asks, rings, drops, direct

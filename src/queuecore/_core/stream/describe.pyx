@@ -304,8 +304,8 @@ cdef class Description:
         Batches that the consumer may hold.
     on_hold_raise : bool
         Whether holding more is an error.
-    inner : bool
-        Whether the stream works for another stream: then it never warns that batches are held.
+    quiet : bool
+        Whether nothing is said of batches that are held: the stream works for another one, or copies were asked for.
     retries : int
         How often a failed read is tried again.
     asks : bool

@@ -81,7 +81,8 @@ cdef int _say_held(Stream stream, int64_t most) except -1:
     try:
         warn(
             f"more than {most} batches of this iterator are held; further ones are copies, which costs time. "
-            "Options(max_leases=...) allows more views, Options(on_hold='raise') forbids copies", 2)
+            "Options(max_leases=...) allows more views; Options(on_hold='copy') asks for copies, 'raise' forbids them",
+            2)
     except BaseException as error:
         stream.warned = isinstance(error, Warning)  # a filter has made the warning an error: it was given
         raise
@@ -114,7 +115,7 @@ cdef class Stream:
         self.pipes.keeper = keeper_new(d)
         self.spin_ns = SPIN_NS
         self.on_hold_raise = d.on_hold_raise
-        self.warned = d.inner
+        self.warned = d.quiet
         self.stall = Stall(d.stall_warn, d.stall_timeout)
         self.settle_inputs = d.settle_inputs
         self.scope = d.scope
