@@ -5,15 +5,19 @@ pixels, in JPEG of quality 90 to 95, in folders of classes, read from the page c
 of float32 with the channels first, on two cores with two threads (PyTorch: two processes), set up as its documentation
 advises; each goes on from epoch to epoch as it does in training. What isn't installed is left out. A ratio compares two
 runs of the same round.
+
+queuecore and DALI run once more beside two busy processes on the same cores: a share is the rate there, of that alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import itertools
+import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,6 +34,7 @@ SIDE = 224
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 AREAS, RATIOS = (0.08, 1.0), (3 / 4, 4 / 3)
 CROP, SIZE = "random crop", "new size"
+BUSY = "random crop, beside two busy processes"
 
 Pass = Callable[[], tuple[int, float]]
 
@@ -308,6 +313,19 @@ SCRIPT, SCRIPT_TARGET = "torchvision, one import changed", 2.0
 BEYOND = "random crop: time of one thread"
 
 
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Let so many processes of Python compute on the same cores."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(count):
+            command = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+            process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            process.stdout.readline()
+        yield
+
+
 def run(options: harness.Options) -> dict[str, Any]:
     """Measure whole passes of each contender, for a random crop and for a new size."""
     count, rounds = (128, 2) if options.quick else (1024, 7)
@@ -316,15 +334,17 @@ def run(options: harness.Options) -> dict[str, Any]:
         write_pictures(folder, count)
         contenders: list[tuple[str, Callable[[], float]]] = []
 
-        def add(name: str, one_pass: Pass) -> None:
+        def add(name: str, one_pass: Pass, beside: int = 0) -> None:
             def rate() -> float:
-                made, seconds = one_pass()
+                with busy(beside):
+                    made, seconds = one_pass()
                 if made != count:
                     raise SystemExit(f"{name}: {made} pictures came, of {count}")
                 return made / seconds
 
             contenders.append((name, rate))
 
+        add(f"{BUSY}: queuecore", ours(folder, CROP), 2)
         for what in (CROP, SIZE):
             add(f"{what}: queuecore", ours(folder, what))
             for peer, (module, make, *_) in PEERS.items():
@@ -335,6 +355,8 @@ def run(options: harness.Options) -> dict[str, Any]:
                     add(f"{what}: {peer}", make(folder, what))
                     if peer == "torchvision":
                         add(f"{what}: {SCRIPT}", torchvision(folder, what, "queuecore.torch"))
+                    if what == CROP and peer == "DALI":
+                        add(f"{BUSY}: {peer}", dali(folder, what), 2)
                 except (ImportError, RuntimeError) as error:
                     absent[peer] = str(error)
         contenders.append((BEYOND, beyond_libjpeg(folder)))
@@ -354,6 +376,15 @@ def run(options: harness.Options) -> dict[str, Any]:
             target = SCRIPT_TARGET if what == CROP else None
             name = f"{what}: one import changed"
             findings.append(harness.finding(name, "of the rate before", ratios, at_least=target))
+    shares = {
+        name: [part / whole for part, whole in zip(raw[f"{BUSY}: {name}"], raw[f"{CROP}: {name}"], strict=True)]
+        for name in ("queuecore", "DALI")
+        if f"{BUSY}: {name}" in raw
+    }
+    findings += [harness.finding(f"{BUSY}: {name}", "of the rate alone", runs) for name, runs in shares.items()]
+    if "DALI" in shares:
+        ratios = [own_share / share for own_share, share in zip(shares["queuecore"], shares["DALI"], strict=True)]
+        findings.append(harness.finding(f"{BUSY}: share", "of DALI's", ratios, at_least=1))
     return harness.report(
         "pictures",
         "photographs decoded, cut at random, resized and normalised, beside other loaders",
