@@ -110,7 +110,9 @@ inline double resample_width(const ResampleView& view) noexcept {
 inline int64_t resample_taps(const ResampleView& view) noexcept {
   if (resample_blends(view)) return 1;
   double reach = view.filter == kArea ? view.scale / 2 + 0.5 : resample_radius(view.filter) * resample_width(view);
-  double taps = std::floor(2 * reach) + 1;
+  // Filters that end with a weight of zero: an item at the very end of one has none.
+  const bool vanishes = view.filter == kTriangle || view.filter == kKeysCubic || view.filter == kMitchell;
+  double taps = vanishes ? std::ceil(2 * reach) : std::floor(2 * reach) + 1;
   return taps < double(view.high - view.low) ? int64_t(taps) : view.high - view.low;
 }
 
@@ -387,6 +389,8 @@ QC_AVX2 int64_t sum_pairs_of(const float* row, const ResampleAxis& axis, float* 
 template <int Channels>
 QC_AVX2 int64_t sum_pairs(const float* row, const ResampleAxis& axis, float* target) noexcept {
   switch (axis.taps) {
+    case 2:
+      return sum_pairs_of<Channels, 2>(row, axis, target);
     case 3:
       return sum_pairs_of<Channels, 3>(row, axis, target);
     case 4:
