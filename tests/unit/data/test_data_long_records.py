@@ -9,7 +9,7 @@ import pytest
 from helpers.formats.tfrecords import stream
 
 from queuecore import ops
-from queuecore.data import Options, TextLineDataset, TFRecordDataset
+from queuecore.data import Options, TextLineDataset, TFRecordDataset, WholeFileDataset
 
 # Only a build with QUEUECORE_TESTING=1 has it; release wheels don't.
 syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
@@ -63,13 +63,23 @@ def test_long_records_among_short_ones(tmp_path, framing, threads):
         assert next(it, None) is None
 
 
-def test_an_element_waits_for_few_others(tmp_path):
+@pytest.mark.parametrize("nbytes", [40_000, 250_000])
+@pytest.mark.parametrize("framing", ["whole", "records"])
+def test_an_element_waits_for_few_others(tmp_path, framing, nbytes):
     """Elements share a chunk, but not one of hundreds of long records."""
-    name, expected = tmp_path / "file", records(250_000)
-    name.write_bytes(stream(expected))
-    with iter(TFRecordDataset(str(name)).with_options(Options(num_threads=2))) as it:
+    expected = [record[:nbytes] for record in records(250_000) for _ in range(250_000 // nbytes)]
+    if framing == "records":
+        (tmp_path / "file").write_bytes(stream(expected))
+        ds = TFRecordDataset(str(tmp_path / "file"))
+    else:
+        for number, record in enumerate(expected):
+            (tmp_path / f"{number:04}").write_bytes(record)
+        ds = WholeFileDataset(f"{tmp_path}/*").map(lambda _, contents: contents)
+    with iter(ds.with_options(Options(num_threads=2))) as it:
         assert next(it) == expected[0]
-        assert it.stats()["bytes_read"] <= 16_000_000  # of 32; what is read ahead, however fast
+        stats = it.stats()
+        assert stats["bytes_read"] <= 16_000_000  # of 32; what is read ahead, however fast
+        assert stats["memory_bytes"] <= 32_000_000
         assert list(it) == expected[1:]
 
 

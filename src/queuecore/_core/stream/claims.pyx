@@ -289,9 +289,10 @@ cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, 
     if b.rows == p.plan.config.batch_rows or p.plan.config.batched:
         return b.rows == p.plan.config.batch_rows
     # Elements that are records share a chunk. It closes, too, when its next row is not handed in yet; and, if values
-    # vary in length, when the unit has bytes enough: those of several units would be copied again.
+    # vary in length, when the unit is full: those of several units would be copied again, and hundreds be long.
     return b.rows > 0 and (status == PULL_WAIT and is_fed(p.plan)
-                           or p.plan.maker.vars > 0 and u.nbytes >= p.plan.config.unit_bytes)
+                           or p.plan.maker.vars > 0 and (u.nbytes >= p.plan.config.unit_bytes
+                                                         or u.rows >= p.ramp_rows))
 
 
 cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
