@@ -5,18 +5,27 @@ from __future__ import annotations
 import glob
 import os
 import re
+import sys
+import threading
+import time
 import urllib.parse
+import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from queuecore._core.io.sources import FileList
 from queuecore._io import remote
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError, shown_name
+
+if TYPE_CHECKING:
+    from queuecore._core.stream.stream import Stream
 
 __all__ = [
     "Filename",
     "expand_filenames",
     "expand_patterns",
+    "file_list",
     "file_to_write",
     "local_file_to_write",
     "local_name",
@@ -177,6 +186,113 @@ def expand_filenames(filenames: Filename | Iterable[Filename], store: remote.Rem
     if isinstance(filenames, set | frozenset):
         raise InvalidArgumentError("filenames must be in an order; a set has none")
     return _encoded(filenames, "filenames")
+
+
+def file_list(filenames: Filename | Iterable[Filename], store: remote.RemoteStore | None) -> FileList:
+    """Return the files that `expand_filenames` finds, in its order; later folders of a pattern may still be listed."""
+    folders: list[bytes] = []
+    if isinstance(filenames, str | bytes | os.PathLike):
+        path = _encode(filenames)
+        folder, last = os.path.split(path)
+        if last and glob.has_magic(folder) and not remote.is_url(path) and not os.path.lexists(path):
+            folders = _local_matches(folder, hidden=False, recursive=False)
+    if len(folders) < 2:
+        return FileList(expand_filenames(filenames, store), store)
+    listing = Listing(folders, last)
+    files = FileList([], store, rest=listing)
+    listing.start(files)
+    files.at_least(1)
+    if files.known == 0:
+        raise InvalidArgumentError(f"no file matches the pattern {os.fsdecode(path)!r}", path=path, stage=_STAGE)
+    return files
+
+
+class Listing:
+    """Folders that threads list, many at a time; their names are added to a `FileList` in the order of all names.
+
+    Parameters
+    ----------
+    folders : list of bytes
+        At one depth.
+    last : bytes
+        The pattern of the names in them.
+    """
+
+    def __init__(self, folders: list[bytes], last: bytes) -> None:
+        # With a slash behind them: "a.b/x" comes before "a/x".
+        self._folders = sorted(folders, key=lambda folder: os.path.join(folder, b""))
+        self._last = last
+        self._claimed = 0  # folders that a thread lists, or has listed
+        self._parts: dict[int, list[bytes]] = {}  # by folder: what isn't added yet
+        self._streams: list[weakref.ref[Stream]] = []
+        self._changed = threading.Condition()
+        self._pid = os.getpid()  # of the process that has the threads; 0: there are none
+
+    def start(self, files: FileList) -> None:
+        """Begin to list. The threads end by themselves, and hold up nothing: a far disk may take for ever."""
+        threads = [
+            threading.Thread(target=self._work, args=(files,), name="queuecore-list", daemon=True)
+            for _ in range(min(len(self._folders), _FOLDERS_AT_A_TIME))
+        ]
+        for number, thread in enumerate(threads):
+            try:
+                thread.start()
+            except RuntimeError:  # there may be no more threads
+                if number == 0:
+                    self._pid = 0
+                break
+
+    def _names_in(self, part: int) -> list[bytes]:
+        return sorted(glob.glob(os.path.join(glob.escape(self._folders[part]), self._last)))
+
+    def _work(self, files: FileList) -> None:
+        while True:
+            with self._changed:
+                part = self._claimed
+                if part == len(self._folders):
+                    return
+                self._claimed += 1
+            names = self._names_in(part)
+            with self._changed:
+                self._parts[part] = names
+            while True:
+                try:
+                    with self._changed:
+                        self._add(files)
+                        self._changed.notify_all()
+                    break
+                except MemoryError:  # somebody may wait for these names
+                    time.sleep(0.01)
+
+    def _add(self, files: FileList) -> None:
+        while (part := files.parts) in self._parts:
+            files.add(part, self._parts[part], part + 1 == len(self._folders))
+            del self._parts[part]
+        for reference in self._streams:
+            stream = reference()
+            if stream is not None:
+                stream.extend()
+        if files.whole:
+            self._streams.clear()
+
+    def wait(self, files: FileList, count: int) -> None:
+        """Wait until so many names are known, or all."""
+        if self._pid != os.getpid():  # a forked child has none of the threads, and may have their lock
+            self._changed = threading.Condition()
+            while not files.whole and files.known < count:
+                part = files.parts
+                files.add(part, self._parts.get(part) or self._names_in(part), part + 1 == len(self._folders))
+            return
+        with self._changed:
+            while not files.whole and files.known < count:
+                self._changed.wait()
+
+    def follow(self, files: FileList, stream: Stream) -> None:
+        """Let a stream know of each name from now on."""
+        if self._pid != os.getpid():
+            self.wait(files, sys.maxsize)
+        with self._changed:
+            self._streams.append(weakref.ref(stream))
 
 
 def _encoded(names: Iterable[Filename], what: str) -> list[bytes]:

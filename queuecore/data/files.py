@@ -16,7 +16,7 @@ from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes, compile_record
 from queuecore._io import remote
 from queuecore._io.compression import compression_of, encoding_number
-from queuecore._io.names import Filename, expand_filenames
+from queuecore._io.names import Filename, expand_filenames, file_list
 from queuecore._ops.csv import csv_columns, csv_format
 from queuecore.data._plan.blocks import MOST_BYTES, block_source, blocks_of_fixed
 from queuecore.data._plan.chain import Chain
@@ -153,7 +153,7 @@ class FixedLengthRecordDataset(Dataset):
         if tail not in ("error", "drop"):
             raise InvalidArgumentError(f'tail must be "error" or "drop", not {tail!r}')
         store = remote.store_of(storage_options)
-        files = FileList(expand_filenames(filenames, store), store)
+        files = file_list(filenames, store)
         threads = check_threads(num_parallel_reads, "num_parallel_reads")
         encoding = encoding_number(compression_type)
         hop = hop or plan.record_bytes

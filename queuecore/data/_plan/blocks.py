@@ -14,7 +14,7 @@ from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes
 from queuecore._io import remote
 from queuecore._io.compression import compression_of, encoding_number
-from queuecore._io.names import Filename, expand_filenames
+from queuecore._io.names import Filename, file_list
 from queuecore._ops.raw import record_stage
 from queuecore._ops.stage import Stage
 from queuecore.data._plan.chain import Source
@@ -123,7 +123,7 @@ class BlockSource(Source):
     @property
     def keeps_workers(self) -> bool:
         """True if there are several compressed files: workers alone decompress, each another file."""
-        return self.encoding != 0 and len(self.files) > 1
+        return self.encoding != 0 and (self.files.known > 1 or not self.files.whole)
 
     def work(self) -> str:
         """Return in words what is done with the bytes of files."""
@@ -195,7 +195,7 @@ def block_source(
 ) -> BlockSource:
     """Return the source for a user's arguments; `rest` as for `BlockSource`."""
     store = remote.store_of(storage_options)
-    files = FileList(expand_filenames(filenames, store), store)
+    files = file_list(filenames, store)
     encoding = encoding_number(compression_type)
     return BlockSource(
         name=name,

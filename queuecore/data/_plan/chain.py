@@ -136,8 +136,8 @@ class Source(abc.ABC):
 
     def label(self) -> str:
         """Return the user's name for the source, in one line."""
-        count = len(self.files)
-        return f"{self.name} of {shown_name(self.files[0]) if count == 1 else f'{count} files'}"
+        count, more = self.files.known, "" if self.files.whole else " and more"  # whose folders are being listed
+        return f"{self.name} of {shown_name(self.files[0]) if count == 1 else f'{count} files'}{more}"
 
     def where(self) -> str:
         """Return where the source's work is done, and what forces it into Python."""

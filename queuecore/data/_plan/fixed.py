@@ -137,7 +137,7 @@ class FixedLengthSource(Source):
         Records of another length show in nearly every file. A later file, one that can't be looked at, and a URL, whose
         request would make the beginning late, is an error in its place, when it is read.
         """
-        first = min(len(self.files), _FIRST_FILES)
+        first = min(self.files.known, _FIRST_FILES)
         if self.drop_tail or first == 0:
             return
         for index, size in enumerate(file_sizes(self.files, 0, first)):

@@ -9,7 +9,7 @@ from queuecore._core.atoms.growing cimport array_room
 from queuecore._core.io.framing cimport FRAME_LINES, framing_lone
 from queuecore._core.atoms.platform cimport (
     Atomic, Fault, FileEntry, StopFlag, kAcquire, kRelaxed, layout_hash, size_product, size_sum)
-from queuecore._core.io.sources cimport FileTable, file_skippable, name_of, table_fault
+from queuecore._core.io.sources cimport FileTable, entry_of, file_skippable, name_of, table_fault
 from queuecore._core.io.streams cimport stream_close
 
 check_layout(layout_hash())
@@ -196,7 +196,7 @@ cdef void whole_too_long(Blocks* s, RecordBlock* b) noexcept nogil:
     fault_begin(&b.fault, CODE_TOO_LARGE, WHAT_WHOLE, STAGE_READ)
     b.fault.file = b.place.file
     b.fault.a = s.plan.max_record_bytes
-    b.fault.b = -1 if s.plan.encoding else s.table.entries[b.place.file].size
+    b.fault.b = -1 if s.plan.encoding else entry_of(s.table, b.place.file).size
 
 
 cdef bint blocks_full(Blocks* s) noexcept nogil:
@@ -248,11 +248,11 @@ cdef RecordBlock* blocks_claim(Blocks* s, bint nowait, bint* no_memory) noexcept
     if b == NULL:
         no_memory[0] = True
         return NULL
-    if l.next.file == t.files:
+    if l.next.file == t.files.load(kRelaxed):
         b.kind = BLOCK_END
         l.scanned = True
         return b
-    e = &t.entries[l.next.file]
+    e = entry_of(t, l.next.file)
     b.place = l.next
     b.name = name_of(t.names, l.next.file)
     b.begins = l.begins
@@ -613,10 +613,10 @@ cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
         return NULL
     known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
     # A file of no bytes has no records, unless it is one itself.
-    while (l.next.file < known and t.entries[l.next.file].count == 0 and t.entries[l.next.file].code == 0
+    while (l.next.file < known and entry_of(t, l.next.file).count == 0 and entry_of(t, l.next.file).code == 0
            and not framing_lone(s.plan.framing)):
         files_next(s, l)
-    if (l.next.file >= known and known < t.files) or blocks_full(s):
+    if (l.next.file >= known and known < t.files.load(kRelaxed)) or blocks_full(s):
         return NULL
     return l
 

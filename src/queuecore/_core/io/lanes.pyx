@@ -9,7 +9,8 @@ from queuecore._core.io.blocks cimport (
     blocks_full, blocks_give, blocks_leave, blocks_leave_out, lane_begin, lane_can_read, lane_drop_first,
     lane_drop_read, lane_pass)
 from queuecore._core.io.framing cimport framing_lone
-from queuecore._core.atoms.platform cimport Fault, FileEntry, kAcquire, layout_hash
+from queuecore._core.atoms.platform cimport Fault, FileEntry, kAcquire, kRelaxed, layout_hash
+from queuecore._core.io.sources cimport entry_of
 
 check_layout(layout_hash())
 
@@ -91,7 +92,7 @@ cdef void _clear(Blocks* s) noexcept nogil:
 
 cdef FileLane* _open(Lanes* t, int64_t pass_, const Place* start) noexcept nogil:
     # Gives a lane to one file, which is known. The caller has made sure that a lane is idle.
-    cdef FileEntry* e = &t.blocks.table.entries[start.file]
+    cdef FileEntry* e = entry_of(t.blocks.table, start.file)
     cdef FileLane* l = t.idle
     t.idle = l.after
     l.after = NULL
@@ -121,7 +122,7 @@ cdef bint _come(Lanes* t) noexcept nogil:
     cdef FileLane* l
     if t.idle == NULL:
         return False
-    if t.coming_place.file == s.table.files:
+    if t.coming_place.file == s.table.files.load(kRelaxed):
         # After a pass without records, the next one would have none either.
         if s.records == 0 or (s.plan.passes >= 0 and t.coming_pass + 1 >= s.plan.passes):
             return False
@@ -265,7 +266,7 @@ cdef FileLane* _lane_in_turn(Lanes* t, int64_t pass_, int* status) noexcept nogi
     while True:
         l = t.slots[t.cursor]
         if l == NULL:
-            if t.next_file == s.table.files:
+            if t.next_file == s.table.files.load(kRelaxed):
                 if t.open == 0:
                     s.ended_passes = pass_ + 1
                     status[0] = BLOCKS_END

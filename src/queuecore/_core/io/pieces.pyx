@@ -13,8 +13,8 @@ from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_WHOLE
 from queuecore._core.io.lines cimport lines_kernels
 from queuecore._core.atoms.platform cimport Fault, FileEntry, FileStat, iovec, kRelaxed, layout_hash
 from queuecore._core.io.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileRead, FileTable, name_of, read_full, table_is_same,
-    table_pin, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileRead, FileTable, entry_of, name_of, read_full,
+    table_is_same, table_pin, table_unpin)
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.walk cimport RecordWalk, WalkKind
 
@@ -29,7 +29,7 @@ cdef enum:
 
 cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
     # Opens the piece's file and goes to its place.
-    cdef FileEntry* e = &s.table.entries[b.place.file]
+    cdef FileEntry* e = entry_of(s.table, b.place.file)
     cdef ByteStream* stream = &b.lane.stream
     cdef FileStat st
     cdef int64_t left = b.place.offset, part, got = 0
@@ -122,7 +122,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
             # A piece for a long record counts as so many usual ones.
             pieces = (b.nbytes + s.plan.piece_bytes - 1) // s.plan.piece_bytes
             # If the run began in the middle of the file, the pieces before its place count as read.
-            before = t.entries[b.place.file].count - 1 - (t.entries[b.place.file].size - b.place.offset
+            before = entry_of(t, b.place.file).count - 1 - (entry_of(t, b.place.file).size - b.place.offset
                                                           - 1) // s.plan.piece_bytes if b.begins else 0
             if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else pieces + before, wait == WAIT_NONE,
                                &b.fault):
@@ -238,7 +238,7 @@ cdef void _index_walked(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef int64_t most = b.nbytes // kind.least_bytes + 1
     if not index_room(s, b, most + 1, sizeof(int64_t)):
         return
-    walk.total_bytes = -1 if s.plan.encoding else s.table.entries[b.place.file].size
+    walk.total_bytes = -1 if s.plan.encoding else entry_of(s.table, b.place.file).size
     walk.max_record_bytes = s.plan.max_record_bytes
     walk.check = True
     walk.offset = l.at.offset
@@ -288,7 +288,7 @@ cdef void _index_whole(Blocks* s, RecordBlock* b) noexcept nogil:
         b.count = 1
         b.used = b.nbytes
     else:
-        l.need = 2 * b.nbytes if s.plan.encoding else s.table.entries[b.place.file].size
+        l.need = 2 * b.nbytes if s.plan.encoding else entry_of(s.table, b.place.file).size
 
 
 cdef void _index_fixed(Blocks* s, RecordBlock* b) noexcept nogil:

@@ -1,7 +1,8 @@
 # Files as a source of records at known places: the list of names, the table of files and what is known of each, and
 # reads.
 #
-# Names: immutable, shared by every iterator of a dataset, reference-counted natively because workers outlive iterators.
+# Names: shared by every iterator of a dataset, reference-counted natively because workers outlive iterators. A name that
+# is there never changes and stays where it is; while folders are listed, more are added, by threads with the GIL.
 # Of files that describe their own content (ArrayFiles), Names has the description too: each has a header of its own,
 # and records may lie by columns. FileTable: one per iterator. A file is *discovered* once, by any thread, outside any
 # turn: that thread opens it, measures it (fstat) and counts its records. The table's turn guards the open files; it is
@@ -37,11 +38,23 @@ cdef extern from *:
       int64_t sides[kMaxDims];  // of a row, in the order of its shape; none is 0
     };
 
+    // Names and what is known of files lie in blocks of so many, which stay where they are.
+    constexpr int kFilesShift = 12;
+    constexpr int64_t kFilesOfBlock = 1 << kFilesShift;
+
+    struct NameText {
+      NameText* before;
+      char text[1];          // names, each ended by a zero byte
+    };
+
     struct Names {
       Atomic<int64_t> refs;
-      int64_t count;
-      char* text;        // the names, each ended by a zero byte
-      int64_t* offsets;  // where each begins
+      int64_t count;         // so far; the GIL guards it, and all but `refs` and `digest`
+      bool whole;            // there will be no more
+      int64_t parts;         // of the listing, that were added
+      int64_t rooms;         // of `blocks`
+      const char*** blocks;  // of pointers to the names
+      NameText* texts;       // what they point to, the last one first
       Atomic<uint64_t> digest;
       ArrayFiles* arrays;    // NULL: nothing is known beforehand
     };
@@ -50,8 +63,9 @@ cdef extern from *:
       Turn turn;
       Atomic<int64_t> refs;
       Names* names;
-      FileEntry* entries;
-      int64_t files;
+      FileEntry** blocks;        // what is known of the files; entry_of
+      int64_t listed;            // files of which there are entries; guarded by the turn
+      Atomic<int64_t> files;     // all of them; while more may be listed, more than there can be
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
       int32_t tail;
       int32_t fd_limit;
@@ -89,11 +103,21 @@ cdef extern from *:
         int64_t ndim
         int64_t* sides
 
+    int kFilesShift "queuecore::kFilesShift"
+    int64_t kFilesOfBlock "queuecore::kFilesOfBlock"
+
+    cppclass NameText "queuecore::NameText":
+        NameText* before
+        char* text
+
     cppclass Names "queuecore::Names":
         Atomic[int64_t] refs
         int64_t count
-        char* text
-        int64_t* offsets
+        bint whole
+        int64_t parts
+        int64_t rooms
+        const char*** blocks
+        NameText* texts
         Atomic[uint64_t] digest
         ArrayFiles* arrays
 
@@ -101,8 +125,9 @@ cdef extern from *:
         Turn turn
         Atomic[int64_t] refs
         Names* names
-        FileEntry* entries
-        int64_t files
+        FileEntry** blocks
+        int64_t listed
+        Atomic[int64_t] files
         int64_t record_bytes, header_bytes, footer_bytes, hop_bytes
         int32_t tail
         int32_t fd_limit
@@ -150,14 +175,20 @@ cdef enum:
 
 cdef enum:
     MOST_HEAD = 10240    # bytes of the header of an array
+    MOST_BLOCKS = 1 << 16     # of names, of a list that grows
+    MOST_FILES = MOST_BLOCKS << 12
 
 cdef class FileList:
     cdef Names* names
+    cdef object rest           # the Listing that adds names, shared by all lists of these; None: they are all
     cdef readonly bint remote  # one is a URL
     cdef readonly object store
     cdef int32_t store_number  # of `store`, for native code; 0: None
 
     cdef int _set_store(self, store) except -1
+    cdef int _add(self, list paths, bint is_last) except -1
+    # Waits until so many names are known, or all.
+    cpdef int at_least(self, int64_t count) except -1
     cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1
 
 # Opens a regular file: returns its descriptor, with its status, or -1 with the fault. `store`: see remote_open. System
@@ -186,7 +217,17 @@ cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil
 
 cdef void names_drop(Names* names) noexcept nogil
 cdef inline const char* name_of(const Names* names, int64_t i) noexcept nogil:
-    return names.text + names.offsets[i]
+    return names.blocks[i >> kFilesShift][i & (kFilesOfBlock - 1)]
+
+cdef inline int64_t blocks_of(int64_t files) noexcept nogil:
+    return (files + kFilesOfBlock - 1) >> kFilesShift
+
+# Returns how many files a block of so many names, or of their table, has room for.
+cdef inline int64_t room_of_block(const Names* names, int64_t count, int64_t block) noexcept nogil:
+    return kFilesOfBlock if names.rooms == MOST_BLOCKS else min(kFilesOfBlock, count - block * kFilesOfBlock)
+
+cdef inline FileEntry* entry_of(const FileTable* t, int64_t f) noexcept nogil:
+    return &t.blocks[f >> kFilesShift][f & (kFilesOfBlock - 1)]
 
 # Returns the offset in bytes at which the records of file f begin.
 cdef inline int64_t head_of(const FileTable* t, int64_t f) noexcept nogil:
@@ -204,6 +245,8 @@ cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_byt
                           int64_t hop_bytes, int32_t tail, int32_t fd_limit) noexcept nogil
 # Says what an earlier pass found, before any thread uses the table: a file that is another one by now is an error.
 cdef void table_expect(FileTable* t, KnownFiles known) noexcept nogil
+# Takes over names that were added since, with the GIL. False: no memory.
+cdef bint table_extend(FileTable* t) noexcept nogil
 # Drops a reference; the last one closes every file.
 cdef void table_drop(FileTable* t) noexcept nogil
 # Claims the next file to discover, at most `ahead` files past those that are known; -1: none now.

@@ -3,7 +3,7 @@ from libc.errno cimport (
     EACCES, EAGAIN, EINTR, EINVAL, EIO, EISDIR, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EOPNOTSUPP, EPERM, ESTALE,
     ETIMEDOUT, errno)
 from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memset, strlen
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
@@ -34,7 +34,9 @@ cdef enum:
 
 
 cdef class FileList:
-    """Immutable list of file names, shared by every iterator of a dataset.
+    """List of file names, shared by every iterator of a dataset. While folders are listed, it grows.
+
+    Whatever needs all names waits until they are listed.
 
     Parameters
     ----------
@@ -49,34 +51,70 @@ cdef class FileList:
     arrays : list of tuple, optional
         For each file, if files hold arrays: its bytes before the first number, the number of its rows, and whether they
         lie by columns (Fortran's order).
+    rest : Listing, optional
+        Lists the names that come behind.
     """
 
-    def __cinit__(self, paths, store=None, int64_t item_bytes=0, tuple sides=(), list arrays=None):
-        cdef int64_t total = 0, i = 0
-        cdef bytes path
+    def __cinit__(self, paths, store=None, int64_t item_bytes=0, tuple sides=(), list arrays=None, rest=None):
+        cdef list all_paths = list(paths)
         cdef Names* n = <Names*>alloc_lines(sizeof(Names))
         if n == NULL:
             raise MemoryError
         self.names = n
         n.refs.store(1, kRelaxed)
         self._set_store(store)
-        n.count = len(paths)
-        for path in paths:
-            total += len(path) + 1
-        n.text = <char*>malloc(total if total else 1)
-        n.offsets = <int64_t*>malloc(size_product(n.count + 1, sizeof(int64_t)))
-        if n.text == NULL or n.offsets == NULL:
+        self.rest = rest
+        n.rooms = MOST_BLOCKS if rest is not None else blocks_of(len(all_paths))
+        # calloc: the kernel's zero pages, of which most are never touched.
+        n.blocks = <const char***>calloc(n.rooms if n.rooms else 1, sizeof(char**))
+        if n.blocks == NULL:
             raise MemoryError
-        total = 0
-        for path in paths:
-            n.offsets[i] = total
-            memcpy(n.text + total, <const char*>path, len(path) + 1)
-            self.remote = self.remote or is_url(<const char*>path)
-            total += len(path) + 1
-            i += 1
-        n.offsets[i] = total
+        self._add(all_paths, rest is None)
         if arrays is not None:
             self._set_arrays(item_bytes, sides, arrays)
+
+    cdef int _add(self, list paths, bint is_last) except -1:
+        cdef Names* n = self.names
+        cdef NameText* text
+        cdef int64_t total = sizeof(NameText), end = n.count + len(paths), k
+        cdef bytes path
+        for path in paths:
+            total += len(path) + 1
+        text = <NameText*>malloc(total)
+        if text == NULL or blocks_of(end) > n.rooms:
+            free(text)
+            raise MemoryError
+        for k in range(n.count // kFilesOfBlock, blocks_of(end)):
+            if n.blocks[k] == NULL:
+                n.blocks[k] = <const char**>malloc(size_product(room_of_block(n, end, k), sizeof(char*)))
+            if n.blocks[k] == NULL:
+                free(text)
+                raise MemoryError
+        text.before = n.texts
+        n.texts = text
+        total = 0
+        k = n.count
+        for path in paths:
+            memcpy(text.text + total, <const char*>path, len(path) + 1)
+            n.blocks[k // kFilesOfBlock][k % kFilesOfBlock] = text.text + total
+            self.remote = self.remote or is_url(<const char*>path)
+            total += len(path) + 1
+            k += 1
+        n.count = end
+        n.whole = is_last
+        return 0
+
+    def add(self, int64_t part, list paths, bint is_last):
+        """Add the names of a part of the listing, unless it was added before."""
+        if part == self.names.parts:
+            self._add(paths, is_last)
+            self.names.parts += 1
+
+    cpdef int at_least(self, int64_t count) except -1:
+        """Wait until so many names are known, or all."""
+        if not self.names.whole and self.names.count < count:
+            self.rest.wait(self, count)
+        return 0
 
     cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1:
         cdef Names* n = self.names
@@ -126,14 +164,18 @@ cdef class FileList:
         names_drop(files.names)
         self.names.refs.fetch_add(1, kRelaxed)  # relaxed: this list holds a reference
         files.names = self.names
+        files.rest = self.rest
         files.remote = self.remote
         files._set_store(store)
         return files
 
     def __len__(self):
+        self.at_least(MOST_FILES)
         return self.names.count
 
     def __getitem__(self, int64_t i):
+        if not 0 <= i < self.names.count:
+            self.at_least(MOST_FILES)
         if i < 0:
             i += self.names.count
         if i < 0 or i >= self.names.count:
@@ -141,11 +183,32 @@ cdef class FileList:
         return <bytes>name_of(self.names, i)
 
     @property
+    def known(self):
+        """Number of names that are known so far."""
+        return self.names.count
+
+    @property
+    def parts(self):
+        """Number of parts of the listing that were added."""
+        return self.names.parts
+
+    @property
+    def whole(self):
+        """Whether all names are known."""
+        return self.names.whole
+
+    @property
     def digest(self):
         """64-bit hash of the names, in order."""
-        cdef uint64_t h = self.names.digest.load(kRelaxed)  # relaxed: a cache of a pure function
+        cdef uint64_t h
+        cdef int64_t i
+        self.at_least(MOST_FILES)
+        h = self.names.digest.load(kRelaxed)  # relaxed: a cache of a pure function
         if h == 0:
-            h = _hash_bytes(14695981039346656037u, self.names.text, self.names.offsets[self.names.count]) | 1
+            h = 14695981039346656037u
+            for i in range(self.names.count):
+                h = _hash_bytes(h, name_of(self.names, i), strlen(name_of(self.names, i)) + 1)
+            h |= 1
             self.names.digest.store(h, kRelaxed)
         return h
 
@@ -174,6 +237,8 @@ cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil:
 
 
 cdef void names_drop(Names* names) noexcept nogil:
+    cdef NameText* text
+    cdef int64_t k
     # acq_rel (release: this holder is done; acquire: the last one sees that of all others) pairs with itself
     if names == NULL or names.refs.fetch_sub(1, kAcqRel) != 1:
         return
@@ -181,8 +246,16 @@ cdef void names_drop(Names* names) noexcept nogil:
         free(names.arrays.files)
         free(names.arrays.heads)
         free(names.arrays)
-    free(names.text)
-    free(names.offsets)
+    while names.texts != NULL:
+        text = names.texts
+        names.texts = text.before
+        free(text)
+    if names.blocks != NULL:
+        for k in range(names.rooms):
+            if names.blocks[k] == NULL:
+                break
+            free(names.blocks[k])
+    free(names.blocks)
     free(names)
 
 
@@ -191,15 +264,14 @@ cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_byt
     cdef FileTable* t = <FileTable*>alloc_lines(sizeof(FileTable))
     if t == NULL:
         return NULL
-    # calloc: the kernel's zero pages, touched only as files are discovered (a list may hold a hundred thousand).
-    t.entries = <FileEntry*>calloc(names.count if names.count else 1, sizeof(FileEntry))
-    if t.entries == NULL:
+    t.blocks = <FileEntry**>calloc(names.rooms if names.rooms else 1, sizeof(FileEntry*))
+    if t.blocks == NULL:
         free(t)
         return NULL
     t.refs.store(1, kRelaxed)
     names.refs.fetch_add(1, kRelaxed)  # relaxed: the caller holds a reference already
     t.names = names
-    t.files = names.count
+    t.files.store(MOST_FILES, kRelaxed)  # relaxed: no other thread has the table
     t.record_bytes = record_bytes
     t.header_bytes = header_bytes
     t.footer_bytes = footer_bytes
@@ -207,7 +279,27 @@ cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_byt
     t.tail = tail
     t.fd_limit = fd_limit
     t.idle_first = t.idle_last = -1
+    if not table_extend(t):
+        table_drop(t)
+        return NULL
     return t
+
+
+cdef bint table_extend(FileTable* t) noexcept nogil:
+    cdef const Names* n = t.names
+    cdef int64_t k
+    for k in range(t.listed // kFilesOfBlock, blocks_of(n.count)):
+        if t.blocks[k] == NULL:
+            # calloc: the kernel's zero pages, touched only as files are discovered (a list may hold a hundred thousand).
+            t.blocks[k] = <FileEntry*>calloc(room_of_block(n, n.count, k), sizeof(FileEntry))
+        if t.blocks[k] == NULL:
+            return False
+    turn_take(&t.turn)
+    t.listed = n.count
+    turn_give(&t.turn)
+    if n.whole:
+        t.files.store(n.count, kRelaxed)  # relaxed: the caller wakes those who wait for the end
+    return True
 
 
 cdef class KnownFiles:
@@ -229,7 +321,7 @@ cdef KnownFiles known_files_of(FileTable* t):
     if known.files == NULL:
         raise MemoryError
     for f in range(count):
-        e = &t.entries[f]
+        e = entry_of(t, f)
         known.files[f].size = e.size
         known.files[f].mtime_ns = e.mtime_ns
         known.files[f].dev = e.dev
@@ -241,8 +333,8 @@ cdef KnownFiles known_files_of(FileTable* t):
 cdef void table_expect(FileTable* t, KnownFiles known) noexcept nogil:
     cdef int64_t f
     cdef FileEntry* e
-    for f in range(min(known.count, t.files)):
-        e = &t.entries[f]
+    for f in range(min(known.count, t.listed)):
+        e = entry_of(t, f)
         if known.files[f].size >= 0:
             e.size = known.files[f].size
             e.mtime_ns = known.files[f].mtime_ns
@@ -252,35 +344,40 @@ cdef void table_expect(FileTable* t, KnownFiles known) noexcept nogil:
 
 
 cdef void table_drop(FileTable* t) noexcept nogil:
+    cdef int64_t k
     # acq_rel, as in names_drop: the last holder sees what all others did
     if t == NULL or t.refs.fetch_sub(1, kAcqRel) != 1:
         return
     table_close_idle(t)  # every open file is idle: nobody uses the table
+    for k in range(t.names.rooms):
+        if t.blocks[k] == NULL:
+            break
+        free(t.blocks[k])
     names_drop(t.names)
-    free(t.entries)
+    free(t.blocks)
     free(t)
 
 
 # The idle list: open files that nobody reads, least recently used first. Called with the turn held.
 
 cdef void _idle_remove(FileTable* t, int64_t f) noexcept nogil:
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     if e.prev >= 0:
-        t.entries[e.prev].next = e.next
+        entry_of(t, e.prev).next = e.next
     else:
         t.idle_first = e.next
     if e.next >= 0:
-        t.entries[e.next].prev = e.prev
+        entry_of(t, e.next).prev = e.prev
     else:
         t.idle_last = e.prev
 
 
 cdef void _idle_append(FileTable* t, int64_t f) noexcept nogil:
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     e.prev = t.idle_last
     e.next = -1
     if t.idle_last >= 0:
-        t.entries[t.idle_last].next = <int32_t>f
+        entry_of(t, t.idle_last).next = <int32_t>f
     else:
         t.idle_first = <int32_t>f
     t.idle_last = <int32_t>f
@@ -293,8 +390,8 @@ cdef int _take_idle(FileTable* t, int32_t most, int64_t* file) noexcept nogil:
     if t.open_files <= most or f < 0:
         return -1
     _idle_remove(t, f)
-    fd = t.entries[f].fd
-    t.entries[f].fd = -1
+    fd = entry_of(t, f).fd
+    entry_of(t, f).fd = -1
     t.open_files -= 1
     file[0] = f
     return fd
@@ -302,7 +399,7 @@ cdef int _take_idle(FileTable* t, int32_t most, int64_t* file) noexcept nogil:
 
 cdef void _close(FileTable* t, int64_t f, int fd) noexcept nogil:
     # Checks and closes a descriptor that the caller took out of the table.
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     cdef Fault fault
     cdef bint read_
     if fd < 0:
@@ -320,7 +417,7 @@ cdef void _close(FileTable* t, int64_t f, int fd) noexcept nogil:
 
 cdef bint _unchanged(FileTable* t, int64_t f, int fd, Fault* fault) noexcept nogil:
     # Returns whether an open file that was read still has the bytes that it had when it was discovered.
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     cdef FileStat st
     if t.drops:
         # Each read has let the cache forget its part, but a page of up to some megabytes goes only as a whole.
@@ -355,7 +452,7 @@ cdef int64_t table_claim(FileTable* t, int64_t ahead) noexcept nogil:
     cdef int64_t f = -1
     turn_take(&t.turn)
     # relaxed: known_files is written under this turn
-    if t.claimed < t.files and t.claimed < t.known_files.load(kRelaxed) + ahead:
+    if t.claimed < t.listed and t.claimed < t.known_files.load(kRelaxed) + ahead:
         f = t.claimed
         t.claimed += 1
     turn_give(&t.turn)
@@ -449,7 +546,7 @@ cdef bint is_empty(int fd, int32_t retries, StopFlag* stop, Fault* fault) noexce
 cdef void _discover_array(FileTable* t, int64_t f, int fd) noexcept nogil:
     # Notes the rows of a file, if it still has the header that was read before. Bytes behind the rows were appended.
     cdef const ArrayFile* a = &t.names.arrays.files[f]
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     cdef char head[MOST_HEAD]
     cdef iovec iov
     cdef FileRead read_
@@ -511,10 +608,10 @@ cdef void _publish(FileTable* t) noexcept nogil:
     cdef FileEntry* e
     cdef FileEntry* last
     cdef int64_t k = t.known_files.load(kRelaxed)  # relaxed: written under this turn
-    while k < t.files and t.entries[k].state.load(kRelaxed) == 1:
-        e = &t.entries[k]
+    while k < t.listed and entry_of(t, k).state.load(kRelaxed) == 1:
+        e = entry_of(t, k)
         if k > 0:
-            last = &t.entries[k - 1]
+            last = entry_of(t, k - 1)
             e.base = last.base + last.count
             e.digest = _mix(last.digest, <uint64_t>e.size)
         else:
@@ -527,7 +624,7 @@ cdef void _publish(FileTable* t) noexcept nogil:
 
 
 cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     cdef FileStat st
     cdef Fault fault
     cdef int64_t body, left
@@ -599,7 +696,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
 
 
 cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogil:
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     fault_begin(fault, e.code, e.what, STAGE_OPEN)
     fault.err = e.err
     fault.file = f
@@ -625,18 +722,18 @@ cdef void table_fault(const FileTable* t, int64_t f, Fault* fault) noexcept nogi
 
 cdef int64_t table_find(const FileTable* t, int64_t ordinal, int64_t hint) noexcept nogil:
     cdef int64_t low, high, middle
-    cdef FileEntry* e = &t.entries[hint]
+    cdef FileEntry* e = entry_of(t, hint)
     if ordinal >= e.base and ordinal < e.base + e.count:
         return hint
     low = 0
     high = t.known_files.load(kAcquire) - 1  # D2 acquire: pairs with D1
     while low < high:  # the last file whose base is not above the ordinal; files without records share a base
         middle = (low + high + 1) // 2
-        if t.entries[middle].base <= ordinal:
+        if entry_of(t, middle).base <= ordinal:
             low = middle
         else:
             high = middle - 1
-    while t.entries[low].count == 0:
+    while entry_of(t, low).count == 0:
         low -= 1
     return low
 
@@ -661,14 +758,14 @@ cdef int _open_same(FileTable* t, int64_t f, Fault* fault) noexcept nogil:
     cdef FileStat st
     cdef int fd = open_regular(name_of(t.names, f), t.store, &st, fault)
     fault.file = f
-    if fd >= 0 and not _is_as_it_was(&t.entries[f], &st):
+    if fd >= 0 and not _is_as_it_was(entry_of(t, f), &st):
         file_close(fd)
         return _replaced(f, fault)
     return fd
 
 
 cdef bint table_is_same(FileTable* t, int64_t f, int64_t pass_, const FileStat* st) noexcept nogil:
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     cdef bint same
     turn_take(&t.turn)
     if e.passes > 0 and pass_ >= e.passes:
@@ -685,7 +782,7 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
     # A pass that begins with a file opens it by its name, whether it is still open or not: so timing doesn't decide
     # which file is read. An earlier pass still reads from the descriptor that is open, even if the name now belongs to
     # another file.
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     cdef FileStat st
     cdef int64_t other = 0
     cdef int fd, stale = -1
@@ -737,7 +834,7 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
 cdef int table_lend(FileTable* t, int64_t f, int64_t pass_, bint* direct, Fault* fault) noexcept nogil:
     fault.code = 0
     # relaxed: the files of other machines, and remote ones, are on none that is near
-    if t.entries[f].dev != t.near.load(kRelaxed) or _by_columns(t, f):
+    if entry_of(t, f).dev != t.near.load(kRelaxed) or _by_columns(t, f):
         return -1
     direct[0] = _is_direct(t, 0)
     return table_pin(t, f, pass_, True, fault)
@@ -745,7 +842,7 @@ cdef int table_lend(FileTable* t, int64_t f, int64_t pass_, bint* direct, Fault*
 
 cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, bint nowait, Fault* fault) noexcept nogil:
     # The file stays open: a run that begins again in the middle of a batch reads its last records once more.
-    cdef FileEntry* e = &t.entries[f]
+    cdef FileEntry* e = entry_of(t, f)
     cdef int64_t other = 0
     cdef int stale = -1
     cdef bint well = True, whole
@@ -774,8 +871,8 @@ cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, bint nowait, Fau
 cdef int32_t _first_unsettled(const FileTable* t) noexcept nogil:
     # Returns an idle file of which a part was read; -1: there is none. Called with the turn held.
     cdef int32_t f = t.idle_first
-    while f >= 0 and t.entries[f].used == 0:
-        f = t.entries[f].next
+    while f >= 0 and entry_of(t, f).used == 0:
+        f = entry_of(t, f).next
     return f
 
 
@@ -803,7 +900,7 @@ cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil:
         if f < 0:
             turn_give(&t.turn)
             return True
-        e = &t.entries[f]
+        e = entry_of(t, f)
         e.used = 0
         e.pins += 1
         _idle_remove(t, f)
@@ -815,7 +912,7 @@ cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil:
 
 
 cdef bint table_named_unchanged(const FileTable* t, int64_t f, Fault* fault) noexcept nogil:
-    cdef const FileEntry* e = &t.entries[f]
+    cdef const FileEntry* e = entry_of(t, f)
     cdef FileStat st
     cdef int fd = open_regular(name_of(t.names, f), t.store, &st, fault)
     if fd < 0:
@@ -832,7 +929,7 @@ cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil:
     cdef int64_t f, file = -1, known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1
     turn_take(&t.turn)
     for f in range(after, known):
-        if t.entries[f].pins > 0:
+        if entry_of(t, f).pins > 0:
             file = f
             break
     turn_give(&t.turn)
@@ -866,7 +963,7 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
     cdef int err, part, patience = 1000
     cdef int32_t tries = 0
     # relaxed: a number that several threads may find out
-    cdef int flags = RWF_NOWAIT if r.nowait and t.memory.load(kRelaxed) != t.entries[r.file].dev else 0
+    cdef int flags = RWF_NOWAIT if r.nowait and t.memory.load(kRelaxed) != entry_of(t, r.file).dev else 0
     cdef FileRead other
     cdef int status
     cdef bint reopened = False, refused = False, direct = _is_direct(t, r.fd)
@@ -893,9 +990,9 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
             direct = False
             if syscalls().direct(r.fd, 0) == 0:
                 continue
-        if (n < 0 and err == EOPNOTSUPP and flags != 0 and t.entries[r.file].dev != kRemoteDevice
+        if (n < 0 and err == EOPNOTSUPP and flags != 0 and entry_of(t, r.file).dev != kRemoteDevice
                 and file_storage(r.fd) == kStorageMemory):
-            t.memory.store(t.entries[r.file].dev, kRelaxed)
+            t.memory.store(entry_of(t, r.file).dev, kRelaxed)
             flags = 0
             continue
         if n < 0 and flags != 0 and (err == EAGAIN or err == EOPNOTSUPP):
@@ -934,7 +1031,7 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
         if n == 0:
             fault.code = CODE_SOURCE_CHANGED
             fault.what = WHAT_SHORTENED
-            fault.a = t.entries[r.file].size
+            fault.a = entry_of(t, r.file).size
             fault.b = fault.offset + <int64_t>r.iov.iov_len
         else:
             fault.code = os_code(err)

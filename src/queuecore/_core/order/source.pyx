@@ -11,8 +11,8 @@ from queuecore._core.order.op cimport (
     LEVEL_HANDED, LEVEL_SEAM, PULL_BREAK, PULL_END, PULL_FAULT, PULL_NO_MEMORY, PULL_OK, PULL_WAIT, Break, BreakList,
     Op, OpKind, Order, OrderPlan, op_new)
 from queuecore._core.order.runs cimport Missing, RunList, is_behind, list_append
-from queuecore._core.atoms.platform cimport FileEntry, kAcquire, layout_hash, size_product
-from queuecore._core.io.sources cimport FileTable, file_skippable, table_fault
+from queuecore._core.atoms.platform cimport FileEntry, kAcquire, kRelaxed, layout_hash, size_product
+from queuecore._core.io.sources cimport FileTable, entry_of, file_skippable, table_fault
 
 check_layout(layout_hash())
 
@@ -146,19 +146,19 @@ cdef int64_t _files_end(SourceOp* s, int* status) noexcept nogil:
     cdef int64_t known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
     cdef FileEntry* e
     while s.scanned < known and s.bad_file < 0:
-        e = &t.entries[s.scanned]
+        e = entry_of(t, s.scanned)
         if e.code != 0 and not (s.skip_files and file_skippable(e.code, e.what, e.err)):
             s.bad_file = s.scanned
         s.scanned += 1
     if s.bad_file >= 0:
-        e = &t.entries[s.bad_file]
+        e = entry_of(t, s.bad_file)
         status[0] = PULL_FAULT
     elif known == 0:
-        status[0] = PULL_END if t.files == 0 else PULL_WAIT
+        status[0] = PULL_END if t.files.load(kRelaxed) == 0 else PULL_WAIT
         return 0
     else:
-        e = &t.entries[known - 1]
-        status[0] = PULL_END if known == t.files else PULL_WAIT
+        e = entry_of(t, known - 1)
+        status[0] = PULL_END if known == t.files.load(kRelaxed) else PULL_WAIT
     return e.base + e.count
 
 

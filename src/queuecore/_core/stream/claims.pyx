@@ -28,7 +28,7 @@ from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash,
 from queuecore._core.stream.maker cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_pop
-from queuecore._core.io.sources cimport table_claim
+from queuecore._core.io.sources cimport MOST_FILES, table_claim
 from queuecore._core.atoms.window cimport (
     window_batch, window_finish, window_has_room, window_less, window_open, window_publish)
 
@@ -288,9 +288,10 @@ cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, 
         return list_.closed and b.rows > 0
     if b.rows == p.plan.config.batch_rows or p.plan.config.batched:
         return b.rows == p.plan.config.batch_rows
-    # Elements that are records share a chunk. It closes, too, when its next row is not handed in yet; and, if values
-    # vary in length, when the unit is full: those of several units would be copied again, and hundreds be long.
-    return b.rows > 0 and (status == PULL_WAIT and is_fed(p.plan)
+    # Elements that are records share a chunk. It closes, too, when its next row is not handed in yet, or its file may not
+    # be listed yet; and, if values vary in length, when the unit is full: those of several units would be copied again,
+    # and hundreds be long.
+    return b.rows > 0 and (status == PULL_WAIT and (is_fed(p.plan) or p.table.files.load(kRelaxed) == MOST_FILES)
                            or p.plan.maker.vars > 0 and (u.nbytes >= p.plan.config.unit_bytes
                                                          or u.rows >= p.ramp_rows))
 
@@ -440,7 +441,7 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
     cdef int64_t known = p.table.known_records.load(kRelaxed), units
     cdef bint asked = p.shared.asks.load(kRelaxed) != 0
-    if p.table.known_files.load(kRelaxed) >= p.table.files:
+    if p.table.known_files.load(kRelaxed) >= p.table.files.load(kRelaxed):
         return False
     if p.blocks != NULL:
         return p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < (_discover_ahead(p) if asked else 3)

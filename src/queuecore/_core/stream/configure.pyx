@@ -28,7 +28,8 @@ from queuecore._core.order.shard cimport UNEVEN_PAD
 from queuecore._core.stream.pipe cimport Config, Plan, lay_out, slot_release, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.maker cimport CSV_ROWS, TAKE_ITEMS, Maker, Output, Pad, rows_together
-from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_expect, table_new
+from queuecore._core.io.sources cimport (
+    MOST_FILES, TAIL_SHORT, TAIL_STREAM, FileTable, Names, table_expect, table_new)
 from queuecore._core.steps.stages cimport Step
 from queuecore._core.stream.views cimport Views
 
@@ -324,6 +325,7 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
     if f.columns is not None and d.feeder is not None:
         _set_columns(f.columns, m, keeper)
     # More slots than files would stay empty.
+    d.files.at_least(f.cycle)
     frame.cycle = min(f.cycle, max(d.files.names.count, 1))
     frame.lane_records = min(f.lane_records, <int64_t>1 << 60)
     frame.shuffled = shuffles > 0
@@ -347,10 +349,11 @@ cdef int _set_frame(Description d, Plan* plan, Keeper keeper, int32_t shuffles) 
 
 cdef int _set_run_ahead(Description d, const Config* c, BlockPlan* frame) except -1:
     # Lets threads decompress later files meanwhile, where one file comes after the other.
-    if frame.cycle > 1 or (d.files.names.count == 1 and frame.passes == 1):
+    cdef const Names* names = d.files.names
+    if frame.cycle > 1 or (names.whole and names.count == 1 and frame.passes == 1):
         return 0
     frame.kind = ahead_kind()
-    frame.lanes = min(d.files.names.count, RUN_AHEAD_FILES - 1) + 1
+    frame.lanes = min(names.count if names.whole else MOST_FILES, RUN_AHEAD_FILES - 1) + 1
     frame.run_ahead = (c.threads - 1) * <int64_t>RUN_AHEAD
     if d.memory_limit > 0:
         frame.run_ahead = min(frame.run_ahead, d.memory_limit // AHEAD_PART)

@@ -25,7 +25,7 @@ from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.pipe cimport Beginning, Pipe, Plan
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, layout_hash
 from queuecore._core.io.sources cimport (
-    FileTable, KnownFiles, known_files_of, table_drop, table_find, table_new)
+    FileTable, KnownFiles, entry_of, known_files_of, table_drop, table_find, table_new)
 
 check_layout(layout_hash())
 
@@ -277,7 +277,7 @@ cdef class Course:
                 saved.files_known = self.table.known_files.load(kAcquire)
             else:
                 saved.files_known = table_find(self.table, self.at.end - 1, 0) + 1
-            saved.files_digest = self.table.entries[saved.files_known - 1].digest
+            saved.files_digest = entry_of(self.table, saved.files_known - 1).digest
         elif self.expect_files > 0:  # restored, and nothing delivered since
             saved.files_known = self.expect_files
             saved.files_digest = self.expect_digest
@@ -330,8 +330,8 @@ cdef class Course:
         try:
             discover_files(t, n)
             if check is not None:
-                check([t.entries[i].digest for i in range(n)])
-            elif n > 0 and t.entries[n - 1].digest != place.files_digest:
+                check([entry_of(t, i).digest for i in range(n)])
+            elif n > 0 and entry_of(t, n - 1).digest != place.files_digest:
                 raise_error(CODE_RESUME,
                     f"the first {n} files are not those of the saved state: a size or modification time differs")
         except BaseException:
@@ -355,7 +355,7 @@ cdef class Course:
         self.left_out.cut_count = goal.cut_count
         self.delivered = place.elements
         self.expect_files = place.files_known
-        self.expect_digest = self.table.entries[place.files_known - 1].digest if place.files_known > 0 else 0
+        self.expect_digest = entry_of(self.table, place.files_known - 1).digest if place.files_known > 0 else 0
         self.version += 1
         self.left_out.handed_pass, self.left_out.handed_count = goal.handed_pass, goal.handed_count
         # The objects that these assignments release may run Python.

@@ -29,8 +29,8 @@ from queuecore._core.stream.rows cimport (
 from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, runner_more
 from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileRead, FileTable, head_of, read_records,
-    table_discover, table_find, table_named_unchanged, table_pin, table_settle, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileRead, FileTable, entry_of, head_of,
+    read_records, table_discover, table_find, table_named_unchanged, table_pin, table_settle, table_unpin)
 from queuecore._core.io.uring cimport ring_step
 from queuecore._core.atoms.timeline cimport Line, line_enter, line_leave, line_wait
 from queuecore._core.stream.traced cimport WORK, note_helped, note_helping, note_parts, note_unit
@@ -45,7 +45,7 @@ cdef void _known_place(Pipe* p, Unit* u, int64_t ordinal, Fault* fault) noexcept
     # Names in a fault the file, record and offset of record `ordinal`, where records have known places.
     u.file_hint = table_find(p.table, ordinal, u.file_hint)
     fault.file = u.file_hint
-    fault.record = ordinal - p.table.entries[u.file_hint].base
+    fault.record = ordinal - entry_of(p.table, u.file_hint).base
     fault.offset = head_of(p.table, u.file_hint) + fault.record * p.plan.layout.hop_bytes
 
 
@@ -205,7 +205,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
     status[0] = READ_OK
     while done < n and status[0] == READ_OK:
         u.file_hint = table_find(t, ordinal + done, u.file_hint)
-        e = &t.entries[u.file_hint]
+        e = entry_of(t, u.file_hint)
         record = ordinal + done - e.base
         m = e.count - record
         if m > n - done:
@@ -284,7 +284,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, i
         or step * layout.hop_bytes - layout.record_bytes > WIDE_GAP):
         return 0
     u.file_hint = table_find(t, run.ordinal, u.file_hint)
-    e = &t.entries[u.file_hint]
+    e = entry_of(t, u.file_hint)
     record = run.ordinal - e.base
     while (first + n < list_.count and run[n].ordinal == run.ordinal + n * step and run[n].n == 1
            and run[n].pass_ == run.pass_
@@ -468,7 +468,7 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
         done = 0
         while done < run.n:
             u.file_hint = table_find(t, run.ordinal + done, u.file_hint)
-            e = &t.entries[u.file_hint]
+            e = entry_of(t, u.file_hint)
             record = run.ordinal + done - e.base
             m = e.count - record
             if m > run.n - done:
@@ -609,7 +609,7 @@ cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint 
         most = 1
     while done < run.n:
         u.file_hint = table_find(p.table, run.ordinal + done, u.file_hint)
-        e = &p.table.entries[u.file_hint]
+        e = entry_of(p.table, u.file_hint)
         record = run.ordinal + done - e.base
         m = min(e.count - record, run.n - done, most)
         nbytes = (m - 1) * layout.hop_bytes + layout.record_bytes

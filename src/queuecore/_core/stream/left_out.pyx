@@ -20,7 +20,7 @@ from queuecore._core.order.runs cimport Missing
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport Bad, Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, kAcquire, layout_hash, size_product
-from queuecore._core.io.sources cimport FileTable, file_skippable, name_of, table_fault, table_find
+from queuecore._core.io.sources cimport FileTable, entry_of, file_skippable, name_of, table_fault, table_find
 
 from queuecore._core.io.csv import placed_text
 
@@ -302,7 +302,7 @@ cdef class LeftOut:
         if not all_ and at.pass_ == 0:
             until = table_find(table, at.end - 1, 0) if at.end > 0 else 0
         while self.table_logged < until:
-            e = &table.entries[self.table_logged]
+            e = entry_of(table, self.table_logged)
             self.table_logged += 1
             if e.code != 0 and file_skippable(e.code, e.what, e.err):
                 table_fault(table, self.table_logged - 1, &f)
@@ -312,7 +312,7 @@ cdef class LeftOut:
         return None
 
     cdef object log_file(self, const Fault* f, FileTable* table, Feed feed):
-        cdef FileEntry* e = &table.entries[f.file]
+        cdef FileEntry* e = entry_of(table, f.file)
         cdef object nbytes = None
         if e.size >= 0 and f.offset >= 0 and not self.encoded:
             nbytes = e.size - f.offset

@@ -44,6 +44,8 @@ cdef class Pipes:
     cdef object begin(self, Pipe* p, Course course)
     # Returns the current pipe, held, or NULL; pipe_drop takes both.
     cdef Pipe* hold(self) noexcept
+    # Wakes the threads of the current pipe, and all that wait for it.
+    cdef void wake(self) noexcept
     # Lets the threads of the current pipe end, and all that wait for it. Never waits.
     cdef void stop(self) noexcept
     # Stops the current pipe, waits for its threads, because the next pipe shares the file table, and gives it up.

@@ -149,6 +149,15 @@ cdef class Pipes:
             pipe_hold(self.current)
         return self.current
 
+    cdef void wake(self) noexcept:
+        cdef Pipe* p = self.hold()
+        if p == NULL:
+            return
+        with nogil:
+            event_notify_all(&p.runner.work)
+            event_notify_all(&p.window.arrived)
+        pipe_drop(p)
+
     cdef void stop(self) noexcept:
         cdef Pipe* p = self.hold()
         if p == NULL:

@@ -29,7 +29,8 @@ from queuecore._core.atoms.runtime cimport (
 from queuecore._core.stream.scope cimport current_scope, scope_check
 from queuecore._core.atoms.slab cimport slots_push
 from queuecore._core.io.sources cimport (
-    NEWS_DIRECT, NEWS_RINGS, FileTable, KnownFiles, name_of, table_close_idle, table_drop)
+    NEWS_DIRECT, NEWS_RINGS, FileTable, KnownFiles, entry_of, name_of, table_close_idle, table_drop,
+    table_extend)
 from queuecore._core.stream.to_device cimport ToDevice
 from queuecore._core.stream.gate cimport (
     STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, CallGate, never_made)
@@ -125,6 +126,15 @@ cdef class Stream:
         self.pipes.set_up(d, self.views)
         self.records = &self.pipes.times.records
         self.gate.state = STATE_RUNNING
+        if not d.files.names.whole:
+            d.files.rest.follow(d.files, self)
+            self.extend()  # by the names that were added before it followed
+
+    def extend(self):
+        """Take over the names of files that were listed meanwhile."""
+        if not table_extend(self.course.table):
+            raise MemoryError
+        self.pipes.wake()
 
     def __iter__(self):
         return self
@@ -776,14 +786,14 @@ cdef class Stream:
         opened."""
         self._check_made()
         self.course.check_known(max(upto, default=0))
-        return [self.course.table.entries[<int64_t>n - 1].digest for n in upto if n > 0]
+        return [entry_of(self.course.table, <int64_t>n - 1).digest for n in upto if n > 0]
 
     def sizes(self, int64_t known):
         """Return size in bytes and modification time in ns of the first `known` files when they were opened; (-1, 0):
         not opened."""
         self._check_made()
         self.course.check_known(known)
-        return [(self.course.table.entries[i].size, self.course.table.entries[i].mtime_ns) for i in range(known)]
+        return [(entry_of(self.course.table, i).size, entry_of(self.course.table, i).mtime_ns) for i in range(known)]
 
     def go_to(self, prepare, *arguments):
         """Go to a place: `prepare(*arguments)` returns the arguments of `restore`, or raises if the place is none for
@@ -833,7 +843,7 @@ cdef class Stream:
         cdef FileTable* t
         self._check_made()
         goal = goal_of(place, seeds, counters, course.shuffles, course.plan.config.blocks, course.plan.blocks,
-                       course.files.names.count)
+                       len(course.files))
         course.left_out.check_faults([*goal.breaks.values(), *[one[3:] or None for one in place.ended]])
         for _, _, counter, _ in [] if later is None else later:
             <ShuffleCounter?>counter

@@ -16,7 +16,7 @@ from queuecore._core.atoms.runtime cimport (
     WAIT_SLICE_NS, runner_join, runner_stuck, still_waiting, stop_requested, waited)
 from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
 from queuecore._core.io.blocks cimport Lane
-from queuecore._core.io.sources cimport name_of, table_pinned
+from queuecore._core.io.sources cimport MOST_FILES, name_of, table_pinned
 from queuecore._core.stream.traced cimport note_waited
 from queuecore._core.atoms.window cimport window_ended, window_ready
 
@@ -204,7 +204,10 @@ cdef class Stall:
             if f >= 0 and len(names) < 4:
                 names.append(shown_name(<bytes>name_of(p.table.names, f)))
         held = p.shared.leases.load(kRelaxed)  # relaxed: consumers take leases under the GIL
-        what = f"reads of {', '.join(map(repr, names))} have not come back" if names else "no file is being read"
+        if names:
+            what = f"reads of {', '.join(map(repr, names))} have not come back"
+        else:
+            what = "folders are still listed" if p.table.files.load(kRelaxed) == MOST_FILES else "no file is being read"
         return new_error(CODE_STALL,
             f"nothing has moved for {(now - self.since) / 1e9:.3g} s: {what}; the consumer holds {held} batches, "
             f"{p.runner.live.load(kRelaxed)} threads run", dict(path=names[0] if names else None, stage="read"))
