@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.names import FileList
 from queuecore._io import remote
 from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError, shown_name
 
@@ -190,12 +190,11 @@ def expand_filenames(filenames: Filename | Iterable[Filename], store: remote.Rem
 
 def file_list(filenames: Filename | Iterable[Filename], store: remote.RemoteStore | None) -> FileList:
     """Return the files that `expand_filenames` finds, in its order; later folders of a pattern may still be listed."""
+    path = _encode(filenames) if isinstance(filenames, str | bytes | os.PathLike) else b""
+    folder, last = os.path.split(path)
     folders: list[bytes] = []
-    if isinstance(filenames, str | bytes | os.PathLike):
-        path = _encode(filenames)
-        folder, last = os.path.split(path)
-        if last and glob.has_magic(folder) and not remote.is_url(path) and not os.path.lexists(path):
-            folders = _local_matches(folder, hidden=False, recursive=False)
+    if last and glob.has_magic(folder) and not remote.is_url(path) and not os.path.lexists(path):
+        folders = _local_matches(folder, hidden=False, recursive=False)
     if len(folders) < 2:
         return FileList(expand_filenames(filenames, store), store)
     listing = Listing(folders, last)
@@ -293,6 +292,7 @@ class Listing:
             self.wait(files, sys.maxsize)
         with self._changed:
             self._streams.append(weakref.ref(stream))
+        stream.extend()  # by the names that were added before
 
 
 def _encoded(names: Iterable[Filename], what: str) -> list[bytes]:

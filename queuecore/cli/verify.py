@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.names import FileList
 from queuecore._core.io.tfrecord import MAX_RECORD_BYTES, FileBytes, RecordScan
 from queuecore._elements.record import compile_bytes
 from queuecore.data._plan.fixed import FixedLengthSource

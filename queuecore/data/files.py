@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, Literal, SupportsIndex
 
 from queuecore._checks.checks import check_bool, check_int, check_name
-from queuecore._core.io.sources import FileList
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes, compile_record
 from queuecore._io import remote

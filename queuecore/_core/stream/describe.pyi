@@ -2,7 +2,8 @@ from collections.abc import Callable
 from typing import Any, final
 
 from queuecore._core.io.csv import CsvFormat
-from queuecore._core.io.sources import FileList, KnownFiles
+from queuecore._core.io.names import FileList
+from queuecore._core.io.sources import KnownFiles
 from queuecore._core.steps.stages import Step
 from queuecore._core.stream.feed import Feed
 from queuecore._core.stream.marks import ShuffleCounter

@@ -4,7 +4,8 @@ from typing import Any, Self, final
 from typing_extensions import disjoint_base
 
 from queuecore._core.atoms.timeline import Timeline
-from queuecore._core.io.sources import FileList, KnownFiles
+from queuecore._core.io.names import FileList
+from queuecore._core.io.sources import KnownFiles
 from queuecore._core.stream.describe import Description
 from queuecore._core.stream.marks import Saved, ShuffleCounter
 from queuecore._core.stream.meter import Times

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.names import FileList
 from queuecore._elements.component import BYTES
 from queuecore._io import remote
 from queuecore._io.names import name_to_read

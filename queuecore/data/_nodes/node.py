@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.lazy import lazy, once, without_kept
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.names import FileList
 from queuecore._core.stream.describe import FIXED, OBJECT, STRING, Description, Frames
 from queuecore._core.stream.feed import Feed
 from queuecore._core.stream.marks import ShuffleCounter

@@ -158,6 +158,7 @@ class ChainStream(Stream):
         description.target = target
         description.drawn = Drawn(pairs[own:], bases, pairs[:own])
         super().__init__(description)
+        description.files.follow(self)
         if seeded is not None and seeded.cuts is not None and seeded.cuts.ended:
             self.expect_ends(seeded.cuts.ended)
         if self._run is None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from queuecore._core.io.codecs import library
 from queuecore._core.io.csv import CsvFormat
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.names import FileList
 from queuecore._core.stream.describe import Description, Frames, Records
 from queuecore._elements.component import BYTES, Component
 from queuecore._elements.record import compile_bytes

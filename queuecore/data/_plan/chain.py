@@ -16,7 +16,7 @@ import numpy as np
 
 from queuecore import _machine
 from queuecore._checks.lazy import once, without_kept
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.names import FileList
 from queuecore._core.stream.describe import Description, Ops
 from queuecore._core.stream.marks import ShuffleCounter
 from queuecore._elements.nests import mapped

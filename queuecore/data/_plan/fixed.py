@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from queuecore import errors
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.names import FileList
 from queuecore._core.io.uring import refusal
 from queuecore._core.stream.describe import Description, Elements, Records
 from queuecore._core.stream.discovery import file_sizes

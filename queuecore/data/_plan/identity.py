@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.names import FileList
 from queuecore._core.stream.stream import Stream
 from queuecore._io import remote
 from queuecore.data._plan.chain import Chain

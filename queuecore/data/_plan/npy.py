@@ -16,7 +16,7 @@ import numpy as np
 
 from queuecore import errors
 from queuecore._checks.checks import MAX_DIMS
-from queuecore._core.io.sources import FileList
+from queuecore._core.io.names import FileList
 from queuecore._elements.component import shape_text
 from queuecore._elements.record import RecordPlan, compile_record
 from queuecore._io import remote

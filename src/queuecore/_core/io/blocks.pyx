@@ -9,7 +9,8 @@ from queuecore._core.atoms.growing cimport array_room
 from queuecore._core.io.framing cimport FRAME_LINES, framing_lone
 from queuecore._core.atoms.platform cimport (
     Atomic, Fault, FileEntry, StopFlag, kAcquire, kRelaxed, layout_hash, size_product, size_sum)
-from queuecore._core.io.sources cimport FileTable, entry_of, file_skippable, name_of, table_fault
+from queuecore._core.io.names cimport name_of
+from queuecore._core.io.sources cimport FileTable, entry_of, file_skippable, table_fault
 from queuecore._core.io.streams cimport stream_close
 
 check_layout(layout_hash())

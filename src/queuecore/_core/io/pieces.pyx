@@ -12,9 +12,10 @@ from queuecore._core.atoms.errors cimport (
 from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_WHOLE
 from queuecore._core.io.lines cimport lines_kernels
 from queuecore._core.atoms.platform cimport Fault, FileEntry, FileStat, iovec, kRelaxed, layout_hash
+from queuecore._core.io.names cimport name_of
 from queuecore._core.io.sources cimport (
-    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileRead, FileTable, entry_of, name_of, read_full,
-    table_is_same, table_pin, table_unpin)
+    READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, FileRead, FileTable, entry_of, read_full, table_is_same,
+    table_pin, table_unpin)
 from queuecore._core.io.streams cimport ByteStream, stream_close, stream_open, stream_read
 from queuecore._core.io.walk cimport RecordWalk, WalkKind
 

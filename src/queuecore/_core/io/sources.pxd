@@ -1,12 +1,8 @@
-# Files as a source of records at known places: the list of names, the table of files and what is known of each, and
-# reads.
+# Files as a source of records at known places: the table of files and what is known of each, and reads.
 #
-# Names: shared by every iterator of a dataset, reference-counted natively because workers outlive iterators. A name that
-# is there never changes and stays where it is; while folders are listed, more are added, by threads with the GIL.
-# Of files that describe their own content (ArrayFiles), Names has the description too: each has a header of its own,
-# and records may lie by columns. FileTable: one per iterator. A file is *discovered* once, by any thread, outside any
-# turn: that thread opens it, measures it (fstat) and counts its records. The table's turn guards the open files; it is
-# never held across a system call.
+# FileTable: one per iterator. A file is *discovered* once, by any thread, outside any turn: that thread opens it,
+# measures it (fstat) and counts its records. The table's turn guards the open files; it is never held across a system
+# call.
 #   I1  Entries [0, known_files) never change after they were published, but for their open file.
 #   I2  An entry's fd is closed only by the thread that took it out of the entry under the turn, with pins == 0.
 #   I3  At most `fd_limit` files are open, plus one per thread at work.
@@ -16,53 +12,16 @@
 #       again finds it as it was, to the last byte. So does a later table over the same files that is told what the
 #       earlier one found (KnownFiles).
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
-from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.platform cimport Atomic, Fault, FileEntry, FileStat, StopFlag, Turn, iovec
+from queuecore._core.io.names cimport Names, kFilesOfBlock, kFilesShift
 
 cdef extern from *:
     """
     namespace queuecore {
-    // A file whose records are the rows of one array.
-    struct ArrayFile {
-      const char* head;    // its bytes before the first record, as they were when its header was read
-      int64_t head_bytes;
-      int64_t rows;
-      int64_t by_columns;  // the first numbers of all rows come first, then the second ones (Fortran's order); 0: rows
-    };
-
-    struct ArrayFiles {
-      ArrayFile* files;
-      char* heads;         // the bytes that `head` of all files point to
-      int64_t item_bytes;  // of a number
-      int64_t ndim;        // of a row
-      int64_t sides[kMaxDims];  // of a row, in the order of its shape; none is 0
-    };
-
-    // Names and what is known of files lie in blocks of so many, which stay where they are.
-    constexpr int kFilesShift = 12;
-    constexpr int64_t kFilesOfBlock = 1 << kFilesShift;
-
-    struct NameText {
-      NameText* before;
-      char text[1];          // names, each ended by a zero byte
-    };
-
-    struct Names {
-      Atomic<int64_t> refs;
-      int64_t count;         // so far; the GIL guards it, and all but `refs` and `digest`
-      bool whole;            // there will be no more
-      int64_t parts;         // of the listing, that were added
-      int64_t rooms;         // of `blocks`
-      const char*** blocks;  // of pointers to the names
-      NameText* texts;       // what they point to, the last one first
-      Atomic<uint64_t> digest;
-      ArrayFiles* arrays;    // NULL: nothing is known beforehand
-    };
-
     struct FileTable {
       Turn turn;
       Atomic<int64_t> refs;
-      Names* names;
+      struct Names* names;
       FileEntry** blocks;        // what is known of the files; entry_of
       int64_t listed;            // files of which there are entries; guarded by the turn
       Atomic<int64_t> files;     // all of them; while more may be listed, more than there can be
@@ -90,37 +49,6 @@ cdef extern from *:
     };
     }  // namespace queuecore
     """
-    cppclass ArrayFile "queuecore::ArrayFile":
-        const char* head
-        int64_t head_bytes
-        int64_t rows
-        int64_t by_columns
-
-    cppclass ArrayFiles "queuecore::ArrayFiles":
-        ArrayFile* files
-        char* heads
-        int64_t item_bytes
-        int64_t ndim
-        int64_t* sides
-
-    int kFilesShift "queuecore::kFilesShift"
-    int64_t kFilesOfBlock "queuecore::kFilesOfBlock"
-
-    cppclass NameText "queuecore::NameText":
-        NameText* before
-        char* text
-
-    cppclass Names "queuecore::Names":
-        Atomic[int64_t] refs
-        int64_t count
-        bint whole
-        int64_t parts
-        int64_t rooms
-        const char*** blocks
-        NameText* texts
-        Atomic[uint64_t] digest
-        ArrayFiles* arrays
-
     cppclass FileTable "queuecore::FileTable":
         Turn turn
         Atomic[int64_t] refs
@@ -173,24 +101,6 @@ cdef enum:
     TAIL_SHORT = 2       # they are a short record: the last piece of a file that is read in pieces
     TAIL_STREAM = 3      # a file is one record of unknown length, and isn't kept open
 
-cdef enum:
-    MOST_HEAD = 10240    # bytes of the header of an array
-    MOST_BLOCKS = 1 << 16     # of names, of a list that grows
-    MOST_FILES = MOST_BLOCKS << 12
-
-cdef class FileList:
-    cdef Names* names
-    cdef object rest           # the Listing that adds names, shared by all lists of these; None: they are all
-    cdef readonly bint remote  # one is a URL
-    cdef readonly object store
-    cdef int32_t store_number  # of `store`, for native code; 0: None
-
-    cdef int _set_store(self, store) except -1
-    cdef int _add(self, list paths, bint is_last) except -1
-    # Waits until so many names are known, or all.
-    cpdef int at_least(self, int64_t count) except -1
-    cdef int _set_arrays(self, int64_t item_bytes, tuple sides, list files) except -1
-
 # Opens a regular file: returns its descriptor, with its status, or -1 with the fault. `store`: see remote_open. System
 # calls; hold no turn.
 cdef int open_regular(const char* name, int32_t store, FileStat* st, Fault* fault) noexcept nogil
@@ -214,17 +124,6 @@ cdef int32_t os_code(int err) noexcept nogil
 # Waits before a failed read is tried again: 10 ms, 20 ms and so on, 100 ms at most. False: a stop was requested (NULL:
 # none can be).
 cdef bint backoff(int32_t tries, StopFlag* stop) noexcept nogil
-
-cdef void names_drop(Names* names) noexcept nogil
-cdef inline const char* name_of(const Names* names, int64_t i) noexcept nogil:
-    return names.blocks[i >> kFilesShift][i & (kFilesOfBlock - 1)]
-
-cdef inline int64_t blocks_of(int64_t files) noexcept nogil:
-    return (files + kFilesOfBlock - 1) >> kFilesShift
-
-# Returns how many files a block of so many names, or of their table, has room for.
-cdef inline int64_t room_of_block(const Names* names, int64_t count, int64_t block) noexcept nogil:
-    return kFilesOfBlock if names.rooms == MOST_BLOCKS else min(kFilesOfBlock, count - block * kFilesOfBlock)
 
 cdef inline FileEntry* entry_of(const FileTable* t, int64_t f) noexcept nogil:
     return &t.blocks[f >> kFilesShift][f & (kFilesOfBlock - 1)]

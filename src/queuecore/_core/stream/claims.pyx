@@ -28,7 +28,8 @@ from queuecore._core.atoms.platform cimport Batch, Fault, kRelaxed, layout_hash,
 from queuecore._core.stream.maker cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_pop
-from queuecore._core.io.sources cimport MOST_FILES, table_claim
+from queuecore._core.io.names cimport MOST_FILES
+from queuecore._core.io.sources cimport table_claim
 from queuecore._core.atoms.window cimport (
     window_batch, window_finish, window_has_room, window_less, window_open, window_publish)
 
@@ -288,9 +289,9 @@ cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, 
         return list_.closed and b.rows > 0
     if b.rows == p.plan.config.batch_rows or p.plan.config.batched:
         return b.rows == p.plan.config.batch_rows
-    # Elements that are records share a chunk. It closes, too, when its next row is not handed in yet, or its file may not
-    # be listed yet; and, if values vary in length, when the unit is full: those of several units would be copied again,
-    # and hundreds be long.
+    # Elements that are records share a chunk. It closes, too, when its next row is not handed in yet, or its file may
+    # not be listed yet; and, if values vary in length, when the unit is full: those of several units would be copied
+    # again, and hundreds be long.
     return b.rows > 0 and (status == PULL_WAIT and (is_fed(p.plan) or p.table.files.load(kRelaxed) == MOST_FILES)
                            or p.plan.maker.vars > 0 and (u.nbytes >= p.plan.config.unit_bytes
                                                          or u.rows >= p.ramp_rows))

@@ -28,8 +28,8 @@ from queuecore._core.order.shard cimport UNEVEN_PAD
 from queuecore._core.stream.pipe cimport Config, Plan, lay_out, slot_release, unit_bytes
 from queuecore._core.atoms.platform cimport Leaf, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.maker cimport CSV_ROWS, TAKE_ITEMS, Maker, Output, Pad, rows_together
-from queuecore._core.io.sources cimport (
-    MOST_FILES, TAIL_SHORT, TAIL_STREAM, FileTable, Names, table_expect, table_new)
+from queuecore._core.io.names cimport MOST_FILES, Names
+from queuecore._core.io.sources cimport TAIL_SHORT, TAIL_STREAM, FileTable, table_expect, table_new
 from queuecore._core.steps.stages cimport Step
 from queuecore._core.stream.views cimport Views
 

@@ -13,7 +13,8 @@ from queuecore._core.order.lengths cimport Lengths
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.stream.pipe cimport Beginning, Pipe, Plan
 from queuecore._core.atoms.platform cimport Batch
-from queuecore._core.io.sources cimport FileList, FileTable, KnownFiles
+from queuecore._core.io.names cimport FileList
+from queuecore._core.io.sources cimport FileTable, KnownFiles
 
 
 cdef class Course:
@@ -67,8 +68,11 @@ cdef class Course:
     # Before the first run: expects errors that end the source; `ends`: as `Saved.ended`.
     cdef int expect(self, list ends) except -1
     cdef Saved saved(self, Pipe* p, Feed feed)
-    # Raises if so many files are not known yet.
-    cdef int check_known(self, int64_t files) except -1
+    # Takes over the names of files that were listed meanwhile.
+    cdef int extend(self) except -1
+    # As of `Stream`. They raise if so many files are not known yet.
+    cdef list digests(self, list upto)
+    cdef list sizes(self, int64_t known)
     # Returns the files that were found so far; `before`: those of an earlier pass, which are returned if there are no
     # more.
     cdef KnownFiles known(self, KnownFiles before)
@@ -79,6 +83,7 @@ cdef class Course:
     # before all are taken over.
     cdef int arrive(self, Goal goal, Saved place, drawn) except -1
 
+    cdef int _check_known(self, int64_t files) except -1
     cdef list _end_here(self, Pipe* p, Feed feed)
     cdef list _seams(self)
     cdef void _pass_mark(self, Pipe* p) noexcept nogil

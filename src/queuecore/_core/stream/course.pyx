@@ -25,7 +25,7 @@ from queuecore._core.stream.feed cimport Feed
 from queuecore._core.stream.pipe cimport Beginning, Pipe, Plan
 from queuecore._core.atoms.platform cimport Batch, Fault, kAcquire, layout_hash
 from queuecore._core.io.sources cimport (
-    FileTable, KnownFiles, entry_of, known_files_of, table_drop, table_find, table_new)
+    FileTable, KnownFiles, entry_of, known_files_of, table_drop, table_extend, table_find, table_new)
 
 check_layout(layout_hash())
 
@@ -307,7 +307,21 @@ cdef class Course:
             seams.append((self.at.seam.pass_, self.at.seam.ordinal, self.at.seam.good))
         return seams
 
-    cdef int check_known(self, int64_t files) except -1:
+    cdef int extend(self) except -1:
+        if not table_extend(self.table):
+            raise MemoryError
+        return 0
+
+    cdef list digests(self, list upto):
+        self._check_known(max(upto, default=0))
+        return [entry_of(self.table, <int64_t>n - 1).digest for n in upto if n > 0]
+
+    cdef list sizes(self, int64_t known):
+        cdef int64_t i
+        self._check_known(known)
+        return [(entry_of(self.table, i).size, entry_of(self.table, i).mtime_ns) for i in range(known)]
+
+    cdef int _check_known(self, int64_t files) except -1:
         if files > self.table.known_files.load(kAcquire):  # D2 acquire: pairs with D1 in sources.pyx
             raise IndexError(f"{files} files are not known yet")
         return 0

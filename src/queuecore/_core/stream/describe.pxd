@@ -7,7 +7,8 @@ from queuecore._core.atoms.platform cimport Atomic
 from queuecore._core.stream.pipe cimport Plan
 from queuecore._core.stream.maker cimport Output
 from queuecore._core.stream.scope cimport Scope
-from queuecore._core.io.sources cimport FileList, KnownFiles
+from queuecore._core.io.names cimport FileList
+from queuecore._core.io.sources cimport KnownFiles
 from queuecore._core.steps.stages cimport Step
 
 cdef enum:

@@ -14,7 +14,7 @@ from queuecore._core.order.order cimport OP_BATCH, OP_PERMUTE, OP_REPEAT, OP_SHA
 from queuecore._core.order.op cimport OpSpec
 from queuecore._core.atoms.platform cimport Atomic, alloc_lines, kAcquire, kMostBytes, layout_hash, size_product
 from queuecore._core.stream.maker cimport TAKE_LENGTHS, TAKE_STRINGS, Output
-from queuecore._core.io.sources cimport FileList
+from queuecore._core.io.names cimport FileList
 from queuecore._core.steps.stages cimport Step
 
 check_layout(layout_hash())

@@ -9,8 +9,8 @@ from queuecore._core.atoms.process cimport check_layout, registry_remove
 from queuecore._core.atoms.runtime cimport (
     STEP_DONE, STEP_WORKED, WAIT_SLICE_NS, runner_join, runner_start, runner_stop, stop_requested)
 from queuecore._core.io.remote cimport is_url
-from queuecore._core.io.sources cimport (
-    FileList, FileTable, Names, name_of, names_drop, table_claim, table_discover, table_drop)
+from queuecore._core.io.names cimport FileList, Names, name_of, names_drop
+from queuecore._core.io.sources cimport FileTable, table_claim, table_discover, table_drop
 
 check_layout(layout_hash())
 

@@ -6,7 +6,8 @@ from queuecore._core.order.op cimport Cut, Start
 from queuecore._core.order.runs cimport Missing
 from queuecore._core.stream.pipe cimport Beginning, Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault
-from queuecore._core.io.sources cimport FileList, FileTable
+from queuecore._core.io.names cimport FileList
+from queuecore._core.io.sources cimport FileTable
 from queuecore._core.steps.stages cimport Step
 
 

@@ -20,7 +20,8 @@ from queuecore._core.order.runs cimport Missing
 from queuecore._core.atoms.parking cimport turn_give, turn_take
 from queuecore._core.stream.pipe cimport Bad, Pipe
 from queuecore._core.atoms.platform cimport Batch, Fault, FileEntry, kAcquire, layout_hash, size_product
-from queuecore._core.io.sources cimport FileTable, entry_of, file_skippable, name_of, table_fault, table_find
+from queuecore._core.io.names cimport name_of
+from queuecore._core.io.sources cimport FileTable, entry_of, file_skippable, table_fault, table_find
 
 from queuecore._core.io.csv import placed_text
 

@@ -28,9 +28,9 @@ from queuecore._core.atoms.runtime cimport (
     runner_stop, still_waiting, stop_fault, stop_requested, wait_out_exit, waited)
 from queuecore._core.stream.scope cimport current_scope, scope_check
 from queuecore._core.atoms.slab cimport slots_push
+from queuecore._core.io.names cimport name_of
 from queuecore._core.io.sources cimport (
-    NEWS_DIRECT, NEWS_RINGS, FileTable, KnownFiles, entry_of, name_of, table_close_idle, table_drop,
-    table_extend)
+    NEWS_DIRECT, NEWS_RINGS, FileTable, KnownFiles, table_close_idle, table_drop)
 from queuecore._core.stream.to_device cimport ToDevice
 from queuecore._core.stream.gate cimport (
     STATE_CLOSED, STATE_ENDED, STATE_FAILED, STATE_RUNNING, CallGate, never_made)
@@ -126,14 +126,11 @@ cdef class Stream:
         self.pipes.set_up(d, self.views)
         self.records = &self.pipes.times.records
         self.gate.state = STATE_RUNNING
-        if not d.files.names.whole:
-            d.files.rest.follow(d.files, self)
-            self.extend()  # by the names that were added before it followed
 
     def extend(self):
         """Take over the names of files that were listed meanwhile."""
-        if not table_extend(self.course.table):
-            raise MemoryError
+        self._check_made()
+        self.course.extend()
         self.pipes.wake()
 
     def __iter__(self):
@@ -785,15 +782,13 @@ cdef class Stream:
         """Return, for each n in `upto` above 0, the digest of the sizes and times of the first n files when they were
         opened."""
         self._check_made()
-        self.course.check_known(max(upto, default=0))
-        return [entry_of(self.course.table, <int64_t>n - 1).digest for n in upto if n > 0]
+        return self.course.digests(upto)
 
     def sizes(self, int64_t known):
         """Return size in bytes and modification time in ns of the first `known` files when they were opened; (-1, 0):
         not opened."""
         self._check_made()
-        self.course.check_known(known)
-        return [(entry_of(self.course.table, i).size, entry_of(self.course.table, i).mtime_ns) for i in range(known)]
+        return self.course.sizes(known)
 
     def go_to(self, prepare, *arguments):
         """Go to a place: `prepare(*arguments)` returns the arguments of `restore`, or raises if the place is none for

@@ -16,7 +16,8 @@ from queuecore._core.atoms.runtime cimport (
     WAIT_SLICE_NS, runner_join, runner_stuck, still_waiting, stop_requested, waited)
 from queuecore._core.atoms.times cimport ON_INPUT, begin_wait, end_wait
 from queuecore._core.io.blocks cimport Lane
-from queuecore._core.io.sources cimport MOST_FILES, name_of, table_pinned
+from queuecore._core.io.names cimport MOST_FILES, name_of
+from queuecore._core.io.sources cimport table_pinned
 from queuecore._core.stream.traced cimport note_waited
 from queuecore._core.atoms.window cimport window_ended, window_ready
 
