@@ -195,7 +195,7 @@ def file_list(filenames: Filename | Iterable[Filename], store: remote.RemoteStor
     folders: list[bytes] = []
     if last and glob.has_magic(folder) and not remote.is_url(path) and not os.path.lexists(path):
         folders = _local_matches(folder, hidden=False, recursive=False)
-    if len(folders) < 2:
+    if not folders:
         return FileList(expand_filenames(filenames, store), store)
     listing = Listing(folders, last)
     files = FileList([], store, rest=listing)
@@ -251,12 +251,12 @@ class Listing:
                 if part == len(self._folders):
                     return
                 self._claimed += 1
-            names = self._names_in(part)
-            with self._changed:
-                self._parts[part] = names
             while True:
                 try:
+                    names = self._names_in(part)
                     with self._changed:
+                        if part >= files.parts:  # else it was added before the memory was short
+                            self._parts[part] = names
                         self._add(files)
                         self._changed.notify_all()
                     break

@@ -24,7 +24,9 @@ cdef extern from *:
       struct Names* names;
       FileEntry** blocks;        // what is known of the files; entry_of
       int64_t listed;            // files of which there are entries; guarded by the turn
-      Atomic<int64_t> files;     // all of them; while more may be listed, more than there can be
+      // All of them; while more may be listed, more than there can be. Relaxed, always: whoever waits for the end is
+      // woken once this is stored (Stream.extend), and looks again.
+      Atomic<int64_t> files;
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
       int32_t tail;
       int32_t fd_limit;
