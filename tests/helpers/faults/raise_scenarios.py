@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from helpers.data.functions import in_python
@@ -18,6 +19,7 @@ from helpers.faults.raise_queues import QUEUES
 from helpers.faults.raising import Cut, Trial
 
 import queuecore as qc
+from queuecore._io.names import Listing
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset
 from queuecore.errors import FailedPreconditionError
 
@@ -118,6 +120,23 @@ def lines(folder: Path) -> Scenario:
     """Batches of lines."""
     ds = _lines(folder)
     return elements(lambda: ds.batch(4).with_options(FEW), batches(list(range(COUNT)), 4))
+
+
+def listed(folder: Path) -> Scenario:
+    """Records of files in two folders, of which the caller lists the second as the stream begins."""
+    for name, (first, end) in {"a": (0, 9), "b": (9, COUNT)}.items():
+        (folder / name).mkdir()
+        (folder / name / "numbers.bin").write_bytes(np.arange(first, end, dtype="<i8").tobytes())
+
+    def run(trial: Trial) -> None:
+        with patch.object(Listing, "start", lambda listing, files: setattr(listing, "_pid", 0)):
+            read(trial)
+
+    read = elements(
+        lambda: FixedLengthRecordDataset(folder / "*/*.bin", record=np.dtype("<i8")).batch(4).with_options(FEW),
+        batches(list(range(COUNT)), 4),
+    )
+    return run
 
 
 def records(folder: Path) -> Scenario:
@@ -291,7 +310,7 @@ def arrow(folder: Path) -> Scenario:
 SCENARIOS: dict[str, Callable[[Path], Scenario]] = QUEUES | {
     one.__name__: one
     for one in (
-        *(fixed, lines, records, copies, shuffled, csv, examples, bad_records, states),
+        *(fixed, lines, listed, records, copies, shuffled, csv, examples, bad_records, states),
         *(mapped, generated, objects, filtered, flat, interleaved, scanned, reduced, arrow),
     )
 }

@@ -21,7 +21,7 @@ NATIVE = ROOT / "tests/native/raise"
 
 # The scenarios of raise_scenarios. Of the last ones the sites in other threads are tried as well.
 MAIN = (
-    *("fixed", "lines", "records", "copies", "shuffled", "csv", "examples", "bad_records", "states"),
+    *("fixed", "lines", "listed", "records", "copies", "shuffled", "csv", "examples", "bad_records", "states"),
     *("mapped", "generated", "objects", "filtered", "flat", "interleaved", "scanned", "reduced", "arrow"),
 )
 QUEUES = ("fifo", "strings", "shuffling", "padding", "priority", "leases", "objects_queue", "reading", "program")
