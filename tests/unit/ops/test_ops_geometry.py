@@ -343,6 +343,17 @@ def test_many_channels_are_each_like_one():
             np.testing.assert_array_equal(part, made[..., :channels])
 
 
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("method", ["bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic", "area"])
+def test_bytes_give_what_their_numbers_give(method, antialias):
+    rng = np.random.default_rng(0)
+    for channels in (1, 2, 3, 4, 5) * 6:
+        height, width, rows, columns = (int(side) for side in rng.integers(1, 70, 4))
+        array = rng.integers(0, 256, (height, width, channels), np.uint8)
+        made = qc.ops.resize(array, (rows, columns), method, antialias)
+        np.testing.assert_array_equal(made, qc.ops.resize(array.astype("f4"), (rows, columns), method, antialias))
+
+
 def test_area_is_the_mean_of_whole_blocks():
     array = np.random.default_rng(0).integers(0, 256, (12, 20, 3), np.uint8)
     expected = array.reshape(4, 3, 5, 4, 3).mean((1, 3))

@@ -51,6 +51,8 @@ cdef extern from "queuecore/kernels/resample.hpp" namespace "queuecore" nogil:
                            int64_t n) noexcept nogil
         void (*sum_rows)(const float** rows, const float* weights, int64_t taps, float* target,
                          int64_t n) noexcept nogil
+        void (*sum_bytes)(const unsigned char** rows, const float* weights, int64_t taps, float* target,
+                          int64_t n) noexcept nogil
 
     bint resample_blends(const ResampleView& view) noexcept
     int64_t resample_taps(const ResampleView& view) noexcept
@@ -154,6 +156,7 @@ cdef struct PictureWay:
     bint across_mirrored, down_mirrored
     bint blends
     bint rows_first               # rows become fewer, so they come before columns: sums of these cost more
+    bint sums_bytes               # rows come first, and are summed as they are, without a ring
     ResampleAxis across, down
 
 
@@ -328,6 +331,8 @@ cdef int _axes(const PicturesParams* own, PictureWay* way, Arena* arena, Fault* 
     _span(&way.down, way.blends, down.high, &way.kept.top, &way.kept.height)
     _span(&way.across, way.blends, across.high, &way.kept.left, &way.kept.width)
     way.rows_first = not way.blends and down.scale > 1
+    # A row is widened for each sum that it is in: quicker for two of them, as of triangles, than to keep it widened.
+    way.sums_bytes = way.rows_first and own.bytes and way.down.taps < 3 * down.scale
     for i in range(way.across.targets):
         way.across.first[i] -= way.kept.left
     return 0
@@ -392,7 +397,7 @@ cdef struct PictureRows:
     float** ring                  # row y of the source is at y % count; of the new width, unless rows come first
     int64_t count
     int64_t made                  # the rows of the source before this one are in the ring, as far as they are needed
-    const float** picked          # the rows of one sum
+    const void** picked           # the rows of one sum
     float* wide                   # a row of the result, as float32
     float* normal                 # the same, normalised
     float* factors                # what each of its values is multiplied with; of planes, one for each channel
@@ -409,13 +414,13 @@ cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* row
     cdef int64_t line = (way.kept.width + 1) * way.channels + kRowSlack
     cdef int64_t row = (way.width + 1) * way.channels + kRowSlack
     cdef int64_t count = (2 if way.blends else way.down.taps) if _resamples(own) else 0
-    cdef int64_t kept = line if count > 0 and way.rows_first else row
+    cdef int64_t kept = 0 if count > 0 and way.sums_bytes else line if count > 0 and way.rows_first else row
     cdef int64_t room = 2 * count * <int64_t>sizeof(float*), i
     room += (line + count * kept + 4 * row) * <int64_t>sizeof(float) + way.width * way.channels * own.item
     rows.ring = <float**>arena_take(arena, <size_t>room)
     if rows.ring == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, room, 0)
-    rows.picked = <const float**>(rows.ring + count)
+    rows.picked = <const void**>(rows.ring + count)
     rows.line = <float*>(rows.picked + count)
     # What lies behind a row is read, and multiplied by zero.
     memset(rows.line + way.kept.width * way.channels, 0, (way.channels + kRowSlack) * sizeof(float))
@@ -451,13 +456,12 @@ cdef void _resampled_row(const PicturesParams* own, PictureWay* way, PictureRows
                          float* target) noexcept nogil:
     cdef int64_t first = way.down.first[i], n = way.content_width * way.channels, y, k
     cdef const float* weights = way.down.weights + (i if way.blends else i * way.down.taps)
-    cdef int64_t bottom = way.kept.top + way.kept.height
+    cdef int64_t bottom = way.kept.top + way.kept.height, kept = way.kept.width * way.channels
     cdef int64_t end = first + rows.count if first + rows.count < bottom else bottom
     if rows.made < first:
         rows.made = first
-    for y in range(rows.made, end):
-        _widen(own, _source_row(own, way, y), rows.ring[y % rows.count] if way.rows_first else rows.line,
-               way.kept.width * way.channels)
+    for y in range(end if way.sums_bytes else rows.made, end):
+        _widen(own, _source_row(own, way, y), rows.ring[y % rows.count] if way.rows_first else rows.line, kept)
         if way.blends:
             own.loops.blend_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
         elif not way.rows_first:
@@ -465,14 +469,20 @@ cdef void _resampled_row(const PicturesParams* own, PictureWay* way, PictureRows
         rows.made = y + 1
     for k in range(rows.count):
         y = first + k if first + k < bottom else bottom - 1
-        rows.picked[k] = rows.ring[y % rows.count]
+        if way.sums_bytes:
+            rows.picked[k] = _source_row(own, way, y)
+        else:
+            rows.picked[k] = rows.ring[y % rows.count]
     if way.blends:
-        own.loops.blend_rows(rows.picked, weights, 2, target, n)
+        own.loops.blend_rows(<const float**>rows.picked, weights, 2, target, n)
+    elif way.sums_bytes:
+        own.loops.sum_bytes(<bytes_in*>rows.picked, weights, way.down.taps, rows.line, kept)
     elif way.rows_first:
-        own.loops.sum_rows(rows.picked, weights, way.down.taps, rows.line, way.kept.width * way.channels)
-        own.loops.sum_columns(rows.line, way.across, way.channels, target)
+        own.loops.sum_rows(<const float**>rows.picked, weights, way.down.taps, rows.line, kept)
     else:
-        own.loops.sum_rows(rows.picked, weights, way.down.taps, target, n)
+        own.loops.sum_rows(<const float**>rows.picked, weights, way.down.taps, target, n)
+    if way.rows_first:
+        own.loops.sum_columns(rows.line, way.across, way.channels, target)
 
 
 cdef void _copied_row(const PicturesParams* own, const PictureWay* way, int64_t i, bytes_out target) noexcept nogil:

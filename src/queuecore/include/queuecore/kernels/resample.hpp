@@ -226,6 +226,8 @@ struct ResampleLoops {
   // Make one row of several.
   void (*blend_rows)(const float* const* rows, const float* share, int64_t taps, float* target, int64_t n) noexcept;
   void (*sum_rows)(const float* const* rows, const float* weights, int64_t taps, float* target, int64_t n) noexcept;
+  // As widen and then sum_rows.
+  void (*sum_bytes)(const uint8_t* const* rows, const float* weights, int64_t taps, float* target, int64_t n) noexcept;
 };
 
 inline void widen_bytes(const uint8_t* source, float* target, int64_t n) noexcept {
@@ -286,10 +288,12 @@ inline void blend_rows(const float* const* rows, const float* share, int64_t, fl
   for (int64_t i = 0; i < n; i++) target[i] = top[i] + (bottom[i] - top[i]) * *share;
 }
 
-inline void sum_rows(const float* const* rows, const float* weights, int64_t taps, float* target, int64_t n) noexcept {
-  for (int64_t i = 0; i < n; i++) target[i] = rows[0][i] * weights[0];
+// Item: float or uint8_t.
+template <class Item>
+void sum_rows(const Item* const* rows, const float* weights, int64_t taps, float* target, int64_t n) noexcept {
+  for (int64_t i = 0; i < n; i++) target[i] = static_cast<float>(rows[0][i]) * weights[0];
   for (int64_t k = 1; k < taps; k++) {
-    for (int64_t i = 0; i < n; i++) target[i] += rows[k][i] * weights[k];
+    for (int64_t i = 0; i < n; i++) target[i] += static_cast<float>(rows[k][i]) * weights[k];
   }
 }
 
@@ -327,12 +331,16 @@ QC_AVX2 void normalize_row_avx2(const float* row, int64_t n, int64_t channels, c
   normalize_any(row, n, channels, factors, shifts, target, plane);
 }
 
+QC_AVX2 __m256 eight_at(const float* p) noexcept { return _mm256_loadu_ps(p); }
+
+QC_AVX2 __m256 eight_at(const uint8_t* p) noexcept {
+  return _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+
 QC_AVX2 void widen_bytes_avx2(const uint8_t* source, float* target, int64_t n) noexcept {
   for (; n >= 16; n -= 16, source += 16, target += 16) {
-    __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(source));
-    __m128i high = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(source + 8));
-    _mm256_storeu_ps(target, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low)));
-    _mm256_storeu_ps(target + 8, _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(high)));
+    _mm256_storeu_ps(target, eight_at(source));
+    _mm256_storeu_ps(target + 8, eight_at(source + 8));
   }
   widen_bytes(source, target, n);
 }
@@ -426,24 +434,25 @@ QC_AVX2 void blend_rows_avx2(const float* const* rows, const float* share, int64
   blend_rows(rest, share, taps, target + i, n - i);
 }
 
-QC_AVX2 void sum_rows_avx2(const float* const* rows, const float* weights, int64_t taps, float* target,
+template <class Item>
+QC_AVX2 void sum_rows_avx2(const Item* const* rows, const float* weights, int64_t taps, float* target,
                            int64_t n) noexcept {
   int64_t i = 0;
   for (; i + 32 <= n; i += 32) {
     __m256 sums[4];
     __m256 weight = _mm256_set1_ps(weights[0]);
-    for (int j = 0; j < 4; j++) sums[j] = _mm256_mul_ps(_mm256_loadu_ps(rows[0] + i + 8 * j), weight);
+    for (int j = 0; j < 4; j++) sums[j] = _mm256_mul_ps(eight_at(rows[0] + i + 8 * j), weight);
     for (int64_t k = 1; k < taps; k++) {
       weight = _mm256_set1_ps(weights[k]);
       for (int j = 0; j < 4; j++) {
-        sums[j] = _mm256_add_ps(sums[j], _mm256_mul_ps(_mm256_loadu_ps(rows[k] + i + 8 * j), weight));
+        sums[j] = _mm256_add_ps(sums[j], _mm256_mul_ps(eight_at(rows[k] + i + 8 * j), weight));
       }
     }
     for (int j = 0; j < 4; j++) _mm256_storeu_ps(target + i + 8 * j, sums[j]);
   }
   for (; i < n; i++) {
-    float sum = rows[0][i] * weights[0];
-    for (int64_t k = 1; k < taps; k++) sum += rows[k][i] * weights[k];
+    float sum = static_cast<float>(rows[0][i]) * weights[0];
+    for (int64_t k = 1; k < taps; k++) sum += static_cast<float>(rows[k][i]) * weights[k];
     target[i] = sum;
   }
 }
@@ -455,12 +464,13 @@ QC_AVX2 void sum_rows_avx2(const float* const* rows, const float* weights, int64
 inline ResampleLoops resample_loops(bool widest) noexcept {
 #if defined(__x86_64__)
   if (widest && __builtin_cpu_supports("avx2")) {
-    return {widen_bytes_avx2, blend_columns_avx2, sum_columns_avx2, normalize_row_avx2, blend_rows_avx2, sum_rows_avx2};
+    return {widen_bytes_avx2, blend_columns_avx2,   sum_columns_avx2,      normalize_row_avx2,
+            blend_rows_avx2,  sum_rows_avx2<float>, sum_rows_avx2<uint8_t>};
   }
 #else
   (void)widest;
 #endif
-  return {widen_bytes, blend_columns, sum_columns, normalize_row, blend_rows, sum_rows};
+  return {widen_bytes, blend_columns, sum_columns, normalize_row, blend_rows, sum_rows<float>, sum_rows<uint8_t>};
 }
 
 }  // namespace queuecore
