@@ -97,3 +97,44 @@ def test_rows_come_in_memory_that_was_used_before(tmp_path, batched):
     faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
     assert sums == [int(row.sum(dtype=np.int64)) for row in expected] * 12
     assert faults * mmap.PAGESIZE < 0.5 * 12 * sum(row.size for row in expected)
+
+
+SPLITS = {
+    "itself": lambda x: x,
+    "twice": lambda x: (x, x),
+    "other and itself": lambda x: (x * 2, x),
+    "itself and others": lambda x: (x, x + 1, -x),
+    "named": lambda x: {"sum": x + x, "number": x, "same": x},
+}
+
+
+def flat(element):
+    return list(element.values()) if isinstance(element, dict) else list(element)
+
+
+@pytest.mark.parametrize("form", ["one by one", "ragged", "padded"])
+@pytest.mark.parametrize("little_endian", [True, False])
+@pytest.mark.parametrize("split", SPLITS)
+def test_rows_that_steps_write_where_they_lie(tmp_path, split, little_endian, form):
+    """Of varying lengths, so that the memory they lie in moves; some have no number, some a piece of one."""
+    state = random.Random(4)
+    strings = [state.randbytes(state.choice([0, 4, 400, 3001, 80_000, 200_000])) for _ in range(60)]
+    (tmp_path / "file").write_bytes(stream(strings))
+    rows = [np.frombuffer(x, "<i4" if little_endian else ">i4").astype("=i4") for x in strings if len(x) % 4 == 0]
+    expected = [[rows[n]] if split == "itself" else flat(SPLITS[split](rows[n])) for n in range(len(rows))]
+    ds = TFRecordDataset(str(tmp_path / "file")).map(ops.decode_raw(out_type=np.int32, little_endian=little_endian))
+    ds = ds.map(SPLITS[split]).with_options(Options(num_threads=2, on_error="skip", on_hold="copy"))
+    if form == "ragged":
+        ds = ds.ragged_batch(7)
+    elif form == "padded":
+        ds = ds.padded_batch(7)
+    assert not [line for line in str(ds.plan()).splitlines() if line.startswith("Python") and "map" in line]
+    given = []
+    for element in ds:
+        parts = [element] if split == "itself" else flat(element)
+        given += [parts] if form == "one by one" else [list(row) for row in zip(*parts, strict=True)]
+    for row, right in zip(given, expected, strict=True):
+        for part, values in zip(row, right, strict=True):
+            padding = np.asarray(part)[values.size :]
+            assert np.array_equal(np.asarray(part)[: values.size], values) and not padding.any()
+            assert padding.size == 0 or form == "padded"

@@ -10,6 +10,7 @@ cdef enum:
     # From this size on, memory comes from the buffers that the process keeps: the allocator would unmap it each time,
     # and new pages cost more than filling them.
     KEPT_ROOM = 128 << 10
+    DUE_BYTES = 64 << 20     # most bytes that are made room for at a first row
 
 cdef struct Growing:
     unsigned char* data
@@ -35,6 +36,11 @@ cdef inline bint grow(Growing* g, int64_t more) noexcept nogil:
     g.data = <unsigned char*>data
     g.room = room if room < KEPT_ROOM else _kept_class(room)
     return True
+
+
+cdef inline bint grow_rows(Growing* g, int64_t nbytes, int64_t due) noexcept nogil:
+    # As grow, for a row: a buffer without room gets room for as many like it as are due, within a limit.
+    return grow(g, nbytes if g.room > 0 else max(nbytes, min(nbytes * due, <int64_t>DUE_BYTES)))
 
 
 cdef inline int64_t _kept_class(int64_t nbytes) noexcept nogil:

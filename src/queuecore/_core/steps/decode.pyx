@@ -7,7 +7,7 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, Leaf, iovec, layout_hash, size_product
-from queuecore._core.steps.stages cimport Arena, Cell, Span, Step, arena_take, spans_of
+from queuecore._core.steps.stages cimport Arena, Cell, Span, Step, arena_output, arena_take, spans_of
 
 
 cdef extern from *:
@@ -381,7 +381,7 @@ cdef int _raw_items(const RawParams* raw, bytes_in source, int64_t n, int64_t ea
             out.data = <unsigned char*>source
         else:
             if out.data == NULL:
-                out.data = <unsigned char*>arena_take(arena, nbytes + 1)
+                out.data = arena_output(arena, out, nbytes)
                 if out.data == NULL:
                     return _raw_fault(fault, WHAT_NO_MEMORY, nbytes, 0)
             if leaf != NULL:

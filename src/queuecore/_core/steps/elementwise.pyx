@@ -11,7 +11,7 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product
-from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_take, made_bytes_of
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_output, arena_take, made_bytes_of
 
 
 cdef extern from *:
@@ -79,7 +79,7 @@ cdef int step_place(Cell* out, int64_t nbytes, int64_t made_bytes, Arena* arena,
     if out.data != NULL and nbytes != made_bytes:
         return step_fault(fault, WHAT_OTHER, nbytes, made_bytes)
     if out.data == NULL:
-        out.data = <bytes_out>arena_take(arena, nbytes + 1)
+        out.data = arena_output(arena, out, nbytes)
         if out.data == NULL:
             return step_fault(fault, WHAT_NO_MEMORY, nbytes, 0)
     out.nbytes = nbytes

@@ -6,7 +6,8 @@ from queuecore._core.atoms.errors cimport CODE_EXHAUSTED, CODE_INVALID_ARGUMENT,
 from queuecore._core.atoms.memory cimport calloc, free
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash
-from queuecore._core.steps.stages cimport Arena, Cell, Span, Step, arena_free, arena_take, array_of, spans_of
+from queuecore._core.steps.stages cimport (
+    Arena, Cell, Span, Step, arena_free, arena_init, arena_take, array_of, spans_of)
 from queuecore._core.steps.wire cimport (
     WHAT_LENGTH, WHAT_NESTED, WHAT_TAG, WHAT_VARINT, WHAT_WIRE, WIRE_BYTES, WIRE_FIXED32, WIRE_VARINT, Field, Extent,
     Wire, bytes_in, bytes_out, read_field, refuse, varint)
@@ -940,8 +941,7 @@ cdef class ExampleStep(Step):
         cdef const int64_t* at
         cdef Cell* cells = <Cell*>calloc(self.plan.outputs + 1, sizeof(Cell))
         cdef list results
-        arena.last = NULL
-        arena.times = NULL
+        arena_init(&arena)
         memset(&fault, 0, sizeof(Fault))
         _work_init(&work, &self.plan, cells, &arena, &fault)
         try:

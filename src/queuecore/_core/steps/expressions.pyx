@@ -802,6 +802,8 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
             if node.places[k] >= 0:
                 node_outputs[k].data = outputs[node.places[k]].data
                 node_outputs[k].nbytes = outputs[node.places[k]].nbytes
+                if arena.row_output == &outputs[node.places[k]]:
+                    arena.row_output = &node_outputs[k]
         begun = step_begun(arena)
         if rows > 0:
             rc = node.way.run(node.way.params, node_inputs, node_outputs, rows, arena, fault)

@@ -7,7 +7,8 @@ from queuecore._core.atoms.errors cimport (
     CODE_DECODE, CODE_EXHAUSTED, CODE_INVALID_ARGUMENT, CODE_UNIMPLEMENTED, new_error)
 from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Fault, layout_hash, syscalls
-from queuecore._core.steps.stages cimport Arena, ArenaMark, Cell, Step, arena_mark, arena_release, arena_take
+from queuecore._core.steps.stages cimport (
+    Arena, ArenaMark, Cell, Step, arena_mark, arena_output, arena_release, arena_take)
 
 import importlib.util
 import pathlib
@@ -742,7 +743,7 @@ cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Ar
             channels = p.channels
             each = height * width * channels * item
             if out.data == NULL or out.nbytes != n * each:
-                out.data = <unsigned char*>arena_take(arena, <size_t>(n * each))
+                out.data = arena_output(arena, out, n * each)
                 if out.data == NULL:
                     rc = _fault(fault, WHAT_NO_MEMORY, each)
         elif rc == 0 and (p.height != height or p.width != width or p.channels != channels):
@@ -753,7 +754,7 @@ cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Ar
         if rc != 0:
             return rc
     if n == 0 and out.data == NULL:
-        out.data = <unsigned char*>arena_take(arena, 1)
+        out.data = arena_output(arena, out, 0)
     out.nbytes = n * each
     out.offsets = NULL
     out.ndim = cell.ndim + 3

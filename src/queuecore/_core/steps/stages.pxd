@@ -5,7 +5,9 @@
 # element.
 from libc.stddef cimport size_t
 from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.string cimport memset
 from queuecore._core.atoms.dims cimport MAX_DIMS
+from queuecore._core.atoms.growing cimport Growing, grow_rows
 from queuecore._core.atoms.memory cimport free
 from queuecore._core.atoms.platform cimport Atomic, Fault, alloc_lines, cpu_ticks, kRelaxed, size_sum
 
@@ -74,6 +76,11 @@ cdef struct Arena:
     int64_t epoch
     int64_t element           # of a batch: its first one
     StepTimes* times          # where the times of steps are noted, or NULL
+    # Set while a row is made: the output of varying length that may be written where it will lie, behind the rows of a
+    # buffer; how many rows are due there. NULL: none, or one has been written there.
+    const Cell* row_output
+    Growing* rows
+    int64_t rows_due
 
 
 cdef inline int64_t step_begun(const Arena* arena) noexcept nogil:
@@ -208,6 +215,19 @@ cdef inline void* arena_take(Arena* arena, size_t nbytes) noexcept nogil:
     place = <unsigned char*>chunk + 64 + chunk.used
     chunk.used += whole
     return place
+
+
+cdef inline void arena_init(Arena* arena) noexcept nogil:
+    memset(arena, 0, sizeof(Arena))
+
+
+cdef inline unsigned char* arena_output(Arena* arena, const Cell* output, int64_t nbytes) noexcept nogil:
+    # Returns memory for the whole of an output, of any content: where it will lie, if the arena knows that, which saves
+    # copying it; else as arena_take, but never NULL for 0 bytes. NULL: no memory.
+    if output != arena.row_output or nbytes <= 0:
+        return <unsigned char*>arena_take(arena, <size_t>nbytes + 1)
+    arena.row_output = NULL
+    return arena.rows.data + arena.rows.nbytes if grow_rows(arena.rows, nbytes, arena.rows_due) else NULL
 
 
 cdef inline void arena_reset(Arena* arena) noexcept nogil:

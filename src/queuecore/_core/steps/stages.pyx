@@ -63,8 +63,7 @@ cdef class Step:
         cdef Fault fault
         cdef int rc
         cdef list results = [], kept = []
-        arena.last = NULL
-        arena.times = NULL
+        arena_init(&arena)
         arena.epoch = epoch
         arena.element = element
         memset(&fault, 0, sizeof(Fault))

@@ -12,7 +12,7 @@ from queuecore._core.atoms.errors cimport (
     CODE_CHECKSUM, CODE_CSV, CODE_DATA_LOSS, CODE_RESUME, CODE_STEP, CODE_TOO_LARGE, STAGE_MAP, STAGE_ORDER,
     WHAT_BEHIND, fault_begin)
 from queuecore._core.atoms.growing cimport Growing, array_room
-from queuecore._core.stream.limits cimport COLD_UNITS, IOVECS, LOAD_SCATTER_BYTES
+from queuecore._core.stream.limits cimport CHUNK_ROWS, COLD_UNITS, IOVECS, LOAD_SCATTER_BYTES
 from queuecore._core.stream.meter cimport (
     AT_INPUT, AT_OUTPUT, AT_PLAN, SAMPLED_UNITS, Meter, meter_add, meter_since, meter_unit, meter_until)
 from queuecore._core.order.runs cimport MissingList, Run, RunList, is_behind, is_missing
@@ -413,7 +413,7 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
                 part.rows = s.runs.rows
                 vars = part.vars
             u.scratch.vars = vars
-            u.scratch.rows_due = s.runs.rows if p.plan.config.budget == 0 else 1
+            u.scratch.arena.rows_due = min(s.runs.rows, <int64_t>CHUNK_ROWS) if p.plan.config.budget == 0 else 1
             row = s.row
             near = 0
             for r in range(s.runs.count):

@@ -67,7 +67,6 @@ cdef struct Maker:
 cdef struct Scratch:
     unsigned char* slot  # where rows go: the slot, and its buffers, or a part's
     Growing* vars
-    int64_t rows_due     # a buffer without room gets room for so many rows like its first one
     Arena arena
     Cell* cells
     unsigned char* columns  # CSV: CSV_ROWS items of each column, and the CsvPlaces of all

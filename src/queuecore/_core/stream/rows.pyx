@@ -1,6 +1,6 @@
 """Records to rows of batches. See rows.pxd for the contract."""
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from libc.string cimport memcpy, memset, strlen
+from libc.string cimport memcpy, memmove, memset, strlen
 from queuecore._core.atoms.dims cimport MAX_DIMS
 from queuecore._core.atoms.memory cimport calloc, free, malloc
 from queuecore._core.atoms.process cimport check_layout
@@ -11,7 +11,7 @@ from queuecore._core.atoms.errors cimport (
     fault_begin)
 from queuecore._core.io.framing cimport FRAME_CSV, FRAME_LINES, FRAME_WHOLE
 from queuecore._core.io.handed cimport Column, HandedBlock
-from queuecore._core.atoms.growing cimport grow, growing_free
+from queuecore._core.atoms.growing cimport grow, grow_rows, growing_free
 from queuecore._core.io.lines cimport lines_kernels, lines_most
 from queuecore._core.atoms.platform cimport Fault, layout_hash, size_product, size_sum
 from queuecore._core.order.runs cimport Run, RunList
@@ -21,7 +21,6 @@ from queuecore._core.io.walk cimport WalkKind
 from queuecore._core.stream.inputs cimport (
     MovedRow, copy_row, csv_bytes, csv_find, inputs_of_block, inputs_of_lone, inputs_of_records, line_end, moved_find,
     row_cells, row_inputs)
-from queuecore._core.stream.limits cimport CHUNK_ROWS
 from queuecore._core.stream.maker cimport (
     COLUMN_BYTES, CSV_ROWS, TAKE_ITEMS, TAKE_LENGTHS, TAKE_STRINGS, Maker, Output, Pad, Scratch, rows_together)
 
@@ -29,7 +28,6 @@ check_layout(layout_hash())
 
 cdef enum:
     STORE_AHEAD = 16         # rows of a store that are brought into the cache ahead
-    DUE_BYTES = 64 << 20     # most bytes that are made room for at a first row
 
 ctypedef const unsigned char* bytes_in
 ctypedef unsigned char* bytes_out
@@ -72,19 +70,15 @@ cdef bint _fits(const Output* out, const int64_t* noted, int64_t nbytes, Fault* 
     return True
 
 
-cdef inline int64_t _room_due(const Scratch* s, int64_t nbytes) noexcept nogil:
-    # Returns the room for a first row and for as many like it as are due, within a limit.
-    return max(nbytes, min(nbytes * min(s.rows_due, <int64_t>CHUNK_ROWS), <int64_t>DUE_BYTES))
-
-
 cdef inline bint _add(Scratch* s, const Output* out, bytes_in data, int64_t nbytes, int64_t row,
                       Fault* fault) noexcept nogil:
-    # Appends a row of varying length.
+    # Appends a row of varying length, unless the step has written it there.
     cdef Growing* g = &s.vars[out.var]
     if nbytes > 0:
-        if not grow(g, nbytes if g.room > 0 else _room_due(s, nbytes)):
+        if not grow_rows(g, nbytes, s.arena.rows_due):
             return _no_memory(fault, nbytes)
-        memcpy(g.data + g.nbytes, data, nbytes)
+        if data != g.data + g.nbytes:
+            memmove(g.data + g.nbytes, data, nbytes)
         g.nbytes += nbytes
     (<int64_t*>(s.slot + out.slot_offset))[row + 1] = g.nbytes
     return True
@@ -140,11 +134,15 @@ cdef bint _run(const Maker* m, Scratch* s, int64_t row, Fault* fault) noexcept n
         if out.item == 0:
             outputs[out.cell].data = s.slot + out.slot_offset + row * out.row_bytes
             outputs[out.cell].nbytes = out.row_bytes
+        elif out.take == TAKE_ITEMS:
+            s.arena.row_output = &outputs[out.cell]
+            s.arena.rows = &s.vars[out.var]
     fault.what = 0  # this and the next are the step's; the rest is set where it fails
     fault.a = fault.b = fault.text_bytes = 0
     begun = step_begun(&s.arena)
     rc = m.run(m.params, s.cells, outputs, &s.arena, fault)
     step_ended(&s.arena, m.params, begun)
+    s.arena.row_output = NULL
     if rc != 0:
         fault.code = CODE_STEP
         fault.err = 0

@@ -22,7 +22,7 @@ from queuecore._core.io.tfrecord cimport (
     TFRECORD_FRAME, TFRECORD_HEADER, TFRECORD_MOST_BYTES, crc32c, tfrecord_check, tfrecord_damaged, tfrecord_resync,
     tfrecord_walk)
 from queuecore._core.io.walk cimport WALK_END, WALK_FAULT, WALK_FULL, WALK_MORE, RecordWalk
-from queuecore._core.steps.stages cimport Arena, Span, arena_free, arena_reset
+from queuecore._core.steps.stages cimport Arena, Span, arena_free, arena_init, arena_reset
 
 import os
 
@@ -451,8 +451,7 @@ def csv_table(CsvFormat format not None, bytes data not None, int64_t block_byte
     memset(&scan, 0, sizeof(CsvScan))
     memset(&fault, 0, sizeof(Fault))
     at.line = 1
-    arena.last = NULL
-    arena.times = NULL
+    arena_init(&arena)
     places = _places_new(plan, room)
     try:
         while True:
@@ -539,8 +538,7 @@ def csv_time(CsvFormat format not None, bytes data not None, int64_t rows):
     memset(table, 1, rows * width)
     memset(&at, 0, sizeof(CsvCursor))
     at.line = 1
-    arena.last = NULL
-    arena.times = NULL
+    arena_init(&arena)
     block.text = data
     block.likely = 0
     with nogil:

@@ -7,7 +7,7 @@ from queuecore._core.atoms.process cimport check_layout
 from queuecore._core.atoms.platform cimport Atomic, Fault, kAcquire, kRelaxed, layout_hash, monotonic_ns
 from queuecore._core.steps.elementwise cimport ChainFn, ChainLink, chain_fn
 from queuecore._core.steps.images cimport images_codecs
-from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_reset, arena_take
+from queuecore._core.steps.stages cimport Arena, Cell, Step, arena_free, arena_init, arena_reset, arena_take
 
 check_layout(layout_hash())
 
@@ -193,9 +193,7 @@ def decode_pictures(list files, Step step=None, list parts=None):
     cdef int64_t room = 0, begun, nbytes = 0
     cdef int rc = 0
     memset(cells, 0, sizeof(cells))
-    arena.last = NULL
-    arena.times = NULL
-    arena.epoch = 0
+    arena_init(&arena)
     if data == NULL or sizes == NULL or wanted == NULL:
         raise MemoryError
     for i in range(0 if parts is None else n):
