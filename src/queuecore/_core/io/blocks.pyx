@@ -222,10 +222,12 @@ cdef bint lane_can_read(const Lane* l) noexcept nogil:
 cdef int64_t _piece_for(const Blocks* s, const Lane* l, RecordBlock* b) noexcept nogil:
     # Returns how many bytes the lane's next piece has. All that a long record lacks is one piece, which the record's
     # beginning is moved in front of; unless pieces behind that beginning were claimed before it was known.
-    cdef const RecordBlock* c = l.carry
+    cdef const RecordBlock* c
     cdef int64_t piece = s.plan.piece_bytes, n, lacks
-    if l.wants == 0 or c == NULL or l.indexing or b.sequence != l.next_index or s.plan.memory_most > 0:
+    # A thread that indexes the lane changes what it wants and what it carries over, without the turn.
+    if l.indexing or b.sequence != l.next_index or s.plan.memory_most > 0 or l.wants == 0 or l.carry == NULL:
         return piece
+    c = l.carry
     n = c.nbytes - c.used
     lacks = min(l.wants - n, <int64_t>LONG_PIECE)
     if lacks <= piece or n > piece:
