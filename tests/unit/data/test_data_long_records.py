@@ -63,7 +63,8 @@ def test_long_records_among_short_ones(tmp_path, framing, threads):
 
 @pytest.mark.parametrize("nbytes", [40_000, 250_000])
 @pytest.mark.parametrize("framing", ["whole", "records"])
-def test_an_element_waits_for_few_others(tmp_path, framing, nbytes):
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_an_element_waits_for_few_others(tmp_path, threads, framing, nbytes):
     """Elements share a chunk, but not one of hundreds of long records."""
     expected = [record[:nbytes] for record in records(250_000) for _ in range(250_000 // nbytes)]
     if framing == "records":
@@ -73,7 +74,7 @@ def test_an_element_waits_for_few_others(tmp_path, framing, nbytes):
         for number, record in enumerate(expected):
             (tmp_path / f"{number:04}").write_bytes(record)
         ds = WholeFileDataset(f"{tmp_path}/*").map(lambda _, contents: contents)
-    with iter(ds.with_options(Options(num_threads=2))) as it:
+    with iter(ds.with_options(Options(num_threads=threads))) as it:
         assert next(it) == expected[0]
         stats = it.stats()
         assert stats["bytes_read"] <= 16_000_000  # of 32; what is read ahead, however fast

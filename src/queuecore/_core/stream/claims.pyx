@@ -229,6 +229,7 @@ cdef bint _open_batch(Pipe* p) noexcept nogil:
     _slot_ready(p, slot)
     window_open(p.window, p.next_batch, slot, p.plan.config.batch_rows)
     p.open = window_batch(p.window, p.next_batch)
+    p.open_bytes = 0
     p.next_batch += 1
     p.shared.planned.store(p.next_batch, kRelaxed)  # relaxed: a hint
     return True
@@ -290,11 +291,11 @@ cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, 
     if b.rows == p.plan.config.batch_rows or p.plan.config.batched:
         return b.rows == p.plan.config.batch_rows
     # Elements that are records share a chunk. It closes, too, when its next row is not handed in yet, or its file may
-    # not be listed yet; and, if values vary in length, when the unit is full: those of several units would be copied
-    # again, and hundreds be long.
+    # not be listed yet; and, if values vary in length, when the unit is full, or units that were not have made as much:
+    # values of several units are copied again, and hundreds of them may be long.
     return b.rows > 0 and (status == PULL_WAIT and (is_fed(p.plan) or p.table.files.load(kRelaxed) == MOST_FILES)
-                           or p.plan.maker.vars > 0 and (u.nbytes >= p.plan.config.unit_bytes
-                                                         or u.rows >= p.ramp_rows))
+                           or p.plan.maker.vars > 0 and (max(u.nbytes, p.open_bytes) >= p.plan.config.unit_bytes
+                                                         or max(u.rows, b.rows) >= p.ramp_rows))
 
 
 cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
@@ -302,7 +303,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     cdef Segment* s = NULL
     cdef RunList* list_
     cdef Batch* b
-    cdef int64_t before, most, used = 0
+    cdef int64_t before, most, used = 0, nbytes
     cdef bint is_over
     cdef int status
     if p.plan.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
@@ -345,7 +346,9 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
                 u.segment_count += 1
             b.rows += list_.rows - before
             u.rows += list_.rows - before
-            u.nbytes += (list_.rows - before) * _mark_end(p, b, &list_.runs[list_.count - 1])
+            nbytes = (list_.rows - before) * _mark_end(p, b, &list_.runs[list_.count - 1])
+            u.nbytes += nbytes
+            p.open_bytes += nbytes
         is_over = status == PULL_END or status == PULL_FAULT
         if status == PULL_BREAK:
             p.breaking = p.order.broken.level != LEVEL_SEAM

@@ -251,6 +251,7 @@ cdef struct Pipe:
     int64_t ramp_rows      # rows of the next unit: grows to config.unit_rows
     uint64_t next_batch
     Batch* open
+    int64_t open_bytes     # of the open batch's records, about; 0 outside blocks
     int64_t closed         # elements of the batches before the open one
     uint64_t* whole        # numbers of batches that became whole under the turn, and are to be published
     int32_t whole_count
