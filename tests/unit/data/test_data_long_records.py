@@ -1,6 +1,8 @@
 """Records about as long as a piece that is read at a time, and longer: their memory is used again."""
 
+import itertools
 import random
+import zlib
 
 import numpy as np
 import pytest
@@ -80,6 +82,19 @@ def test_an_element_waits_for_few_others(tmp_path, threads, framing, nbytes):
         assert stats["bytes_read"] <= 16_000_000  # of 32; what is read ahead, however fast
         assert stats["memory_bytes"] <= 32_000_000
         assert list(it) == expected[1:]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_few_elements_are_made_ahead_if_steps_make_them_large(tmp_path, threads):
+    """Of 1,000 bytes, 300,000: as pictures of one colour."""
+    state = random.Random(3)
+    expected = [bytes([state.randrange(256)]) * 300_000 for _ in range(1500)]
+    (tmp_path / "file").write_bytes(stream([zlib.compress(row) for row in expected]))
+    ds = TFRecordDataset(str(tmp_path / "file")).map(ops.decode_compressed(compression_type="ZLIB"))
+    with iter(ds.with_options(Options(num_threads=threads))) as it:
+        assert list(itertools.islice(it, 500)) == expected[:500]
+        assert it.stats()["memory_bytes"] <= 80_000_000  # of 450
+        assert list(it) == expected[500:]
 
 
 @pytest.mark.parametrize("batched", [False, True])

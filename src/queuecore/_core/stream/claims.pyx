@@ -10,7 +10,7 @@ from queuecore._core.io.blocks cimport (
 from queuecore._core.io.handed cimport handed_lost
 from queuecore._core.io.lanes cimport lanes_entered, lanes_next_file, lanes_save, lanes_saved
 from queuecore._core.io.pieces cimport blocks_index
-from queuecore._core.stream.limits cimport DISCOVER_AHEAD, DISCOVER_ASKED, SMALL_UNIT_BYTES
+from queuecore._core.stream.limits cimport DISCOVER_AHEAD, DISCOVER_ASKED, FIRST_ROWS, MADE_BYTES, SMALL_UNIT_BYTES
 from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM
 from queuecore._core.order.order cimport order_forward, order_pull, order_pull_owed
 from queuecore._core.order.op cimport (
@@ -250,6 +250,15 @@ cdef inline int64_t _mark_end(Pipe* p, Batch* b, const Run* last) noexcept nogil
     return block.used // block.count
 
 
+cdef inline int64_t _full_rows(const Pipe* p) noexcept nogil:
+    # Returns how many rows fill a unit: few, if a step makes elements of any size, at first and where those are large.
+    if p.plan.config.batched or p.plan.maker.vars == 0 or p.plan.maker.run == NULL:
+        return p.ramp_rows
+    if p.made_rows == 0:
+        return min(p.ramp_rows, <int64_t>FIRST_ROWS)
+    return max(min(p.ramp_rows, MADE_BYTES * p.made_rows // (p.made_bytes + 1)), <int64_t>1)
+
+
 cdef bint _worth_it(Pipe* p) noexcept nogil:
     # True if enough records are there for a unit that makes a whole batch, or if waiting for more would be wrong.
     cdef Blocks* s = p.blocks
@@ -260,7 +269,7 @@ cdef bint _worth_it(Pipe* p) noexcept nogil:
     if p.open != NULL:
         rows -= p.open.rows
     most = p.plan.config.unit_bytes * s.records // (s.nbytes + 1) + 1
-    return blocks_enough(s, rows if rows < most else most)
+    return blocks_enough(s, min(rows, most, _full_rows(p)))
 
 
 cdef void _order_without_memory(Pipe* p) noexcept nogil:
@@ -295,7 +304,7 @@ cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, 
     # values of several units are copied again, and hundreds of them may be long.
     return b.rows > 0 and (status == PULL_WAIT and (is_fed(p.plan) or p.table.files.load(kRelaxed) == MOST_FILES)
                            or p.plan.maker.vars > 0 and (max(u.nbytes, p.open_bytes) >= p.plan.config.unit_bytes
-                                                         or max(u.rows, b.rows) >= p.ramp_rows))
+                                                         or max(u.rows, b.rows) >= _full_rows(p)))
 
 
 cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
@@ -303,7 +312,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     cdef Segment* s = NULL
     cdef RunList* list_
     cdef Batch* b
-    cdef int64_t before, most, used = 0, nbytes
+    cdef int64_t before, most, used = 0, nbytes, full_rows = _full_rows(p)
     cdef bint is_over
     cdef int status
     if p.plan.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
@@ -312,8 +321,8 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     u.segment_count = 0
     u.segment_at = 0
     u.rows = 0
-    u.nbytes = 0
-    while (u.rows < p.ramp_rows and u.segment_count < p.plan.config.unit_segments and p.end_status == PULL_OK
+    u.nbytes = u.made_bytes = 0
+    while (u.rows < full_rows and u.segment_count < p.plan.config.unit_segments and p.end_status == PULL_OK
            and u.nbytes < p.plan.config.unit_bytes):
         if p.open == NULL:
             # Values of varying length are copied again if several units make a batch: this unit ends if the next batch
@@ -337,8 +346,8 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             s.runs.runs = u.runs.runs + used
         list_ = &s.runs
         most = p.plan.config.batch_rows - b.rows
-        if most > p.ramp_rows - u.rows:
-            most = p.ramp_rows - u.rows
+        if most > full_rows - u.rows:
+            most = full_rows - u.rows
         before = list_.rows
         status = _pull(p, b, most, list_)
         if list_.rows > before:
@@ -598,6 +607,9 @@ cdef void unit_retire(Pipe* p, Unit* u) noexcept nogil:
             for j in range(s.runs.count):
                 if s.runs.runs[j].block != NULL:
                     blocks_done(p.blocks, s.runs.runs[j].block, s.runs.runs[j].n)
+    if u.kind == UNIT_ROWS:
+        p.made_rows += u.rows
+        p.made_bytes += u.made_bytes
     u.next = p.free_units
     p.free_units = u
     turn_give(p.turn)  # from here on another thread may claim the unit

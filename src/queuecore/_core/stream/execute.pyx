@@ -432,6 +432,9 @@ cdef bint _run_rows(Pipe* p, Unit* u, int wait) noexcept nogil:
                         part_free(&p.plan.maker, part)
                     return False
                 row += run.n  # runs after a bad record may have bad ones too
+            if vars != NULL:
+                for r in range(p.plan.maker.vars):
+                    u.made_bytes += vars[r].nbytes
             if vars != NULL and part == NULL:
                 count_room(p, s.batch.slot)
             if part != NULL:

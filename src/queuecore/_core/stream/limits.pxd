@@ -1,6 +1,8 @@
 # Limits: the numbers that decide how large the parts of a stream are, each defined once.
 cdef enum:
     UNIT_BYTES = 512 << 10       # most bytes of a unit: more makes the first batch late, less costs more for claiming
+    FIRST_ROWS = 4               # of a unit, before it is known how large a step makes elements
+    MADE_BYTES = 2 << 20         # of a unit's values of such elements: more would leave the cache until they are taken
     SMALL_UNIT_BYTES = 256 << 10  # most bytes of a unit of several batches
     CHUNK_BYTES = 64 << 10       # most bytes and rows of a chunk, when elements are records
     CHUNK_ROWS = 4096

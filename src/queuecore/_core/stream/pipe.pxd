@@ -76,6 +76,7 @@ cdef struct Unit:
     RecordBlock* piece     # to read
     Scratch scratch
     int64_t nbytes         # of records in blocks, an estimate
+    int64_t made_bytes     # of values of varying length
     RunList runs           # room for all segments' runs, or for the runs of a load
     Segment* segments
     int32_t segment_count
@@ -252,6 +253,8 @@ cdef struct Pipe:
     uint64_t next_batch
     Batch* open
     int64_t open_bytes     # of the open batch's records, about; 0 outside blocks
+    int64_t made_rows      # by units that are retired
+    int64_t made_bytes     # of their values of varying length
     int64_t closed         # elements of the batches before the open one
     uint64_t* whole        # numbers of batches that became whole under the turn, and are to be published
     int32_t whole_count
