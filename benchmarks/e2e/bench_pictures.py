@@ -6,6 +6,9 @@ of float32 with the channels first, on two cores with two threads (PyTorch: two 
 advises; each goes on from epoch to epoch as it does in training. What isn't installed is left out. A ratio compares two
 runs of the same round.
 
+The new size is also made alone, by one thread, of decoded pictures: queuecore's result is TensorFlow's, of float32,
+OpenCV's of bytes is bytes.
+
 queuecore and DALI run once more beside two busy processes on the same cores: a share is the rate there, of that alone.
 """
 
@@ -35,6 +38,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 AREAS, RATIOS = (0.08, 1.0), (3 / 4, 4 / 3)
 CROP, SIZE = "random crop", "new size"
 BUSY = "random crop, beside two busy processes"
+ALONE = "new size alone"
 
 Pass = Callable[[], tuple[int, float]]
 
@@ -122,6 +126,31 @@ def beyond_libjpeg(folder: Path) -> Callable[[], float]:
     )
     step = chain.bind([ops.Component(np.dtype("S"), ())])
     return lambda: steps.decode_pictures(files, step)[0] / steps.decode_pictures(files, None, parts)[0]
+
+
+def resizing(folder: Path) -> dict[str, Callable[[], float]]:
+    """Return what measures pictures a second that get a new size, by queuecore and by OpenCV of bytes and of floats."""
+    import queuecore as qc
+
+    paths = sorted(map(str, folder.glob("*/*.jpg")))[:128]
+    pictures = [qc.ops.decode_jpeg(Path(path).read_bytes()) for path in paths]
+
+    def rate(resize: Callable[[Any], Any], given: list[Any]) -> float:
+        begun = time.perf_counter()
+        for picture in given:
+            resize(picture)
+        return len(given) / (time.perf_counter() - begun)
+
+    ways = {"queuecore": lambda: rate(lambda picture: qc.ops.resize(picture, (SIDE, SIDE)), pictures)}
+    with contextlib.suppress(ImportError):
+        cv2 = importlib.import_module("cv2")
+        cv2.setNumThreads(0)  # none but the caller
+        floats = [picture.astype(np.float32) for picture in pictures]
+        for numbers, given in (("bytes", pictures), ("floats", floats)):
+            ways[f"OpenCV, {numbers}"] = lambda given=given: rate(
+                lambda picture: cv2.resize(picture, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR), given
+            )
+    return ways
 
 
 def dali(folder: Path, what: str) -> Pass:
@@ -359,6 +388,7 @@ def run(options: harness.Options) -> dict[str, Any]:
                         add(f"{BUSY}: {peer}", dali(folder, what), 2)
                 except (ImportError, RuntimeError) as error:
                     absent[peer] = str(error)
+        contenders += [(f"{ALONE}: {name}", rate) for name, rate in resizing(folder).items()]
         contenders.append((BEYOND, beyond_libjpeg(folder)))
         raw = harness.rotate(contenders, rounds)
     findings = [harness.finding(name, "pictures/s", rates) for name, rates in raw.items() if name != BEYOND]
@@ -369,6 +399,11 @@ def run(options: harness.Options) -> dict[str, Any]:
                 pairs = zip(raw[f"{what}: queuecore"], raw[f"{what}: {peer}"], strict=True)
                 ratios = [our_rate / rate for our_rate, rate in pairs]
                 findings.append(harness.finding(f"{what}: rate", f"of {peer}'s", ratios, at_least=target))
+    for numbers, at_most in (("bytes", 1.1), ("floats", None)):
+        if f"{ALONE}: OpenCV, {numbers}" in raw:
+            pairs = zip(raw[f"{ALONE}: queuecore"], raw[f"{ALONE}: OpenCV, {numbers}"], strict=True)
+            ratios = [rate / our_rate for our_rate, rate in pairs]
+            findings.append(harness.finding(f"{ALONE}: time", f"of OpenCV's of {numbers}", ratios, at_most=at_most))
     for what in (CROP, SIZE):
         if f"{what}: {SCRIPT}" in raw:
             pairs = zip(raw[f"{what}: {SCRIPT}"], raw[f"{what}: torchvision"], strict=True)
