@@ -77,13 +77,14 @@ def test_ranges_of_nvtx(cuda, tmp_path, monkeypatch):
     functions = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)(push), ctypes.CFUNCTYPE(ctypes.c_int)(pop)
     addresses = tuple(ctypes.cast(one, ctypes.c_void_p).value for one in functions)
     monkeypatch.setattr("queuecore._observe.trace.range_functions", lambda: addresses)
-    ds = Dataset.from_tensor_slices(np.zeros((1000, 4))).batch(100)
+    # More batches than are made before a trace begins.
+    ds = Dataset.from_tensor_slices(np.zeros((1000, 4))).repeat(200).batch(1000)
     with iter(ds) as it, it.trace(tmp_path / "host.json"):
-        assert sum(1 for _ in it) == 10
+        assert sum(1 for _ in it) == 200
     assert not done  # nothing goes to a device
     with iter(cuda.of(ds)) as it, it.trace(tmp_path / "device.json"):
-        assert sum(1 for _ in it) == 10
-    assert sum(name == "copy" for _, name in done) == 10
+        assert sum(1 for _ in it) == 200
+    assert sum(name == "copy" for _, name in done) == 200
     assert any(name == "make rows" for _, name in done)
     assert len({thread for thread, name in done if name == "copy"}) == 1
     assert not any(open_.values())
