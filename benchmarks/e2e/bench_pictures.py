@@ -355,6 +355,11 @@ def busy(count: int) -> Iterator[None]:
         yield
 
 
+def ratios_of(rates: list[float], others: list[float]) -> list[float]:
+    """Return the ratio of the rates of each round."""
+    return [rate / other for rate, other in zip(rates, others, strict=True)]
+
+
 def run(options: harness.Options) -> dict[str, Any]:
     """Measure whole passes of each contender, for a random crop and for a new size."""
     count, rounds = (128, 2) if options.quick else (1024, 7)
@@ -396,29 +401,26 @@ def run(options: harness.Options) -> dict[str, Any]:
     for peer, (_, _, *targets) in PEERS.items():
         for what, target in zip((CROP, SIZE), targets, strict=True):
             if f"{what}: {peer}" in raw:
-                pairs = zip(raw[f"{what}: queuecore"], raw[f"{what}: {peer}"], strict=True)
-                ratios = [our_rate / rate for our_rate, rate in pairs]
+                ratios = ratios_of(raw[f"{what}: queuecore"], raw[f"{what}: {peer}"])
                 findings.append(harness.finding(f"{what}: rate", f"of {peer}'s", ratios, at_least=target))
     for numbers, at_most in (("bytes", 1.1), ("floats", None)):
         if f"{ALONE}: OpenCV, {numbers}" in raw:
-            pairs = zip(raw[f"{ALONE}: queuecore"], raw[f"{ALONE}: OpenCV, {numbers}"], strict=True)
-            ratios = [rate / our_rate for our_rate, rate in pairs]
+            ratios = ratios_of(raw[f"{ALONE}: OpenCV, {numbers}"], raw[f"{ALONE}: queuecore"])
             findings.append(harness.finding(f"{ALONE}: time", f"of OpenCV's of {numbers}", ratios, at_most=at_most))
     for what in (CROP, SIZE):
         if f"{what}: {SCRIPT}" in raw:
-            pairs = zip(raw[f"{what}: {SCRIPT}"], raw[f"{what}: torchvision"], strict=True)
-            ratios = [our_rate / rate for our_rate, rate in pairs]
+            ratios = ratios_of(raw[f"{what}: {SCRIPT}"], raw[f"{what}: torchvision"])
             target = SCRIPT_TARGET if what == CROP else None
             name = f"{what}: one import changed"
             findings.append(harness.finding(name, "of the rate before", ratios, at_least=target))
     shares = {
-        name: [part / whole for part, whole in zip(raw[f"{BUSY}: {name}"], raw[f"{CROP}: {name}"], strict=True)]
+        name: ratios_of(raw[f"{BUSY}: {name}"], raw[f"{CROP}: {name}"])
         for name in ("queuecore", "DALI")
         if f"{BUSY}: {name}" in raw
     }
     findings += [harness.finding(f"{BUSY}: {name}", "of the rate alone", runs) for name, runs in shares.items()]
     if "DALI" in shares:
-        ratios = [own_share / share for own_share, share in zip(shares["queuecore"], shares["DALI"], strict=True)]
+        ratios = ratios_of(shares["queuecore"], shares["DALI"])
         findings.append(harness.finding(f"{BUSY}: share", "of DALI's", ratios, at_least=1))
     return harness.report(
         "pictures",

@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import os
+import textwrap
 import threading
 from types import SimpleNamespace
 
@@ -226,23 +227,32 @@ def test_an_iterator_that_is_closed_waits_for_no_listing(gate, kind):
     gate.open()
 
 
-def test_a_forked_child_lists_itself(tmp_path):
-    for folder in "abc":
+def run_with_a_folder_held_back(tmp_path, folders, program):
+    """Run a program, in which the last folder isn't listed in this process before the gate is set."""
+    for folder in folders:
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "0.bin").write_bytes(folder.encode() + b"\n")
-    done = run_python(
-        """
-        import os, sys, threading
+    gated = """
+        import os, signal, sys, threading, time
         from types import SimpleNamespace
         from queuecore._io import names
         from queuecore.data import TextLineDataset
-        real, gate, parent = names.glob, threading.Event(), os.getpid()
+        real, gate, main, parent = names.glob, threading.Event(), threading.get_ident(), os.getpid()
         def listed(path, **options):
-            if path.endswith(b"/c/*.bin") and os.getpid() == parent:
+            if path.endswith(f"/{sys.argv[2]}/*.bin".encode()) and os.getpid() == parent:
                 gate.wait()
             return real.glob(path, **options)
         names.glob = SimpleNamespace(glob=listed, escape=real.escape, has_magic=real.has_magic)
         ds = TextLineDataset(sys.argv[1] + "/*/*.bin")
+        """
+    return run_python(textwrap.dedent(gated) + textwrap.dedent(program), tmp_path, folders[-1])
+
+
+def test_a_forked_child_lists_itself(tmp_path):
+    done = run_with_a_folder_held_back(
+        tmp_path,
+        "abc",
+        """
         child = os.fork()
         if child == 0:
             os._exit(0 if list(ds) == [b"a", b"b", b"c"] and len(next(ds._chain.file_lists())) == 3 else 1)
@@ -250,28 +260,16 @@ def test_a_forked_child_lists_itself(tmp_path):
         gate.set()
         assert list(ds) == [b"a", b"b", b"c"]
         """,
-        tmp_path,
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_ctrl_c_ends_the_wait_for_a_listing(tmp_path):
-    for folder in "ab":
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "0.bin").write_bytes(folder.encode() + b"\n")
-    done = run_python(
+    done = run_with_a_folder_held_back(
+        tmp_path,
+        "ab",
         """
-        import os, signal, sys, threading, time
-        from types import SimpleNamespace
-        from queuecore._io import names
-        from queuecore.data import TextLineDataset
-        real, gate, main = names.glob, threading.Event(), threading.get_ident()
-        def listed(path, **options):
-            if path.endswith(b"/b/*.bin"):
-                gate.wait()
-            return real.glob(path, **options)
-        names.glob = SimpleNamespace(glob=listed, escape=real.escape, has_magic=real.has_magic)
-        files = next(TextLineDataset(sys.argv[1] + "/*/*.bin")._chain.file_lists())
+        files = next(ds._chain.file_lists())
         def waits():
             frame = sys._current_frames()[main]
             return frame.f_back is not None and frame.f_back.f_code is names.Listing.wait.__code__
@@ -286,7 +284,6 @@ def test_ctrl_c_ends_the_wait_for_a_listing(tmp_path):
             gate.set()
             print(len(files))
         """,
-        tmp_path,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["2"]

@@ -86,7 +86,7 @@ def test_an_element_waits_for_few_others(tmp_path, threads, framing, nbytes):
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_few_elements_are_made_ahead_if_steps_make_them_large(tmp_path, threads):
-    """Of 1,000 bytes, 300,000: as pictures of one colour."""
+    """Of about 310 bytes, 300,000: as pictures of one colour."""
     state = random.Random(3)
     expected = [bytes([state.randrange(256)]) * 300_000 for _ in range(1500)]
     (tmp_path / "file").write_bytes(stream([zlib.compress(row) for row in expected]))
