@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
+from helpers.process import run_python
 
 load = pytest.importorskip("queuecore._core.testing.load", reason="no test hooks (QUEUECORE_TESTING=1)")
 
@@ -47,3 +48,20 @@ def test_a_forked_child_shares_none_with_its_parent():
     if child == 0:
         os._exit(load.buffer_address(5 << 20) == parent)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_what_is_kept_goes_before_memory_is_refused():
+    code = """
+    import pathlib, resource
+    from queuecore._core.testing import load
+    load.buffer_address(40 << 20)
+    used = int(pathlib.Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (10 << 20),) * 2)
+    load.buffer_address(30 << 20)
+    try:
+        load.buffer_address(60 << 20)
+    except MemoryError:
+        print("refused")
+    """
+    child = run_python(code)
+    assert (child.stdout, child.stderr) == ("refused\n", "")

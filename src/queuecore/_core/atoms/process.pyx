@@ -135,6 +135,20 @@ cdef size_t _class_bytes(size_t nbytes) noexcept nogil:
     return nbytes if nbytes > ~<size_t>0 - step else (nbytes + step - 1) // step * step
 
 
+cdef bint _unmap_kept() noexcept nogil:
+    # Unmaps all that is kept. False: there was nothing.
+    cdef KeptBuffer[KEPT_MOST] old
+    cdef int i, n = 0
+    turn_take(&_kept_turn)
+    while _kept_count > 0:
+        old[n] = _kept_remove(_kept_count - 1)
+        n += 1
+    turn_give(&_kept_turn)
+    for i in range(n):
+        unmap_pages(old[i].p, old[i].nbytes)
+    return n > 0
+
+
 cdef void* buffer_take(size_t nbytes) noexcept nogil:
     cdef void* p = NULL
     cdef int i
@@ -145,7 +159,11 @@ cdef void* buffer_take(size_t nbytes) noexcept nogil:
                 p = _kept_remove(i).p
                 break
         turn_give(&_kept_turn)
-    return p if p != NULL else map_pages(nbytes)
+    if p == NULL:
+        p = map_pages(nbytes)
+    if p == NULL and _unmap_kept():  # what is kept counts where a process may have so much address space (RLIMIT_AS)
+        p = map_pages(nbytes)
+    return p
 
 
 cdef void buffer_give(void* p, size_t nbytes) noexcept nogil:
