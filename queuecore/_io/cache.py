@@ -93,6 +93,12 @@ class RemoteCache:
         If the folder is another user's, or others may write to it.
     InvalidArgumentError, NotFoundError, UnavailableError
         If the folder can't be made or read.
+
+    Attributes
+    ----------
+    compared : dict
+        By name, of the files all of whose bytes this process has compared with their checksums: when their data file
+        was changed last before that, in nanoseconds. A file that is opened again isn't read for that again.
     """
 
     def __init__(self, folder: str | os.PathLike[str], limit: int | None, offline: bool) -> None:
@@ -111,6 +117,7 @@ class RemoteCache:
             )
         self._lock = threading.Lock()
         self._files: weakref.WeakValueDictionary[str, CachedFile] = weakref.WeakValueDictionary()
+        self.compared: dict[str, int] = {}
         self._writes = not offline
         taken = sum(entry.cached_bytes for entry in self.entries())
         self.limit = (shutil.disk_usage(self.folder).free + taken) // 2 if limit is None else limit
@@ -198,6 +205,7 @@ class RemoteCache:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # C4
             path.unlink()
             path.with_suffix(".data").unlink(missing_ok=True)
+            self.compared.pop(name, None)
         except OSError:
             return False
         finally:
@@ -270,7 +278,7 @@ class CachedFile:
     def __init__(self, cache: RemoteCache, name: str, url: bytes, size: int, stamp: int) -> None:
         self.size, self.stamp, self.offline = size, stamp, cache.offline
         self.was_replaced = False
-        self._cache, self._url = cache, url
+        self._cache, self._name, self._url = cache, name, url
         self._data_path = cache.folder / f"{name}.data"
         blocks = -(-size // BLOCK_BYTES)
         self._index, self._data = self._opened(cache.folder / f"{name}.index", blocks)
@@ -281,7 +289,6 @@ class CachedFile:
         self._bad: set[int] = set()  # that the index has, and were damaged
         self._fetching: dict[int, threading.Event] = {}
         self._good = bytearray(blocks)  # whose bytes were compared with their checksum, or come from here
-        self._compared = -1  # of the data file's changes, the last one before all were good
         self._load()
 
     def _opened(self, path: Path, blocks: int) -> tuple[int, int]:
@@ -322,7 +329,7 @@ class CachedFile:
             if there == 1:
                 self._marks[block] = checksum
 
-    def read(self, offset: int, end: int, fetch: Callable[[int, int], bytes]) -> bytes:
+    def read(self, offset: int, end: int, fetch: Callable[[int, int], bytes | memoryview]) -> bytes | memoryview:
         """Return a range of the file, from here or from the store.
 
         Parameters
@@ -337,7 +344,8 @@ class CachedFile:
         UnavailableError
             If the cache is offline, and doesn't have all of it.
         """
-        parts, at = [], offset
+        parts: list[bytes | memoryview] = []
+        at = offset
         while at < end:
             first, data = self._blocks(at // BLOCK_BYTES, -(-end // BLOCK_BYTES), fetch)
             part = data[at - first : end - first] if at > first or end < first + len(data) else data
@@ -345,7 +353,9 @@ class CachedFile:
             at += len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _blocks(self, block: int, stop: int, fetch: Callable[[int, int], bytes]) -> tuple[int, bytes]:
+    def _blocks(
+        self, block: int, stop: int, fetch: Callable[[int, int], bytes | memoryview]
+    ) -> tuple[int, bytes | memoryview]:
         """Return where a block begins, and it, perhaps with blocks behind it up to `stop`."""
         mine: list[int] = []
         done = threading.Event()
@@ -357,8 +367,8 @@ class CachedFile:
                     self._fetching.update((missing, done) for missing in mine)
                 if under_way is not None:
                     under_way.wait()
-                elif not mine and (data := self._stored(block)) is not None:
-                    return block * BLOCK_BYTES, data
+                elif not mine and (stored := self._stored(block)) is not None:
+                    return block * BLOCK_BYTES, stored
             first, end = block * BLOCK_BYTES, min((mine[-1] + 1) * BLOCK_BYTES, self.size)
             if self._cache.offline:
                 raise UnavailableError(
@@ -417,7 +427,7 @@ class CachedFile:
         finally:
             fcntl.flock(self._data, fcntl.LOCK_UN)
 
-    def _keep(self, blocks: list[int], data: bytes) -> None:
+    def _keep(self, blocks: list[int], data: bytes | memoryview) -> None:
         view = memoryview(data)
         for number, block in enumerate(blocks):
             part = view[number * BLOCK_BYTES : (number + 1) * BLOCK_BYTES]
@@ -472,8 +482,9 @@ class CachedFile:
             if self._fresh or not all(self._is_there(block) for block in blocks):
                 return -1
         changed = os.fstat(self._data).st_ctime_ns
-        if changed != self._compared:
-            trusted = bytes(len(blocks)) if self._compared >= 0 else self._good
+        compared = self._cache.compared.get(self._name)
+        if changed != compared:
+            trusted = self._good if compared is None else bytes(len(blocks))
             if any(self._stored(block) is None for block in blocks if not trusted[block]):
                 return -1
         try:
@@ -483,7 +494,7 @@ class CachedFile:
             status = os.fstat(self._data)
             if status.st_mtime_ns != self.stamp or status.st_size != self.size:  # a disk that has no such times
                 return -1
-            self._compared = status.st_ctime_ns
+            self._cache.compared[self._name] = status.st_ctime_ns
             return os.open(self._data_path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             return -1

@@ -191,6 +191,25 @@ def test_what_is_damaged_comes_again(store, folder, large, of, kind, caplog):
     assert joined(kept(ds, folder)) == content and reads(store) == []
 
 
+def test_a_process_compares_what_it_opens_again_only_if_it_was_changed(store, folder, large, monkeypatch):
+    content, ds = large
+    assert joined(kept(ds, folder)) == content
+    cache._caches.clear()
+    compared = []
+    checksums = cache.frame
+    monkeypatch.setattr(cache, "frame", lambda data: compared.append(len(data)) or checksums(data))
+    assert joined(kept(ds, folder)) == content and sum(compared) == len(content)
+    compared.clear()
+    assert joined(kept(ds, folder)) == content and compared == []
+    (path,) = data_files(folder)
+    text = bytearray(path.read_bytes())
+    text[5] ^= 1
+    path.write_bytes(text)
+    store.requests.clear()
+    assert joined(kept(ds, folder)) == content
+    assert sum(compared) >= len(content) and reads(store) == [("read", "bucket/a", 0, BLOCK_BYTES)]
+
+
 def test_what_is_damaged_is_an_error_offline(store, folder, large):
     content, ds = large
     assert joined(kept(ds, folder)) == content
