@@ -11,10 +11,11 @@ import datetime
 import os
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-__all__ = ["ObjectStore", "objects_of"]
+__all__ = ["ObjectStore", "S3Access", "access_of", "objects_of"]
 
 # What `client_kwargs` of s3fs may have for obstore to make the same requests.
 _UNDERSTOOD = {"endpoint_url", "region_name"}
@@ -24,6 +25,7 @@ _MOST_FAILED = 3
 # How long obstore may use keys before it asks again, which it does 5 minutes earlier. s3fs renews its own long before.
 _KEYS_LAST = datetime.timedelta(minutes=10)
 _stores: weakref.WeakKeyDictionary[Any, dict[str, ObjectStore | None]] = weakref.WeakKeyDictionary()
+_accesses: weakref.WeakKeyDictionary[Any, S3Access | None] = weakref.WeakKeyDictionary()
 # Threads of obstore's are not there in a process that was forked after their start.
 _parent_used = False
 
@@ -86,11 +88,34 @@ def objects_of(filesystem: Any, path: str) -> tuple[ObjectStore, str] | None:
     return (store, key) if store is not None and store.is_usable else None
 
 
-def _store(filesystem: Any, bucket: str) -> ObjectStore | None:
-    try:
-        store_class = import_module("obstore.store").S3Store
-    except ImportError:
-        return None
+@dataclass(frozen=True)
+class S3Access:
+    """The needs of requests to an S3 server.
+
+    Attributes
+    ----------
+    endpoint, region : str
+        Its URL, without a slash at the end, and the region that signatures name.
+    keys : callable or None
+        Returns key, secret and token; `None`: nobody needs to be known.
+    lasting : bool
+        Whether these stay the same.
+    """
+
+    endpoint: str
+    region: str
+    keys: Callable[[], tuple[str, str, str | None]] | None
+    lasting: bool
+
+
+def access_of(filesystem: Any) -> S3Access | None:
+    """Return how s3fs asks its server, if it asks for nothing else than others do too. Raises errors of s3fs's."""
+    if filesystem not in _accesses:
+        _accesses[filesystem] = _access(filesystem)
+    return _accesses[filesystem]
+
+
+def _access(filesystem: Any) -> S3Access | None:
     if (
         set(filesystem.client_kwargs) - _UNDERSTOOD
         or filesystem.config_kwargs
@@ -99,44 +124,65 @@ def _store(filesystem: Any, bucket: str) -> ObjectStore | None:
     ):
         return None
     meta = filesystem.connect().meta
-    config: dict[str, Any] = {"region": meta.region_name or "us-east-1"}
-    if not meta.endpoint_url.endswith(".amazonaws.com"):
-        config["endpoint"] = meta.endpoint_url
+    where = meta.endpoint_url.rstrip("/"), meta.region_name or "us-east-1"
     if filesystem.anon:
-        config["skip_signature"] = True
-    elif filesystem.key and filesystem.secret:
-        config.update(access_key_id=filesystem.key, secret_access_key=filesystem.secret)
-        if filesystem.token:
-            config["session_token"] = filesystem.token
-    else:
-        provider = _provider(filesystem)
-        if provider is None:
-            return None
-        config["credential_provider"] = provider
-    # `remote` tries again by itself, and says which of the tries failed.
-    config.update(client_options={"allow_http": True}, retry_config={"max_retries": 0})
-    return ObjectStore(store_class(bucket, **config))
+        return S3Access(*where, keys=None, lasting=True)
+    if filesystem.key and filesystem.secret:
+        fixed = filesystem.key, filesystem.secret, filesystem.token or None
+        return S3Access(*where, keys=lambda: fixed, lasting=True)
+    found = _found_keys(filesystem)
+    return None if found is None else S3Access(*where, keys=found, lasting=False)
 
 
-def _provider(filesystem: Any) -> Callable[[], dict[str, Any]] | None:
-    """Return what gives obstore the keys that s3fs found; `None`: it has none."""
+def _found_keys(filesystem: Any) -> Callable[[], tuple[str, str, str | None]] | None:
+    """Return what gives the keys that s3fs found; `None`: it has none."""
     from fsspec.asyn import sync
 
     session, loop = filesystem.session, filesystem.loop
     if sync(loop, session.get_credentials) is None:
         return None
 
-    async def keys() -> Any:
+    async def frozen() -> Any:
         return await (await session.get_credentials()).get_frozen_credentials()
 
+    def keys() -> tuple[str, str, str | None]:
+        known: Any = sync(loop, frozen)
+        return known.access_key, known.secret_key, known.token
+
+    return keys
+
+
+def _store(filesystem: Any, bucket: str) -> ObjectStore | None:
+    try:
+        store_class = import_module("obstore.store").S3Store
+    except ImportError:
+        return None
+    access = access_of(filesystem)
+    if access is None:
+        return None
+    config: dict[str, Any] = {"region": access.region}
+    if not access.endpoint.endswith(".amazonaws.com"):
+        config["endpoint"] = access.endpoint
+    if access.keys is None:
+        config["skip_signature"] = True
+    elif access.lasting:
+        config.update(_named(access.keys(), "access_key_id", "secret_access_key", "session_token"))
+    else:
+        config["credential_provider"] = _provider(access.keys)
+    # `remote` tries again by itself, and says which of the tries failed.
+    config.update(client_options={"allow_http": True}, retry_config={"max_retries": 0})
+    return ObjectStore(store_class(bucket, **config))
+
+
+def _named(keys: tuple[str, str, str | None], *names: str) -> dict[str, str]:
+    return {name: key for name, key in zip(names, keys, strict=True) if key is not None}
+
+
+def _provider(keys: Callable[[], tuple[str, str, str | None]]) -> Callable[[], dict[str, Any]]:
     def provide() -> dict[str, Any]:
-        frozen: Any = sync(loop, keys)
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": datetime.datetime.now(datetime.UTC) + _KEYS_LAST,
-        }
+        key, secret, token = keys()
+        until = datetime.datetime.now(datetime.UTC) + _KEYS_LAST
+        return {"access_key_id": key, "secret_access_key": secret, "token": token, "expires_at": until}
 
     return provide
 
@@ -145,6 +191,7 @@ def _forked() -> None:
     global _parent_used
     _parent_used = _parent_used or any(any(stores.values()) for stores in _stores.values())
     _stores.clear()
+    _accesses.clear()
 
 
 os.register_at_fork(after_in_child=_forked)

@@ -22,10 +22,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from queuecore._core.atoms.errors import os_reason, tell_causes
-from queuecore._core.io.remote import begin, is_url, serve
-from queuecore._io.ahead import AheadReader
+from queuecore._core.io.remote import AheadReader, begin, is_url, serve
 from queuecore._io.cache import CachedFile, cache_of
 from queuecore._io.object_store import objects_of
+from queuecore._io.plain_http import plain_file
 from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError, os_error, shown_name
 
 if TYPE_CHECKING:
@@ -294,6 +294,7 @@ def look(name: bytes, store: RemoteStore | None) -> tuple[int, int]:
 def opened(name: bytes, store: RemoteStore | None) -> RemoteReader:
     """Return a remote file, to be read from its beginning. Raises `OSError`."""
     with as_os_error(name, store):
+        ready()
         return RemoteReader(_opened(name, store))
 
 
@@ -408,19 +409,23 @@ class _File:
         self._turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         if b"::" in name:
             self._turn = _turns.setdefault(name, threading.Lock())
-        self._ahead: AheadReader | None = None
         self._objects, self._etag = objects_of(self._filesystem, self._path), ""
+        self._plain = plain_file(self._filesystem, self._path) if b"::" not in name else None
         wanted = _looked_at.get() if store is None or store.cache is None else store.cache
         cache = cache_of(*wanted) if wanted is not None else None
         self._cached: CachedFile | None = None
         if cache is not None and cache.offline:
             self._cached = cache.newest(name)
             self.size, self._stamp = self._cached.size, self._cached.stamp
-            return
-        self.size, self._stamp = self._measured()
-        # In a chain, what says that a file is the same needn't be what has its bytes.
-        if cache is not None and self._whole is None and self._has_marks and b"::" not in name:
-            self._cached = cache.file(name, self.size, self._stamp)
+        else:
+            self.size, self._stamp = self._measured()
+            # In a chain, what says that a file is the same needn't be what has its bytes.
+            if cache is not None and self._whole is None and self._has_marks and b"::" not in name:
+                self._cached = cache.file(name, self.size, self._stamp)
+        itself = weakref.proxy(self)  # no circle: what was read ahead goes at once when the file is closed
+        self.ahead = AheadReader(
+            self.size, lambda start, into: itself._bytes(start, into), lambda error: itself._failed(error)
+        )
 
     def _info(self) -> dict[str, Any]:
         if self._objects is not None:
@@ -428,7 +433,6 @@ class _File:
                 objects, key = self._objects
                 info = objects.info(key)
                 if info["ETag"]:
-                    self._etag = self._etag or info["ETag"]  # ranges are of what was there first, or are refused
                     return info
             except Exception:  # fsspec knows why, or a way
                 pass
@@ -444,6 +448,8 @@ class _File:
         size = info.get("size")
         if size is None:  # the server doesn't say: it is read at once
             size = len(_tried(self._read_whole))
+        if not self._etag:  # ranges are of what was there first, or are refused, where the server looks at that
+            self._etag = str(info.get("ETag") or "")
         marks = [str(info[key]) for key in _MARKS if key in info]
         self._has_marks = bool(marks)
         digest = hashlib.blake2b("\0".join(marks).encode(), digest_size=8).digest()
@@ -465,23 +471,13 @@ class _File:
             _note(*self.place, error)
             raise
 
-    def read(self, offset: int, nbytes: int) -> bytes | memoryview:
-        """Return bytes from an offset on, fewer only at the end."""
-        end = min(offset + nbytes, self.size)
-        if offset >= end:
-            return b""
-        if self._whole is not None and self._cached is None:
-            return self._whole[offset:end]
-        if self._ahead is None:
-            itself = weakref.proxy(self)  # no circle: what was read ahead goes at once when the file is closed
-            self._ahead = AheadReader(self.size, lambda offset, end: itself._bytes(offset, end))
-        try:
-            return self._ahead.read(offset, end)
-        except BaseException as error:
-            _note(*self.place, error)
-            if isinstance(error, Exception) and self._is_replaced():
-                raise OSError(errno.ESTALE, "another file is in its place by now") from error
-            raise
+    def _failed(self, error: BaseException) -> BaseException:
+        _note(*self.place, error)
+        if not isinstance(error, Exception) or not self._is_replaced():
+            return error
+        replaced = OSError(errno.ESTALE, "another file is in its place by now")
+        replaced.__cause__ = error
+        return replaced
 
     def _is_replaced(self) -> bool:
         """Return whether it has another size or content than when it was opened, as far as the store tells."""
@@ -496,15 +492,24 @@ class _File:
         """Return a descriptor of a local file with the same bytes and the same number as time; -1: there is none."""
         return -1 if self._cached is None else self._cached.local()
 
-    def _bytes(self, offset: int, end: int) -> bytes:
+    def _bytes(self, start: int, into: memoryview) -> Buffer | None:
+        end = start + len(into)
         if self._cached is not None:
-            return self._cached.read(offset, end, self._fetched)
-        return self._fetched(offset, end)
+            return self._cached.read(start, end, self._fetched)
+        return self._requested(start, end, into)
 
-    def _fetched(self, offset: int, end: int) -> bytes:
+    def _fetched(self, start: int, end: int) -> bytes | memoryview:
+        room = memoryview(bytearray(end - start))
+        data = self._requested(start, end, room)
+        return room if data is None else data
+
+    def _requested(self, start: int, end: int, into: memoryview) -> bytes | memoryview | None:
+        # None: the bytes are where they should be.
         if next(self._requests) > 0:
             self._several = True
-        data: bytes = _tried(lambda: self._range(offset, end))
+        if self._plain is not None and self._plain.readinto(start, into, self._etag):
+            return None
+        data: bytes | memoryview = _tried(lambda: self._range(start, end))
         return data
 
     def _of_objects(self, offset: int, end: int) -> Any:
@@ -556,12 +561,10 @@ class RemoteReader(io.RawIOBase):
 
     def readinto(self, into: Buffer, /) -> int:
         """Fill a buffer, and return how many bytes there were: fewer than it has room for only at the end."""
-        room = memoryview(into).cast("B")
         with as_os_error(*self._file.place):
-            data = self._file.read(self._at, len(room))
-        room[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+            nbytes = self._file.ahead.readinto(memoryview(into).cast("B"), self._at)
+        self._at += nbytes
+        return nbytes
 
     def seekable(self) -> bool:
         """Return True."""
@@ -579,8 +582,9 @@ class RemoteReader(io.RawIOBase):
 
     def beginning(self, nbytes: int) -> bytes:
         """Return the first bytes, so many if there are as many. Raises `OSError`."""
+        data = bytearray(min(nbytes, self._file.size))
         with as_os_error(*self._file.place):
-            return bytes(self._file.read(0, nbytes))
+            return bytes(data[: self._file.ahead.readinto(data, 0)])
 
     def look(self) -> tuple[int, int]:
         """Return the size in bytes, and a number that changes with the content, as they are now. Raises `OSError`."""

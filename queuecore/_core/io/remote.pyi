@@ -1,10 +1,22 @@
 """See the module."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
+
+from typing_extensions import Buffer, disjoint_base
 
 def is_url(name: bytes) -> bool: ...
 def begin(
     opener: Callable[[bytes, int], Any], errno_of: Callable[[BaseException], int], start: Callable[[], None]
 ) -> None: ...
 def serve(idle: float) -> None: ...
+
+@disjoint_base
+class AheadReader:
+    def __new__(
+        cls,
+        size: int,
+        fetch: Callable[[int, memoryview], Buffer | None],
+        failed: Callable[[BaseException], BaseException],
+    ) -> Self: ...
+    def readinto(self, into: Buffer, offset: int) -> int: ...

@@ -11,8 +11,9 @@ import weakref
 
 import numpy as np
 import pytest
+from helpers.process import soon
 
-from queuecore._io import object_store, remote
+from queuecore._io import object_store, plain_http, remote
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
 from queuecore.errors import (
     NotFoundError,
@@ -56,16 +57,18 @@ def moto():
     server.stop()
 
 
-@pytest.fixture(params=["s3fs", "obstore"])
+@pytest.fixture(params=["s3fs", "obstore", "plain"])
 def bucket(moto, monkeypatch, request):
-    """A bucket with three objects: its client, and the options to read it."""
+    """A bucket with three objects, by each way to read it: its client, and the options to read it."""
     import boto3
     import s3fs
 
     monkeypatch.setattr(object_store, "_stores", weakref.WeakKeyDictionary())
+    if request.param != "plain":
+        monkeypatch.setattr(remote, "plain_file", lambda *_: None)
     if request.param == "s3fs":
         monkeypatch.setattr(object_store, "_store", lambda *_: None)
-    else:
+    elif request.param == "obstore":
         pytest.importorskip("obstore")
     for name, value in (("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret")):
         monkeypatch.setenv(name, value)
@@ -108,30 +111,37 @@ def test_an_object_of_s3_that_is_replaced(bucket, name, monkeypatch):
     client, options = bucket
     requests = itertools.count()
 
-    def replaced(file, offset, end, read=remote._File._range):
+    def replaced(file, *range_, read=remote._File._requested):
         if next(requests) == 1:
             client.put_object(Bucket="bucket", Key="train/0.bin", Body=CONTENT[::-1])
-        return read(file, offset, end)
+        return read(file, *range_)
 
-    monkeypatch.setattr(remote._File, "_range", replaced)
+    monkeypatch.setattr(remote._File, "_requested", replaced)
     ds = FixedLengthRecordDataset(f"s3://bucket/train/{name}", 100, storage_options=options).batch(64)
     with pytest.raises(SourceChangedError):
         joined(ds)
 
 
-def test_obstore_reads_what_s3fs_opened(bucket, monkeypatch, request):
+def test_each_way_reads_what_s3fs_opened(bucket, monkeypatch, request):
     _, options = bucket
-    nbytes = []
+    way = request.node.callspec.params["bucket"]
+    nbytes = {"obstore": [], "plain": []}
 
-    def counted(store, key, start, end, etag, read=object_store.ObjectStore.range):
+    def by_obstore(store, key, start, end, etag, read=object_store.ObjectStore.range):
         data = read(store, key, start, end, etag)
-        nbytes.append(len(data))
+        nbytes["obstore"].append(len(data))
         return data
 
-    monkeypatch.setattr(object_store.ObjectStore, "range", counted)
+    def plainly(file, start, into, etag, read=plain_http.PlainFile.readinto):
+        filled = read(file, start, into, etag)
+        nbytes["plain"].append(len(into) * filled)
+        return filled
+
+    monkeypatch.setattr(object_store.ObjectStore, "range", by_obstore)
+    monkeypatch.setattr(plain_http.PlainFile, "readinto", plainly)
     ds = FixedLengthRecordDataset("s3://bucket/train/1.bin", 100, storage_options=options)
     assert joined(ds.batch(64)) == CONTENT
-    assert sum(nbytes) == (NBYTES if request.node.callspec.params["bucket"] == "obstore" else 0)
+    assert {name: sum(some) for name, some in nbytes.items()} == {name: NBYTES if name == way else 0 for name in nbytes}
 
 
 def test_a_saved_place_in_s3(bucket):
@@ -324,6 +334,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 def web(monkeypatch):
     pytest.importorskip("aiohttp")
     monkeypatch.setattr("queuecore._io.remote._FIRST_WAIT", 0.001)
+    under_way = []
+
+    def counted(file, *range_, read=remote._File._requested):
+        under_way.append(None)
+        try:
+            return read(file, *range_)
+        finally:
+            under_way.pop()
+
+    monkeypatch.setattr(remote._File, "_requested", counted)
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.connections = []
     server.content, server.fault, server.faults, server.requests = CONTENT, None, [], []
@@ -334,6 +354,7 @@ def web(monkeypatch):
     thread.start()
     server.url = f"http://127.0.0.1:{server.server_address[1]}/file"
     yield server
+    assert soon(lambda: not under_way)  # libraries look for a server that is gone for a long time
     server.shutdown()
     thread.join()
     for connection in server.connections:  # clients keep them for the next request, and a thread waits at each

@@ -61,7 +61,8 @@ def test_records_in_any_order_come_in_ranges(tmp_path, store):
     local, there = both(tmp_path, store, "fixed")
     assert len(there) == len(local)
     assert elements(there.permute(seed=3).batch(8)) == elements(local.permute(seed=3).batch(8))
-    assert len([one for one in store.requests if one[0] == "read"]) > 3
+    ranges = [request[1:] for request in store.requests if request[0] == "read"]
+    assert sum(stop - start for _, start, stop in ranges) <= 1.5 * sum(map(len, store.objects.values()))
 
 
 def test_patterns_and_lists_of_names(store):
@@ -168,7 +169,7 @@ def test_ranges_ask_for_the_first_content_whatever_is_looked_at_since(store, mon
     store.objects["bucket/a"] = b"34"
     assert file._is_replaced()
     stamp = file.look()
-    file.read(0, 2)
+    assert file.ahead.readinto(bytearray(2), 0) == 2
     assert asked == [b"12".hex()]
     assert file.look() != stamp
 

@@ -2,10 +2,10 @@
 # descriptors from REMOTE_FD on, and the calls are those of the system.
 #
 # A native thread never takes the GIL: it hands a call in and sleeps. Threads of Python's, the servers, take the calls
-# in order; each does one under the GIL, and copies its bytes without.
+# in order; each does one under the GIL, and copies bytes without. Bytes are read by way of ahead.pxd: what is here
+# already costs no call, and a server writes to the memory of a range, never to a reader's.
 #   R1  A call is its caller's, and the list's or a server's; who lets go of it last frees it.
-#   R2  A server writes to the caller's memory only while the call is CALL_COPIES, and the caller stays until that is
-#       over. Otherwise a caller whose runner stops leaves at once. `result` and `st` are the server's until CALL_DONE.
+#   R2  A caller whose runner stops leaves at once. `result` and `st` are the server's until CALL_DONE.
 # Any thread without a turn; blocking. The runner of a native thread that waits here ends the wait (this_stop).
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int32_t, int64_t, uint64_t

@@ -1,4 +1,7 @@
 """Files that a Python library reads. See remote.pxd for the contract."""
+from cpython.buffer cimport PyBUF_WRITE
+from cpython.exc cimport PyErr_CheckSignals
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport EIO, ENOMEM
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -7,10 +10,12 @@ from queuecore._core.atoms.parking cimport (
     event_cancel, event_notify, event_notify_all, event_prepare, event_wait, turn_give, turn_take)
 from queuecore._core.atoms.platform cimport (
     Atomic, EventCount, FileStat, StopFlag, Turn, alloc_lines, iovec, kAcqRel, kRelaxed, layout_hash, monotonic_ns,
-    syscalls)
+    size_product, syscalls)
 from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.atoms.runtime cimport (
     LONG_SLICE_NS, WAIT_SLICE_NS, exiting, note_slice, stop_requested, this_stop)
+from queuecore._core.io.ahead cimport (
+    AheadFile, AheadRange, ahead_begin, ahead_close, ahead_copy, ahead_done, ahead_drop, ahead_forget, ahead_new)
 
 check_layout(layout_hash())
 
@@ -23,16 +28,15 @@ cdef enum:
 cdef enum:
     CALL_OPEN = 0
     CALL_STAT = 1
-    CALL_READ = 2
-    CALL_CLOSE = 3         # nobody waits for it
+    CALL_READ = 2          # a range; nobody waits for these two
+    CALL_CLOSE = 3
 
 cdef enum:
     # Of a call; under the turn.
     CALL_WAITS = 0
     CALL_RUNS = 1          # a server has it
-    CALL_COPIES = 2        # the server writes to the caller's memory
-    CALL_DONE = 3
-    CALL_LEFT = 4          # the caller doesn't wait any longer
+    CALL_DONE = 2
+    CALL_LEFT = 3          # the caller doesn't wait any longer
 
 cdef extern from *:
     """
@@ -46,10 +50,9 @@ cdef extern from *:
       char* name;                // to open
       int32_t store;             // by what, a number of the opener's
       int32_t file;              // its number
-      struct iovec* iov;         // to read into
-      int32_t count;
-      int64_t offset, nbytes;
-      int64_t result;            // bytes, or the file's number; below 0: the errno is its opposite
+      AheadFile* ahead;          // to read
+      AheadRange* range;
+      int64_t result;            // the file's number; below 0: the errno is its opposite
       FileStat st;
     };
     struct RemoteCalls {
@@ -58,6 +61,8 @@ cdef extern from *:
       RemoteCall* first;         // those that wait
       RemoteCall* last;
       int32_t servers, idle;
+      AheadFile** files;         // by number; NULL: closed
+      int32_t files_room;
     };
     }  // namespace queuecore
     static void qc_set_errno(int value) noexcept { errno = value; }
@@ -70,9 +75,8 @@ cdef extern from *:
         char* name
         int32_t store
         int32_t file
-        iovec* iov
-        int32_t count
-        int64_t offset, nbytes
+        AheadFile* ahead
+        AheadRange* range_ "range"
         int64_t result
         FileStat st
 
@@ -82,6 +86,8 @@ cdef extern from *:
         RemoteCall* first
         RemoteCall* last
         int32_t servers, idle
+        AheadFile** files
+        int32_t files_room
 
     void qc_set_errno(int value) noexcept nogil
 
@@ -91,7 +97,8 @@ cdef uint64_t _generation = fork_generation()
 # Under the GIL: what opens a name, what makes an errno of an exception, what starts a server; the open files by number.
 cdef object _opener = None, _errno_of = None, _start = None
 cdef dict _files = {}
-cdef int32_t _next_file = 0
+cdef list _free_numbers = []
+cdef int32_t _next_number = 0
 
 
 cdef void set_errno(int value) noexcept nogil:
@@ -205,18 +212,65 @@ cdef int remote_fstat(int fd, FileStat* st) noexcept nogil:
     return -1 if _result(call, st) < 0 else 0
 
 
-cdef int64_t remote_read(int fd, const iovec* iov, int count, int64_t offset) noexcept nogil:
+cdef int _ask(AheadFile* a, AheadRange* r) noexcept nogil:
     cdef RemoteCall* call = _call_new(CALL_READ)
-    cdef int i
     if call == NULL:
-        return -1
-    call.file = fd - REMOTE_FD
-    call.iov = <iovec*>iov
-    call.count = count
-    call.offset = offset
+        return 0
+    a.refs.fetch_add(1, kRelaxed)  # relaxed: it is handed in under the turn
+    call.ahead = a
+    call.range_ = r
+    _hand_in(call)
+    return 1
+
+
+cdef int64_t _read(AheadFile* a, void* to, int64_t nbytes, int64_t offset, AheadRange** mine,
+                   int64_t deadline) noexcept nogil:
+    # Reads bytes within the file, waiting for requests until the deadline; < 0: none. Returns how many there were by
+    # then; below 0: the errno is its opposite. `mine`: as in ahead_copy.
+    cdef StopFlag* stop = this_stop()
+    cdef int64_t got = 0, part = 0, now
+    cdef uint32_t epoch
+    while got < nbytes:
+        epoch = event_prepare(&a.come)
+        part = ahead_copy(a, <char*>to + got, nbytes - got, offset + got, mine)
+        now = monotonic_ns()
+        if part == 0 and (exiting() or (stop != NULL and stop_requested(stop))):
+            part = -<int64_t>ECANCELED
+        if part != 0 or 0 <= deadline <= now:
+            event_cancel(&a.come, epoch)
+        if part > 0:
+            got += part
+        elif part < 0 or 0 <= deadline <= now:
+            break
+        else:
+            event_wait(&a.come, epoch, now + WAIT_SLICE_NS)
+    return min(part, <int64_t>0) or got
+
+
+cdef int64_t remote_read(int fd, const iovec* iov, int count, int64_t offset) noexcept nogil:
+    cdef AheadFile* a
+    cdef AheadRange* mine = NULL
+    cdef int64_t got = 0, part = 0, wanted
+    cdef int i
+    turn_take(&_calls.turn)
+    a = _calls.files[fd - REMOTE_FD]
+    a.refs.fetch_add(1, kRelaxed)  # relaxed: the file's own reference stays until it is closed
+    turn_give(&_calls.turn)
     for i in range(count):
-        call.nbytes += <int64_t>iov[i].iov_len
-    return _result(call, NULL)
+        wanted = min(<int64_t>iov[i].iov_len, a.size - offset - got)
+        if wanted <= 0:
+            break
+        part = _read(a, iov[i].iov_base, wanted, offset + got, &mine, -1)
+        if part < 0:
+            break
+        got += part
+    if mine != NULL:
+        ahead_forget(a, mine)
+    ahead_drop(a)
+    if part < 0:
+        qc_set_errno(<int>-part)
+        return -1
+    return got
 
 
 cdef void remote_close(int fd) noexcept nogil:
@@ -225,6 +279,77 @@ cdef void remote_close(int fd) noexcept nogil:
     if call != NULL:
         call.file = fd - REMOTE_FD
         _hand_in(call)
+
+
+cdef class AheadReader:
+    """The bytes of a file that comes in ranges, each got by a server (`serve`), early where ranges follow each other.
+
+    Parameters
+    ----------
+    size : int
+        Bytes of the file.
+    fetch : callable
+        Gets a range: from where it begins, and a writable memoryview of as many bytes as it has. It fills the view and
+        returns `None`, or returns an object with as many bytes. It keeps no reference to the view.
+    failed : callable
+        From what `fetch` raised, where somebody waits for the range, to the exception that readers get.
+    """
+
+    cdef AheadFile* file
+    cdef object fetch, failed, failure
+
+    def __cinit__(self, int64_t size, fetch, failed):
+        self.fetch, self.failed = fetch, failed
+        self.failure = None
+        self._anew(size)
+
+    cdef int _anew(self, int64_t size) except -1:
+        self.file = ahead_new(size)
+        if self.file == NULL:
+            raise MemoryError()
+        self.file.ask = _ask
+        self.file.owner = <void*>self
+        return 0
+
+    def __dealloc__(self):
+        if self.file != NULL:
+            self.file.owner = NULL
+            ahead_close(self.file)
+
+    def readinto(self, unsigned char[::1] into, int64_t offset):
+        """Fill a buffer, from an offset on; return how many bytes there were: fewer only at the end.
+
+        It waits for requests, without the GIL. Ctrl-C ends the wait.
+
+        Raises
+        ------
+        BaseException
+            What `failed` returned.
+        """
+        cdef AheadRange* mine = NULL
+        cdef unsigned char* to = NULL
+        cdef int64_t got = 0, part = 0, nbytes
+        if self.file.generation != fork_generation():  # what was under way never comes
+            ahead_close(self.file)
+            self._anew(self.file.size)
+            begin(_opener, _errno_of, _start)
+        nbytes = min(<int64_t>into.shape[0], self.file.size - offset)
+        try:
+            if nbytes > 0:
+                to = &into[0]
+            while got < nbytes:
+                with nogil:
+                    part = _read(
+                        self.file, to + got, nbytes - got, offset + got, &mine, monotonic_ns() + WAIT_SLICE_NS)
+                if part < 0:
+                    failure = self.failure
+                    raise OSError(-part, "a request failed") if failure is None else failure
+                got += part
+                PyErr_CheckSignals()
+        finally:
+            if mine != NULL:
+                ahead_forget(self.file, mine)
+        return got
 
 
 # The servers' side
@@ -266,72 +391,143 @@ cdef bint _pass(RemoteCall* call, int state) noexcept nogil:
     return not left
 
 
-cdef void _scatter(RemoteCall* call, const unsigned char* data, int64_t nbytes) noexcept nogil:
-    cdef int i = 0
-    cdef int64_t part
-    while nbytes > 0:
-        part = min(nbytes, <int64_t>call.iov[i].iov_len)
-        memcpy(call.iov[i].iov_base, data, part)
-        data += part
-        nbytes -= part
-        i += 1
+cdef int _note_file(object file) except -1:
+    # Gives an open file a number.
+    global _next_number
+    cdef AheadReader reader = file.ahead
+    cdef int32_t number = _free_numbers[-1] if _free_numbers else _next_number, room = _calls.files_room
+    cdef AheadFile** grown
+    cdef AheadFile** old = NULL
+    if number >= REMOTE_FD:
+        raise MemoryError("too many remote files are open")
+    if number >= room:
+        room = max(2 * room, 64)
+        grown = <AheadFile**>alloc_lines(size_product(room, sizeof(AheadFile*)))
+        if grown == NULL:
+            raise MemoryError()
+        turn_take(&_calls.turn)
+        if _calls.files_room > 0:
+            memcpy(grown, _calls.files, _calls.files_room * sizeof(AheadFile*))
+        old = _calls.files
+        _calls.files, _calls.files_room = grown, room
+        turn_give(&_calls.turn)
+        free(old)
+    _files[number] = file
+    if number == _next_number:
+        _next_number += 1
+    else:
+        _free_numbers.pop()
+    reader.file.refs.fetch_add(1, kRelaxed)  # relaxed: the reader has one
+    turn_take(&_calls.turn)
+    _calls.files[number] = reader.file
+    turn_give(&_calls.turn)
+    return number
+
+
+cdef int _forget_file(int32_t number) except -1:
+    cdef AheadFile* a
+    turn_take(&_calls.turn)
+    a = _calls.files[number]
+    _calls.files[number] = NULL
+    turn_give(&_calls.turn)
+    ahead_drop(a)
+    _free_numbers.append(number)
+    del _files[number]
+    return 0
 
 
 cdef int64_t _serve_open(RemoteCall* call) except? -1:
-    global _next_file
-    cdef int32_t number
+    cdef int fd
     file = _opener(<bytes>call.name, call.store)
     call.st.size, call.st.mtime_ns = file.look()
     call.st.ino = <uint64_t>(hash(<bytes>call.name) & 0x7FFFFFFF)
     call.st.dev = kRemoteDevice
     call.st.mode = 0o100444
-    number = file.local()
-    if number >= 0:  # the bytes lie on this machine: they are read as those of any file
-        return number
-    number = _next_file
-    while number in _files:
-        number = (number + 1) % REMOTE_FD
-    _files[number] = file
-    _next_file = (number + 1) % REMOTE_FD
-    return REMOTE_FD + number
+    fd = file.local()  # the bytes lie on this machine: they are read as those of any file
+    return fd if fd >= 0 else REMOTE_FD + _note_file(file)
+
+
+cdef int _fill(AheadReader reader, AheadRange* r) except -1:
+    # Gets the bytes of a range.
+    cdef int64_t nbytes = r.stop - r.start
+    cdef const unsigned char[::1] data
+    cdef const unsigned char* text
+    into = PyMemoryView_FromMemory(<char*>r.data, nbytes, PyBUF_WRITE)
+    try:
+        got = reader.fetch(r.start, into)
+    finally:
+        into.release()
+    if got is not None:
+        data = got
+        if data.shape[0] != nbytes:
+            raise OSError(EIO, f"{data.shape[0]} bytes came instead of {nbytes}")
+        text = &data[0]  # a range has bytes
+        with nogil:
+            memcpy(r.data, text, nbytes)
+    return 0
+
+
+cdef int _serve_read(RemoteCall* call) except -1:
+    # Gets a range, and drops the call.
+    cdef AheadFile* a = call.ahead
+    cdef int error = ahead_begin(a, call.range_)
+    cdef AheadReader reader = None
+    try:
+        if error == 0 and a.owner == NULL:
+            error = ECANCELED
+        elif error == 0:
+            reader = <AheadReader>a.owner
+            _fill(reader, call.range_)
+    except BaseException as failure:
+        error = _told(reader, failure) if call.range_.wanted else EIO
+    with nogil:
+        ahead_done(a, call.range_, error)
+        ahead_drop(a)
+        _drop(call)
+    return 0
+
+
+cdef int _told(AheadReader reader, failure) except -1:
+    # Lets a failure be told; returns its errno.
+    try:
+        failure = reader.failed(failure)
+    except BaseException:  # it is told as it is
+        pass
+    reader.failure = failure
+    return _number_of(failure)
+
+
+cdef int _number_of(failure) except -1:
+    # Returns the errno by which a failure is told; what it was, the opener's module knows.
+    try:
+        return _errno_of(failure) or EIO
+    except BaseException:
+        return EIO
 
 
 cdef int _serve(RemoteCall* call) except -1:
-    # Does a call, and drops it.
+    # Does a call that somebody waits for, and drops it.
     cdef int64_t result = 0
-    cdef const unsigned char[::1] data = None
-    cdef const unsigned char* text = NULL
     cdef bint told, opened
     try:
         if call.kind == CALL_OPEN:
             result = _serve_open(call)
-        elif call.kind == CALL_STAT:
+        else:
             memset(&call.st, 0, sizeof(FileStat))
             call.st.dev = kRemoteDevice
             call.st.size, call.st.mtime_ns = _files[call.file].look()
-        else:
-            data = _files[call.file].read(call.offset, call.nbytes)
-            result = min(<int64_t>data.shape[0], call.nbytes)
-    except BaseException as error:  # the caller tells it; what it was, the opener's module knows
-        result = -<int64_t>EIO
-        try:
-            result = -<int64_t>(_errno_of(error) or EIO)
-        except BaseException:
-            pass
-    if result > 0 and data is not None:
-        text = &data[0]
+    except BaseException as failure:
+        result = -<int64_t>_number_of(failure)
+    opened = call.kind == CALL_OPEN and result >= 0
     with nogil:
-        if text != NULL and result > 0 and _pass(call, CALL_COPIES):
-            _scatter(call, text, result)
         call.result = result
         told = _pass(call, CALL_DONE)
         if told:
             event_notify_all(&call.done)
-        opened = call.kind == CALL_OPEN and result >= 0
         _drop(call)
     if opened and not told:
         if result >= REMOTE_FD:
-            _files.pop(<int32_t>(result - REMOTE_FD), None)
+            _forget_file(<int32_t>(result - REMOTE_FD))
         else:
             syscalls().close(<int>result)
     return 0
@@ -364,7 +560,9 @@ def serve(double idle):
             if call.kind == CALL_CLOSE:
                 number = call.file
                 _drop(call)
-                _files.pop(number, None)
+                _forget_file(number)
+            elif call.kind == CALL_READ:
+                _serve_read(call)
             else:
                 _serve(call)
         except BaseException:  # no memory for a number: the file stays open
@@ -389,18 +587,19 @@ def begin(opener, errno_of, start):
     ----------
     opener : callable
         From the name of a file, and the number of its store, to an object with ``look()``, which returns its size and a
-        number that changes with its content, ``read(offset, nbytes)``, which returns them, fewer only at the end, and
-        ``local()``, which returns a new descriptor of a local file with the same bytes, whose modification time is that
-        number; below 0: none.
+        number that changes with its content, ``ahead``, an `AheadReader`, and ``local()``, which returns a new
+        descriptor of a local file with the same bytes, whose modification time is that number; below 0: none.
     errno_of : callable
         From an exception to the number by which native code tells it.
     start : callable
         Starts a daemon thread that runs `serve`.
     """
-    global _opener, _errno_of, _start, _generation
+    global _opener, _errno_of, _start, _generation, _next_number
     if _generation != fork_generation():  # the servers are the parent's
         memset(<void*>_calls, 0, sizeof(RemoteCalls))
         _files.clear()
+        _free_numbers.clear()
+        _next_number = 0
         _generation = fork_generation()
     if _calls.servers > 0:
         return

@@ -1,0 +1,1 @@
+"""See the module: nothing here is for Python."""

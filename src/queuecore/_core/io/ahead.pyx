@@ -1,0 +1,312 @@
+"""Reading ahead of files whose bytes come by requests. See ahead.pxd for the contract."""
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+from queuecore._core.atoms.memory cimport free, malloc
+from queuecore._core.atoms.parking cimport event_notify_all, turn_give, turn_take
+from queuecore._core.atoms.platform cimport Atomic, alloc_lines, kAcqRel, kRelaxed, layout_hash
+from queuecore._core.atoms.process cimport buffer_give, buffer_take, check_layout, fork_generation
+
+check_layout(layout_hash())
+
+cdef extern from "<cerrno>" nogil:
+    const int ECANCELED
+
+cdef enum:
+    # Most bytes of a request, however many files are open at least these; how many requests are under way or wait to be
+    # read, and their bytes. Each request costs a server some tenths of a millisecond, whatever its size.
+    MOST_BYTES = 8 << 20
+    LEAST_BYTES = 256 << 10
+    REQUESTS = 8
+    ASKED = 9              # what one reader asks for at a time
+    WINDOW_BYTES = 64 << 20
+    # What all files of a process may read ahead.
+    ALL_BYTES = 256 << 20
+    # How many ranges are kept that nobody has read to their end.
+    MOST_KEPT = 16
+    # After how many ranges that follow each other others are begun before their turn: two that do so by chance are
+    # rare.
+    SURE = 2
+    # By how much a range is longer than the one that it follows; the first one of a file follows so many bytes.
+    LONGER = 4
+    FIRST_BYTES = 128 << 10
+    # From so many bytes on, a range lies in pages that are kept for further ones.
+    PAGES_BYTES = 128 << 10
+
+cdef Atomic[int32_t] _open_files
+
+
+cdef void _free_range(AheadRange* r) noexcept nogil:
+    cdef int64_t nbytes = r.stop - r.start
+    if nbytes >= PAGES_BYTES:
+        buffer_give(r.data, nbytes)
+    else:
+        free(r.data)
+    free(r)
+
+
+cdef void _free_ranges(AheadRange* r) noexcept nogil:
+    cdef AheadRange* next
+    while r != NULL:
+        next = r.next
+        _free_range(r)
+        r = next
+
+
+cdef AheadFile* ahead_new(int64_t size) noexcept nogil:
+    cdef AheadFile* a = <AheadFile*>alloc_lines(sizeof(AheadFile))
+    if a == NULL:
+        return NULL
+    a.size = size
+    a.stuck = -1
+    a.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
+    a.ends[0].nbytes = FIRST_BYTES
+    a.ends_count = 1
+    a.generation = fork_generation()
+    _open_files.fetch_add(1, kRelaxed)  # relaxed: it only shares out room, as does each look at it
+    return a
+
+
+cdef void ahead_drop(AheadFile* a) noexcept nogil:
+    # acq_rel: release, this holder is done; acquire, the last one frees what all wrote
+    if a.refs.fetch_sub(1, kAcqRel) == 1:
+        _free_ranges(a.first)  # those that were read after ahead_close
+        free(a)
+
+
+# Under the turn
+
+cdef void _let_go(AheadRange* r, AheadRange** dead) noexcept nogil:
+    # Ends a reference. The caller frees what comes to the list `dead`, without the turn.
+    r.refs -= 1
+    if r.refs == 0:
+        r.next = dead[0]
+        dead[0] = r
+
+
+cdef void _unlist(AheadFile* a, AheadRange* r, AheadRange** dead) noexcept nogil:
+    cdef AheadRange** link = &a.first
+    if not r.listed:
+        return
+    while link[0] != r:
+        link = &link[0].next
+    link[0] = r.next
+    r.next = NULL
+    r.listed = False
+    a.count -= 1
+    _let_go(r, dead)
+
+
+cdef AheadRange* _find(AheadFile* a, int64_t offset) noexcept nogil:
+    cdef AheadRange* r = a.first
+    while r != NULL and not r.start <= offset < r.stop:
+        r = r.next
+    return r
+
+
+cdef AheadEnd _end_at(AheadFile* a, int64_t offset) noexcept nogil:
+    # Takes the end at an offset out. A range that begins elsewhere follows none.
+    cdef AheadEnd end
+    cdef int32_t i, j
+    end.at, end.followed, end.nbytes = offset, -1, 0
+    for i in range(a.ends_count):
+        if a.ends[i].at == offset:
+            end = a.ends[i]
+            a.ends_count -= 1
+            for j in range(i, a.ends_count):
+                a.ends[j] = a.ends[j + 1]
+            break
+    return end
+
+
+cdef int64_t _place_for(AheadFile* a, int64_t offset) noexcept nogil:
+    # Returns where the range of a reader begins: at an end shortly before, since of several readers that go on there
+    # the first one may come last. No listed range has the offset.
+    cdef AheadRange* r = a.first
+    cdef int64_t behind = 0, place = -1
+    cdef int32_t i
+    while r != NULL:
+        if r.stop <= offset:
+            behind = max(behind, r.stop)
+        r = r.next
+    for i in range(a.ends_count):
+        if behind <= a.ends[i].at <= offset < a.ends[i].at + a.ends[i].nbytes:
+            place = max(place, a.ends[i].at)
+    return offset if place < 0 else place
+
+
+cdef void _note_end(AheadFile* a, const AheadRange* r) noexcept nogil:
+    cdef AheadEnd* end
+    _end_at(a, r.stop)
+    if a.ends_count == MOST_ENDS:
+        _end_at(a, a.ends[0].at)
+    end = &a.ends[a.ends_count]
+    end.at, end.followed, end.nbytes = r.stop, r.followed, r.stop - r.start
+    a.ends_count += 1
+
+
+cdef int64_t _window() noexcept nogil:
+    # Returns what one file may have read ahead.
+    cdef int64_t files = max(<int64_t>_open_files.load(kRelaxed), <int64_t>1)  # relaxed: as in ahead_new
+    return ALL_BYTES // files
+
+
+cdef AheadRange* _add(AheadFile* a, int64_t offset, int64_t nbytes, AheadRange** dead) noexcept nogil:
+    # Adds the range that begins at an offset, of so many bytes or more; NULL: no memory.
+    cdef AheadRange* r = <AheadRange*>malloc(sizeof(AheadRange))
+    cdef AheadRange** link = &a.first
+    cdef AheadRange* done = NULL
+    cdef AheadEnd before
+    cdef int64_t most = min(<int64_t>MOST_BYTES, max(_window() // REQUESTS, <int64_t>LEAST_BYTES)), stop = a.size
+    if r == NULL:
+        return NULL
+    before = _end_at(a, offset)
+    while link[0] != NULL:
+        if link[0].start > offset:
+            stop = min(stop, link[0].start)
+        if done == NULL and link[0].state == RANGE_HERE:
+            done = link[0]
+        link = &link[0].next
+    r.start, r.stop = offset, min(stop, offset + min(max(nbytes, LONGER * before.nbytes), most))
+    r.next = NULL
+    r.followed, r.unread = before.followed + 1, r.stop - offset
+    r.refs, r.state, r.error = 1, RANGE_ASKED, 0
+    r.listed, r.wanted = True, False
+    r.data = NULL
+    link[0] = r
+    a.count += 1
+    _note_end(a, r)
+    if a.count > MOST_KEPT and done != NULL:
+        _unlist(a, done, dead)
+    return r
+
+
+cdef int32_t _add_ahead(AheadFile* a, AheadRange* current, AheadRange** asked, AheadRange** dead) noexcept nogil:
+    # Adds the ranges that will follow one; returns how many.
+    cdef AheadRange* r
+    cdef int64_t front = current.stop, end
+    cdef int32_t count = 0
+    if current.followed < SURE:
+        return 0
+    end = front + min(REQUESTS * (current.stop - current.start), <int64_t>WINDOW_BYTES, _window())
+    end = min(end, a.size)
+    while front < end and count < REQUESTS and front != a.stuck:
+        r = _find(a, front)
+        if r == NULL:
+            r = _add(a, front, current.stop - current.start, dead)
+            if r == NULL:
+                break
+            r.refs += 1
+            asked[count] = r
+            count += 1
+        front = r.stop
+    return count
+
+
+# Readers
+
+cdef int64_t _copied(AheadFile* a, AheadRange* r, void* to, int64_t nbytes, int64_t offset) noexcept nogil:
+    # Copies from a range that is here.
+    cdef AheadRange* dead = NULL
+    nbytes = min(nbytes, r.stop - offset)
+    memcpy(to, r.data + (offset - r.start), nbytes)
+    turn_take(&a.turn)
+    r.unread -= nbytes
+    if r.unread <= 0:
+        _unlist(a, r, &dead)
+    turn_give(&a.turn)
+    _free_ranges(dead)
+    return nbytes
+
+
+cdef int64_t ahead_copy(AheadFile* a, void* to, int64_t nbytes, int64_t offset, AheadRange** mine) noexcept nogil:
+    cdef AheadRange* asked[ASKED]
+    cdef AheadRange* dead = NULL
+    cdef AheadRange* r = mine[0]
+    cdef int64_t place
+    cdef int32_t count = 0, i
+    cdef int error = ENOMEM
+    cdef bint here = False
+    turn_take(&a.turn)
+    if r != NULL and r.state == RANGE_FAILED and r.wanted:  # H3
+        error = r.error
+        r = NULL
+    elif r == NULL or r.state != RANGE_ASKED:
+        r = _find(a, offset)
+        if r == NULL:
+            place = _place_for(a, offset)
+            r = _add(a, place, offset + nbytes - place, &dead)
+            if offset >= a.stuck:
+                a.stuck = -1
+            if r != NULL:
+                r.wanted = True
+                r.refs += 1
+                asked[0] = r
+                count = 1
+    if r != NULL and r != mine[0]:
+        if mine[0] != NULL:
+            _let_go(mine[0], &dead)
+        r.refs += 1
+        mine[0] = r
+    if r != NULL:
+        count += _add_ahead(a, r, &asked[count], &dead)
+        here = r.state == RANGE_HERE
+    turn_give(&a.turn)
+    _free_ranges(dead)
+    for i in range(count):
+        if not a.ask(a, asked[i]):
+            ahead_done(a, asked[i], ENOMEM)
+    if here:
+        return _copied(a, r, to, nbytes, offset)
+    return -error if r == NULL else 0
+
+
+cdef void ahead_forget(AheadFile* a, AheadRange* mine) noexcept nogil:
+    cdef AheadRange* dead = NULL
+    turn_take(&a.turn)
+    _let_go(mine, &dead)
+    turn_give(&a.turn)
+    _free_ranges(dead)
+
+
+cdef void ahead_close(AheadFile* a) noexcept nogil:
+    cdef AheadRange* dead = NULL
+    _open_files.fetch_sub(1, kRelaxed)  # relaxed: as in ahead_new
+    if a.generation != fork_generation():  # a thread of the parent may have had the turn
+        return
+    turn_take(&a.turn)
+    while a.first != NULL:
+        _unlist(a, a.first, &dead)
+    turn_give(&a.turn)
+    _free_ranges(dead)
+    ahead_drop(a)
+
+
+# Servers
+
+cdef int ahead_begin(AheadFile* a, AheadRange* r) noexcept nogil:
+    cdef int64_t nbytes = r.stop - r.start
+    cdef bint alone
+    turn_take(&a.turn)
+    alone = r.refs == 1
+    turn_give(&a.turn)
+    if alone:
+        return ECANCELED
+    r.data = <unsigned char*>(buffer_take(nbytes) if nbytes >= PAGES_BYTES else malloc(nbytes))
+    return ENOMEM if r.data == NULL else 0
+
+
+cdef void ahead_done(AheadFile* a, AheadRange* r, int error) noexcept nogil:
+    cdef AheadRange* dead = NULL
+    turn_take(&a.turn)
+    if error == 0:
+        r.state = RANGE_HERE
+    else:
+        r.state = RANGE_FAILED
+        r.error = error
+        a.stuck = r.start if a.stuck < 0 else min(a.stuck, r.start)
+        _unlist(a, r, &dead)
+    _let_go(r, &dead)
+    turn_give(&a.turn)
+    event_notify_all(&a.come)
+    _free_ranges(dead)
