@@ -53,6 +53,8 @@ cdef extern from "queuecore/kernels/resample.hpp" namespace "queuecore" nogil:
                          int64_t n) noexcept nogil
         void (*sum_bytes)(const unsigned char** rows, const float* weights, int64_t taps, float* target,
                           int64_t n) noexcept nogil
+        void (*blend_bytes)(const unsigned char* row, int64_t n, const ResampleAxis& axis, int64_t channels,
+                            float* target) noexcept nogil
 
     bint resample_blends(const ResampleView& view) noexcept
     int64_t resample_taps(const ResampleView& view) noexcept
@@ -156,6 +158,7 @@ cdef struct PictureWay:
     bint across_mirrored, down_mirrored
     bint blends
     bint rows_first               # rows become fewer, so they come before columns: sums of these cost more
+    bint blends_bytes             # columns are blended as they are
     bint sums_bytes               # rows come first, and are summed as they are, without a ring
     ResampleAxis across, down
 
@@ -333,6 +336,7 @@ cdef int _axes(const PicturesParams* own, PictureWay* way, Arena* arena, Fault* 
     way.rows_first = not way.blends and down.scale > 1
     # A row is widened for each sum that it is in: quicker for two of them, as of triangles, than to keep it widened.
     way.sums_bytes = way.rows_first and own.bytes and way.down.taps < 3 * down.scale
+    way.blends_bytes = way.blends and own.bytes and own.loops.blend_bytes != NULL and 3 <= way.channels <= 4
     for i in range(way.across.targets):
         way.across.first[i] -= way.kept.left
     return 0
@@ -458,13 +462,20 @@ cdef void _resampled_row(const PicturesParams* own, PictureWay* way, PictureRows
     cdef const float* weights = way.down.weights + (i if way.blends else i * way.down.taps)
     cdef int64_t bottom = way.kept.top + way.kept.height, kept = way.kept.width * way.channels
     cdef int64_t end = first + rows.count if first + rows.count < bottom else bottom
+    cdef bytes_in source
     if rows.made < first:
         rows.made = first
     for y in range(end if way.sums_bytes else rows.made, end):
-        _widen(own, _source_row(own, way, y), rows.ring[y % rows.count] if way.rows_first else rows.line, kept)
-        if way.blends:
+        source = _source_row(own, way, y)
+        if way.blends_bytes:
+            own.loops.blend_bytes(source, kept, way.across, way.channels, rows.ring[y % rows.count])
+        elif way.blends:
+            _widen(own, source, rows.line, kept)
             own.loops.blend_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
-        elif not way.rows_first:
+        elif way.rows_first:
+            _widen(own, source, rows.ring[y % rows.count], kept)
+        else:
+            _widen(own, source, rows.line, kept)
             own.loops.sum_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
         rows.made = y + 1
     for k in range(rows.count):
