@@ -13,10 +13,11 @@ import os
 import select
 import socket
 import struct
+import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
@@ -28,8 +29,54 @@ __all__ = ["PlainFile", "plain_file"]
 _SILENT = 60
 # How many requests may fail before the first answer comes.
 _MOST_FAILED = 3
+# A server to which a connection takes so many seconds at most is in the same network. One answer is enough there,
+# unless it brings fewer bytes in a second for some ranges in a row, of at least so many bytes each.
+_NEAR, _QUICK, _MOST_SLOW, _LEAST_NOTED = 0.002, 200e6, 3, 1 << 20
 # Seconds that a signature lasts, and after which a new one is made: the keys may be others by then.
 _SIGNED, _SIGN_AGAIN = 3600, 300
+
+
+class _Answer:
+    """An answer of a server, with the bytes of a file from a place on."""
+
+    def __init__(self, connection: http.client.HTTPConnection, start: int, until: int) -> None:
+        self.at, self._until = start, until
+        self._connection, self._link = connection, connection.sock
+        self._answer = connection.getresponse()
+
+    def is_of(self, start: int, until: int) -> bool:
+        """Return whether it has these bytes, and nothing else. Some servers answer a range by 200."""
+        answer = self._answer
+        return (
+            answer.status in (200, 206)
+            and answer.length == until - start
+            and (answer.getheader("Content-Range") or "").startswith(f"bytes {start}-{until - 1}/")
+            and not answer.getheader("Content-Encoding")
+        )
+
+    def readinto(self, into: memoryview) -> bool:
+        """Fill a view with the next bytes; False: the server has closed the connection. Raises `OSError`."""
+        filled = self._answer.readinto(into[: len(self._answer.fp.peek())])  # what came together with those before
+        while filled < len(into):
+            nbytes = self._link.recv_into(into[filled:], len(into) - filled, socket.MSG_WAITALL)
+            if nbytes == 0:
+                return False
+            filled += nbytes
+        self.at += filled
+        return True
+
+    @property
+    def is_over(self) -> bool:
+        """True if all bytes have been read."""
+        return self.at == self._until
+
+    def end(self) -> http.client.HTTPConnection | None:
+        """Return the connection, if it can take another request. Otherwise it is closed."""
+        self._answer.close()
+        if self.is_over and self._connection.sock is not None:
+            return self._connection
+        self._connection.close()
+        return None
 
 
 class _Server:
@@ -39,30 +86,48 @@ class _Server:
         self._host = host
         self._idle: list[http.client.HTTPConnection] = []  # append and pop are one step each
         self._failed = 0  # requests, before the first answer came
+        self._nearest = float("inf")  # seconds until a connection was there
+        self._slow = 0  # ranges in a row
 
     @property
     def is_usable(self) -> bool:
         """False if the server and this module don't understand each other, as it seems."""
         return self._failed < _MOST_FAILED
 
-    def readinto(self, target: str, start: int, into: memoryview, etag: str) -> bool:
-        """Fill a view with the bytes of a file from `start` on; False: the server didn't answer with these."""
-        last = start + len(into) - 1
-        headers = {"Range": f"bytes={start}-{last}", **({"If-Match": etag} if etag else {})}
-        connection, filled = self._connection(), False
+    @property
+    def is_quick(self) -> bool:
+        """True if one answer brings the bytes of a file as quickly as several side by side."""
+        return self._nearest < _NEAR and self._slow < _MOST_SLOW
+
+    def note_rate(self, nbytes: int, seconds: float) -> None:
+        """Hear how long it took until the next bytes of an answer were there."""
+        self._slow = 0 if nbytes >= _QUICK * seconds else self._slow + (nbytes >= _LEAST_NOTED)
+
+    def answer(self, target: str, start: int, until: int, etag: str) -> _Answer | None:
+        """Ask for bytes of a file; `None`: the server didn't answer with these."""
+        headers = {"Range": f"bytes={start}-{until - 1}", **({"If-Match": etag} if etag else {})}
+        connection, answer = self._connection(), None
         try:
             if connection.sock is None:
-                _connect(connection)
+                self._connect(connection)
             connection.request("GET", target, headers=headers)
-            filled = _received(connection, f"bytes {start}-{last}/", into)
+            answer = _Answer(connection, start, until)
+            if answer.is_of(start, until):
+                self._failed = -1
+                return answer
         except (OSError, http.client.HTTPException, ValueError):
             pass
-        if filled and connection.sock is not None:
+        if answer is not None:
+            answer.end()
+        connection.close()
+        self._failed += self._failed >= 0
+        return None
+
+    def end(self, answer: _Answer) -> None:
+        """Hear that no further bytes of an answer are wanted."""
+        connection = answer.end()
+        if connection is not None:
             self._idle.append(connection)
-        else:
-            connection.close()
-        self._failed = -1 if filled else self._failed + (self._failed >= 0)
-        return filled
 
     def _connection(self) -> http.client.HTTPConnection:
         while True:
@@ -76,33 +141,14 @@ class _Server:
                 return connection
             connection.close()  # the server has closed it
 
-
-def _connect(connection: http.client.HTTPConnection) -> None:
-    connection.connect()
-    # The kernel keeps the time, so that one call may wait for all bytes.
-    connection.sock.settimeout(None)
-    for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-        connection.sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _SILENT, 0))
-
-
-def _received(connection: http.client.HTTPConnection, content_range: str, into: memoryview) -> bool:
-    link = connection.sock
-    with contextlib.closing(connection.getresponse()) as answer:
-        # Some servers answer a range by 200.
-        if (
-            answer.status not in (200, 206)
-            or answer.length != len(into)
-            or not (answer.getheader("Content-Range") or "").startswith(content_range)
-            or answer.getheader("Content-Encoding")
-        ):
-            return False
-        filled = answer.readinto(into[: len(answer.fp.peek())])  # what came together with the headers
-        while filled < len(into):
-            nbytes = link.recv_into(into[filled:], len(into) - filled, socket.MSG_WAITALL)
-            if nbytes == 0:
-                return False
-            filled += nbytes
-    return True
+    def _connect(self, connection: http.client.HTTPConnection) -> None:
+        begun = time.monotonic()
+        connection.connect()
+        self._nearest = min(self._nearest, time.monotonic() - begun)
+        # The kernel keeps the time, so that one call may wait for all bytes.
+        connection.sock.settimeout(None)
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            connection.sock.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", _SILENT, 0))
 
 
 _servers: dict[str, _Server] = {}
@@ -124,13 +170,27 @@ class PlainFile:
     def __init__(
         self, url: str, keys: Callable[[], tuple[str, str, str | None]] | None = None, region: str = ""
     ) -> None:
+        self._answer: _Answer | None = None  # that goes on
+        self._is_read = False  # by one thread
+        self._starts: list[int] = []  # of the ranges that threads wait to read from it, or read
+        self._changed = threading.Condition()  # of these two
         self._url, self._keys, self._region = url, keys, region
         host = urllib.parse.urlsplit(url).netloc
         self._server = _servers.setdefault(host, _Server(host))
         self._target = _target(url)
         self._signed = -float(_SIGN_AGAIN)  # when
 
-    def readinto(self, start: int, into: memoryview, etag: str) -> bool:
+    def __del__(self) -> None:
+        """Close what is open."""
+        if self._answer is not None:
+            self._server.end(self._answer)
+
+    @property
+    def streams(self) -> bool:
+        """True if ranges that follow each other come best one after the other."""
+        return self._server.is_quick
+
+    def readinto(self, start: int, into: memoryview, etag: str, until: int | None = None) -> bool:
         """Fill a view with the bytes from `start` on; False: they didn't come so, for whatever reason.
 
         Parameters
@@ -141,14 +201,60 @@ class PlainFile:
             Of bytes.
         etag : str
             Of the content that is wanted; empty: of any.
+        until : int, optional
+            Where the bytes end that will be wanted next, one view after the other: one answer may bring them all.
         """
+        if until is None or not self.streams:
+            answer = self._asked(start, start + len(into), etag)
+            return answer is not None and self._filled(answer, into)
+        with self._in_order(start):
+            answer, self._answer = self._answer, None
+            if answer is not None and answer.at == start:
+                begun = time.monotonic()
+                filled = self._filled(answer, into)
+                self._server.note_rate(len(into), time.monotonic() - begun)
+                return filled
+            if answer is not None:
+                self._server.end(answer)
+            answer = self._asked(start, until, etag)
+            return answer is not None and self._filled(answer, into)
+
+    @contextlib.contextmanager
+    def _in_order(self, start: int) -> Iterator[None]:
+        """Let one thread at a time read from the answer that goes on: where it is, or otherwise the first range."""
+        with self._changed:
+            self._starts.append(start)
+            while self._is_read or (start > min(self._starts) and (self._answer is None or self._answer.at != start)):
+                self._changed.wait()
+            self._is_read = True
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._is_read = False
+                self._starts.remove(start)
+                self._changed.notify_all()
+
+    def _asked(self, start: int, until: int, etag: str) -> _Answer | None:
         if not self._server.is_usable:
-            return False
+            return None
         if self._keys is not None and time.monotonic() - self._signed >= _SIGN_AGAIN:
             self._target, self._signed = self._signature(), time.monotonic()
-        filled = self._server.readinto(self._target, start, into, etag)
-        if not filled:
+        answer = self._server.answer(self._target, start, until, etag)
+        if answer is None:
             self._signed = -float(_SIGN_AGAIN)
+        return answer
+
+    def _filled(self, answer: _Answer, into: memoryview) -> bool:
+        """Fill a view with an answer's next bytes. What has more of them stays, for the next view."""
+        try:
+            filled = answer.readinto(into)
+        except (OSError, http.client.HTTPException, ValueError):
+            filled = False
+        if filled and not answer.is_over:
+            self._answer = answer
+        else:
+            self._server.end(answer)
         return filled
 
     def _signature(self) -> str:

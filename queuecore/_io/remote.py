@@ -424,8 +424,12 @@ class _File:
                 self._cached = cache.file(name, self.size, self._stamp)
         itself = weakref.proxy(self)  # no circle: what was read ahead goes at once when the file is closed
         self.ahead = AheadReader(
-            self.size, lambda start, into: itself._bytes(start, into), lambda error: itself._failed(error)
+            self.size,
+            lambda start, into, goes_on: itself._bytes(start, into, goes_on),
+            lambda error: itself._failed(error),
         )
+        if self._plain is not None:
+            self.ahead.set_single(self._plain.streams)
 
     def _info(self) -> dict[str, Any]:
         if self._objects is not None:
@@ -492,22 +496,24 @@ class _File:
         """Return a descriptor of a local file with the same bytes and the same number as time; -1: there is none."""
         return -1 if self._cached is None else self._cached.local()
 
-    def _bytes(self, start: int, into: memoryview) -> Buffer | None:
+    def _bytes(self, start: int, into: memoryview, goes_on: bool) -> Buffer | None:
         end = start + len(into)
         if self._cached is not None:
             return self._cached.read(start, end, self._fetched)
-        return self._requested(start, end, into)
+        if self._plain is not None:
+            self.ahead.set_single(self._plain.streams)
+        return self._requested(start, end, into, self.size if goes_on else None)
 
     def _fetched(self, start: int, end: int) -> bytes | memoryview:
         room = memoryview(bytearray(end - start))
         data = self._requested(start, end, room)
         return room if data is None else data
 
-    def _requested(self, start: int, end: int, into: memoryview) -> bytes | memoryview | None:
-        # None: the bytes are where they should be.
+    def _requested(self, start: int, end: int, into: memoryview, until: int | None = None) -> bytes | memoryview | None:
+        # None: the bytes are where they should be. Those behind them will be wanted up to `until`.
         if next(self._requests) > 0:
             self._several = True
-        if self._plain is not None and self._plain.readinto(start, into, self._etag):
+        if self._plain is not None and self._plain.readinto(start, into, self._etag, until):
             return None
         data: bytes | memoryview = _tried(lambda: self._range(start, end))
         return data

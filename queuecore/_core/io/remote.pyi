@@ -16,7 +16,8 @@ class AheadReader:
     def __new__(
         cls,
         size: int,
-        fetch: Callable[[int, memoryview], Buffer | None],
+        fetch: Callable[[int, memoryview, bool], Buffer | None],
         failed: Callable[[BaseException], BaseException],
     ) -> Self: ...
+    def set_single(self, single: bool) -> None: ...
     def readinto(self, into: Buffer, offset: int) -> int: ...

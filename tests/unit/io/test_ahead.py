@@ -34,7 +34,7 @@ class Source:
         self.lock, self.failures = threading.Lock(), []
         self.reader = AheadReader(size, self.fetch, self.failed)
 
-    def fetch(self, start, into):
+    def fetch(self, start, into, goes_on=False):
         stop = start + len(into)
         with self.lock:
             self.requests.append((start, stop))
@@ -135,7 +135,7 @@ def hanging():
     release, hangs = threading.Event(), threading.Event()
 
     class Hanging(Source):
-        def fetch(self, start, into):
+        def fetch(self, start, into, goes_on=False):
             hangs.set()
             release.wait(PATIENCE)
             return super().fetch(start, into)
@@ -173,7 +173,7 @@ def test_a_failure_that_is_being_told_is_not_asked_for_again():
 def test_an_interrupt_ends_the_wait():
     release = threading.Event()
 
-    def fetch(start, into):
+    def fetch(start, into, goes_on):
         os.kill(os.getpid(), signal.SIGINT)
         release.wait(PATIENCE)
 
@@ -201,7 +201,7 @@ def test_a_reader_may_go_while_requests_hang(hanging):
 
 
 def test_an_answer_of_another_size_is_an_error():
-    reader = AheadReader(1 << 20, lambda start, into: b"123", lambda error: error)
+    reader = AheadReader(1 << 20, lambda start, into, goes_on: b"123", lambda error: error)
     with pytest.raises(OSError, match="3 bytes came instead of 524288") as caught:
         reader.readinto(bytearray(10), 0)
     assert caught.value.errno == errno.EIO
@@ -209,7 +209,7 @@ def test_an_answer_of_another_size_is_an_error():
 
 def test_the_view_ends_with_the_request():
     kept = []
-    reader = AheadReader(1 << 20, lambda start, into: kept.append(into), lambda error: error)
+    reader = AheadReader(1 << 20, lambda start, into, goes_on: kept.append(into), lambda error: error)
     reader.readinto(bytearray(10), 0)
     with pytest.raises(ValueError, match="released"):
         kept[0][0]
@@ -242,9 +242,13 @@ def test_many_files_share_what_may_be_read_ahead():
     assert front(sources) <= 9 << 20
     del sources
     gc.collect()
-    alone = [Source(len(data), data=data)]
-    read(alone)
-    assert soon(lambda: front(alone) >= 16 << 20)
+
+    def goes_far():
+        alone = [Source(len(data), data=data)]
+        read(alone)
+        return soon(lambda: front(alone) >= 16 << 20, 1)
+
+    assert soon(goes_far)  # once the requests of the others have ended
 
 
 def test_what_nobody_reads_to_its_end_goes():
@@ -258,6 +262,16 @@ def test_what_nobody_reads_to_its_end_goes():
     assert len(source.requests) == before
     source.read(places[1] + 2000, places[1] + 2500)
     assert len(source.requests) > before
+
+
+def test_a_range_that_was_read_twice_in_part_is_there_for_the_rest():
+    source = Source(8 << 20)
+    source.read(0, 10)
+    ((_, stop),) = source.requests
+    for _ in range(2):
+        source.read(0, stop // 2)
+    source.read(stop // 2, stop)
+    assert source.requests == [(0, stop)]
 
 
 def test_a_child_reads_anew_what_was_under_way(hanging):

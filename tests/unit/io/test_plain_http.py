@@ -70,10 +70,17 @@ def server(monkeypatch):
     server.server_close()
 
 
-def read(file, start, stop, etag=""):
+@pytest.fixture
+def near(monkeypatch):
+    """Any connection counts as near, however long it takes here."""
+    monkeypatch.setattr(plain_http, "_NEAR", PATIENCE)
+    monkeypatch.setattr(plain_http, "_QUICK", 0)
+
+
+def read(file, start, stop, etag="", until=None):
     """Return the bytes of a range; `None`: they didn't come so."""
     into = memoryview(bytearray(stop - start))
-    return bytes(into) if file.readinto(start, into, etag) else None
+    return bytes(into) if file.readinto(start, into, etag, until) else None
 
 
 @pytest.mark.parametrize("start, stop", [(0, 1), (0, 3_000_000), (5, 8197), (2_999_999, 3_000_000), (100, 1_100_000)])
@@ -112,6 +119,46 @@ def test_any_other_answer_is_none(server, answer):
     assert read(file, 100, 1100) is None
     server.answer = {}
     assert read(file, 100, 1100) == CONTENT[100:1100]
+
+
+@pytest.mark.parametrize("piece", [1, 1000, 8192, 8193, 100_000, 3_000_000])
+def test_ranges_that_follow_each_other_come_in_one_answer(server, near, piece):
+    file = PlainFile(f"http://{server.host}/")
+    assert read(file, 0, 10) == CONTENT[:10]  # its connection is near
+    stop = min(10 + 20 * piece, len(CONTENT))
+    got = [read(file, at, min(at + piece, stop), until=len(CONTENT)) for at in range(10, stop, piece)]
+    assert b"".join(got) == CONTENT[10:stop]
+    assert [wanted for _, wanted, _ in server.requests] == ["bytes=0-9", "bytes=10-2999999"]
+    assert read(file, 5, 10) == CONTENT[5:10]  # beside it
+    assert read(file, stop - 1, stop, until=len(CONTENT)) == CONTENT[stop - 1 : stop]  # not where it goes on
+
+
+def test_an_answer_that_breaks_off(server, near):
+    file = PlainFile(f"http://{server.host}/")
+    assert read(file, 0, 10) == CONTENT[:10]
+    server.answer = {"sent": 500_000}
+    assert read(file, 0, 400_000, until=len(CONTENT)) == CONTENT[:400_000]
+    assert read(file, 400_000, 800_000, until=len(CONTENT)) is None
+    server.answer = {}
+    assert read(file, 400_000, len(CONTENT), until=len(CONTENT)) == CONTENT[400_000:]
+
+
+def test_a_far_server_is_asked_for_each_range(server, monkeypatch):
+    monkeypatch.setattr(plain_http, "_NEAR", 0)
+    file = PlainFile(f"http://{server.host}/")
+    for at in range(0, 3_000_000, 1_000_000):
+        assert read(file, at, at + 1_000_000, until=len(CONTENT)) == CONTENT[at : at + 1_000_000]
+    assert len(server.requests) == 3 and not file.streams
+
+
+def test_a_slow_one_too(server, near, monkeypatch):
+    monkeypatch.setattr(plain_http, "_QUICK", 1e15)
+    monkeypatch.setattr(plain_http, "_LEAST_NOTED", 100)
+    file = PlainFile(f"http://{server.host}/")
+    for at in range(0, 2000, 100):
+        assert read(file, at, at + 100, until=len(CONTENT)) == CONTENT[at : at + 100]
+    assert not file.streams
+    assert len(server.requests) == 1 + 1 + (2000 - 500) // 100
 
 
 def test_what_never_answers_so_is_not_asked_again(server):

@@ -46,7 +46,11 @@ cdef extern from *:
       Atomic<int32_t> refs;
       int64_t size;
       int64_t stuck;           // where the first range begins that failed, and isn't asked for ahead again; -1: none
+      bool single;             // the next range is asked for when this one is here, and no further one
       AheadRange* first;
+      AheadRange* spent;       // the last one listed of which as many bytes were copied as it has, maybe some twice
+      unsigned char* spare;    // of a range that is gone, for one of as many bytes
+      int64_t spare_bytes;
       int32_t count, ends_count;
       AheadEnd ends[32];       // the oldest first
       // Hands a range to a server, with a reference to it that the file has taken. 0: none will ever do it.
@@ -71,7 +75,11 @@ cdef extern from *:
         EventCount come
         Atomic[int32_t] refs
         int64_t size, stuck
+        bint single
         AheadRange* first
+        AheadRange* spent
+        unsigned char* spare
+        int64_t spare_bytes
         int32_t count, ends_count
         AheadEnd* ends
         int (*ask)(AheadFile* file, AheadRange* range_) noexcept nogil
@@ -88,6 +96,13 @@ cdef void ahead_close(AheadFile* a) noexcept nogil
 # range that this reader was at last, NULL at first, and goes to ahead_forget when it is not NULL in the end.
 cdef int64_t ahead_copy(AheadFile* a, void* to, int64_t nbytes, int64_t offset, AheadRange** mine) noexcept nogil
 cdef void ahead_forget(AheadFile* a, AheadRange* mine) noexcept nogil
+# Of a file whose bytes come one after the other: sets `single`.
+cdef void ahead_single(AheadFile* a, bint single) noexcept nogil
+# Returns whether what is behind a range will be wanted next, as it seems: it begins the file, or follows another.
+cdef inline bint ahead_goes_on(const AheadRange* r) noexcept nogil:
+    return r.followed > 0
+
+
 # For the server of a range. ahead_begin makes room for its bytes; otherwise: an errno, ECANCELED if nobody wants it any
 # more. ahead_done ends the server's reference; `error` is 0 or an errno.
 cdef int ahead_begin(AheadFile* a, AheadRange* r) noexcept nogil

@@ -36,20 +36,28 @@ cdef enum:
 cdef Atomic[int32_t] _open_files
 
 
-cdef void _free_range(AheadRange* r) noexcept nogil:
-    cdef int64_t nbytes = r.stop - r.start
+cdef void _free_bytes(unsigned char* data, int64_t nbytes) noexcept nogil:
     if nbytes >= PAGES_BYTES:
-        buffer_give(r.data, nbytes)
+        buffer_give(data, nbytes)
     else:
-        free(r.data)
-    free(r)
+        free(data)
 
 
-cdef void _free_ranges(AheadRange* r) noexcept nogil:
+cdef void _free_ranges(AheadFile* a, AheadRange* r) noexcept nogil:
+    # One buffer stays with the file: each that is given back costs the kernel a walk over its pages.
     cdef AheadRange* next
+    cdef unsigned char* data
+    cdef int64_t nbytes
     while r != NULL:
         next = r.next
-        _free_range(r)
+        data, nbytes = r.data, r.stop - r.start
+        free(r)
+        turn_take(&a.turn)
+        if nbytes >= PAGES_BYTES and data != NULL:
+            a.spare, data = data, a.spare
+            a.spare_bytes, nbytes = nbytes, a.spare_bytes
+        turn_give(&a.turn)
+        _free_bytes(data, nbytes)
         r = next
 
 
@@ -70,7 +78,8 @@ cdef AheadFile* ahead_new(int64_t size) noexcept nogil:
 cdef void ahead_drop(AheadFile* a) noexcept nogil:
     # acq_rel: release, this holder is done; acquire, the last one frees what all wrote
     if a.refs.fetch_sub(1, kAcqRel) == 1:
-        _free_ranges(a.first)  # those that were read after ahead_close
+        _free_ranges(a, a.first)  # those that were read after ahead_close
+        _free_bytes(a.spare, a.spare_bytes)
         free(a)
 
 
@@ -93,6 +102,8 @@ cdef void _unlist(AheadFile* a, AheadRange* r, AheadRange** dead) noexcept nogil
     link[0] = r.next
     r.next = NULL
     r.listed = False
+    if a.spent == r:
+        a.spent = NULL
     a.count -= 1
     _let_go(r, dead)
 
@@ -186,10 +197,10 @@ cdef int32_t _add_ahead(AheadFile* a, AheadRange* current, AheadRange** asked, A
     cdef AheadRange* r
     cdef int64_t front = current.stop, end
     cdef int32_t count = 0
-    if current.followed < SURE:
+    if current.followed < SURE or (a.single and current.state != RANGE_HERE):
         return 0
     end = front + min(REQUESTS * (current.stop - current.start), <int64_t>WINDOW_BYTES, _window())
-    end = min(end, a.size)
+    end = min(front + 1 if a.single else end, a.size)
     while front < end and count < REQUESTS and front != a.stuck:
         r = _find(a, front)
         if r == NULL:
@@ -212,10 +223,12 @@ cdef int64_t _copied(AheadFile* a, AheadRange* r, void* to, int64_t nbytes, int6
     memcpy(to, r.data + (offset - r.start), nbytes)
     turn_take(&a.turn)
     r.unread -= nbytes
-    if r.unread <= 0:
-        _unlist(a, r, &dead)
+    if r.unread <= 0 and r.listed and a.spent != r:
+        if a.spent != NULL:
+            _unlist(a, a.spent, &dead)
+        a.spent = r
     turn_give(&a.turn)
-    _free_ranges(dead)
+    _free_ranges(a, dead)
     return nbytes
 
 
@@ -252,7 +265,7 @@ cdef int64_t ahead_copy(AheadFile* a, void* to, int64_t nbytes, int64_t offset, 
         count += _add_ahead(a, r, &asked[count], &dead)
         here = r.state == RANGE_HERE
     turn_give(&a.turn)
-    _free_ranges(dead)
+    _free_ranges(a, dead)
     for i in range(count):
         if not a.ask(a, asked[i]):
             ahead_done(a, asked[i], ENOMEM)
@@ -266,7 +279,13 @@ cdef void ahead_forget(AheadFile* a, AheadRange* mine) noexcept nogil:
     turn_take(&a.turn)
     _let_go(mine, &dead)
     turn_give(&a.turn)
-    _free_ranges(dead)
+    _free_ranges(a, dead)
+
+
+cdef void ahead_single(AheadFile* a, bint single) noexcept nogil:
+    turn_take(&a.turn)
+    a.single = single
+    turn_give(&a.turn)
 
 
 cdef void ahead_close(AheadFile* a) noexcept nogil:
@@ -278,7 +297,7 @@ cdef void ahead_close(AheadFile* a) noexcept nogil:
     while a.first != NULL:
         _unlist(a, a.first, &dead)
     turn_give(&a.turn)
-    _free_ranges(dead)
+    _free_ranges(a, dead)
     ahead_drop(a)
 
 
@@ -289,10 +308,15 @@ cdef int ahead_begin(AheadFile* a, AheadRange* r) noexcept nogil:
     cdef bint alone
     turn_take(&a.turn)
     alone = r.refs == 1
+    if not alone and a.spare_bytes == nbytes:
+        r.data = a.spare
+        a.spare = NULL
+        a.spare_bytes = 0
     turn_give(&a.turn)
     if alone:
         return ECANCELED
-    r.data = <unsigned char*>(buffer_take(nbytes) if nbytes >= PAGES_BYTES else malloc(nbytes))
+    if r.data == NULL:
+        r.data = <unsigned char*>(buffer_take(nbytes) if nbytes >= PAGES_BYTES else malloc(nbytes))
     return ENOMEM if r.data == NULL else 0
 
 
@@ -309,4 +333,4 @@ cdef void ahead_done(AheadFile* a, AheadRange* r, int error) noexcept nogil:
     _let_go(r, &dead)
     turn_give(&a.turn)
     event_notify_all(&a.come)
-    _free_ranges(dead)
+    _free_ranges(a, dead)

@@ -15,7 +15,8 @@ from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.atoms.runtime cimport (
     LONG_SLICE_NS, WAIT_SLICE_NS, exiting, note_slice, stop_requested, this_stop)
 from queuecore._core.io.ahead cimport (
-    AheadFile, AheadRange, ahead_begin, ahead_close, ahead_copy, ahead_done, ahead_drop, ahead_forget, ahead_new)
+    AheadFile, AheadRange, ahead_begin, ahead_close, ahead_copy, ahead_done, ahead_drop, ahead_forget,
+    ahead_goes_on, ahead_new, ahead_single)
 
 check_layout(layout_hash())
 
@@ -289,8 +290,9 @@ cdef class AheadReader:
     size : int
         Bytes of the file.
     fetch : callable
-        Gets a range: from where it begins, and a writable memoryview of as many bytes as it has. It fills the view and
-        returns `None`, or returns an object with as many bytes. It keeps no reference to the view.
+        Gets a range: from where it begins, a writable memoryview of as many bytes as it has, and whether it follows
+        others, so that what is behind it will be asked for too. It fills the view and returns `None`, or returns an
+        object with as many bytes. It keeps no reference to the view.
     failed : callable
         From what `fetch` raised, where somebody waits for the range, to the exception that readers get.
     """
@@ -315,6 +317,10 @@ cdef class AheadReader:
         if self.file != NULL:
             self.file.owner = NULL
             ahead_close(self.file)
+
+    def set_single(self, bint single):
+        """Say whether ranges that follow each other are asked for one at a time, or several."""
+        ahead_single(self.file, single)
 
     def readinto(self, unsigned char[::1] into, int64_t offset):
         """Fill a buffer, from an offset on; return how many bytes there were: fewer only at the end.
@@ -454,7 +460,7 @@ cdef int _fill(AheadReader reader, AheadRange* r) except -1:
     cdef const unsigned char* text
     into = PyMemoryView_FromMemory(<char*>r.data, nbytes, PyBUF_WRITE)
     try:
-        got = reader.fetch(r.start, into)
+        got = reader.fetch(r.start, into, ahead_goes_on(r))
     finally:
         into.release()
     if got is not None:
