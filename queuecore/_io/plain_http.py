@@ -1,8 +1,8 @@
 """Ranges of files behind plain HTTP, of a web server or of S3, straight into the memory they are for.
 
 The standard library makes the request, and one call of the system receives the whole body, without the GIL. fsspec's
-libraries receive it in parts, on one event loop of Python's, and put it together afterwards: three times the work. With
-TLS, Python's ssl hands out 16 KiB at a time: there they are better, and nothing is done here.
+libraries receive it in parts, on one event loop of Python's, and put it together afterwards. With TLS, Python's ssl
+hands out 16 KiB at a time: there they are better, and nothing is done here.
 """
 
 from __future__ import annotations

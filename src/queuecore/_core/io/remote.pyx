@@ -306,9 +306,12 @@ cdef class AheadReader:
         self._anew(size)
 
     cdef int _anew(self, int64_t size) except -1:
-        self.file = ahead_new(size)
-        if self.file == NULL:
+        cdef AheadFile* made = ahead_new(size)
+        if made == NULL:
             raise MemoryError()
+        if self.file != NULL:
+            ahead_close(self.file)
+        self.file = made
         self.file.ask = _ask
         self.file.owner = <void*>self
         return 0
@@ -336,7 +339,6 @@ cdef class AheadReader:
         cdef unsigned char* to = NULL
         cdef int64_t got = 0, part = 0, nbytes
         if self.file.generation != fork_generation():  # what was under way never comes
-            ahead_close(self.file)
             self._anew(self.file.size)
             begin(_opener, _errno_of, _start)
         nbytes = min(<int64_t>into.shape[0], self.file.size - offset)
@@ -437,8 +439,8 @@ cdef int _forget_file(int32_t number) except -1:
     _calls.files[number] = NULL
     turn_give(&_calls.turn)
     ahead_drop(a)
-    _free_numbers.append(number)
     del _files[number]
+    _free_numbers.append(number)
     return 0
 
 
