@@ -152,6 +152,8 @@ class _Server:
 
 
 _servers: dict[str, _Server] = {}
+# Whether there was no proxy in front of a host when it was asked for first.
+_straight: dict[str, bool] = {}
 
 
 class PlainFile:
@@ -302,7 +304,10 @@ def _is_plain(url: str) -> bool:
         return False
     if not url.isascii() or any(character <= " " for character in url):
         return False
-    return "http" not in urllib.request.getproxies() or bool(urllib.request.proxy_bypass(parts.netloc))
+    host = parts.netloc
+    if host not in _straight:  # a look goes over the whole environment
+        _straight[host] = "http" not in urllib.request.getproxies() or bool(urllib.request.proxy_bypass(host))
+    return _straight[host]
 
 
 os.register_at_fork(after_in_child=_servers.clear)

@@ -243,12 +243,35 @@ def test_many_files_share_what_may_be_read_ahead():
     del sources
     gc.collect()
 
-    def goes_far():
-        alone = [Source(len(data), data=data)]
-        read(alone)
-        return soon(lambda: front(alone) >= 16 << 20, 1)
+    assert soon(lambda: goes_far(data))  # once the requests of the others have ended
 
-    assert soon(goes_far)  # once the requests of the others have ended
+
+def goes_far(data):
+    """Return whether a file of 32 MiB is asked for far ahead."""
+    source = Source(len(data), data=data)
+    for at in range(0, 4 << 20, PIECE):
+        source.read(at, at + PIECE)
+    return soon(lambda: max(stop for _, stop in source.requests) >= 16 << 20, 1)
+
+
+def test_files_that_were_read_take_no_room():
+    data = bytes(32 << 20)
+    sources = [Source(1 << 20, data=data) for _ in range(64)]
+    for source in sources:
+        for at in range(0, 1 << 20, PIECE):
+            source.read(at, at + PIECE)
+    assert soon(lambda: goes_far(data))
+
+
+def test_a_second_pass_asks_as_the_first_one_did():
+    source = Source(20 << 20)
+    asked = []
+    for _ in range(2):
+        source.requests = []
+        for at in range(0, len(source.data), PIECE):
+            source.read(at, at + PIECE)
+        asked.append(sorted(source.requests))
+    assert asked[0] == asked[1] and len(asked[0]) < 6
 
 
 def test_what_nobody_reads_to_its_end_goes():

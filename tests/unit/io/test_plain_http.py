@@ -205,6 +205,7 @@ HTTPFileSystem.__module__ = "fsspec.implementations.http"
     ],
 )
 def test_what_is_plain(monkeypatch, url, kwargs, client_kwargs, plain):
+    monkeypatch.setattr("queuecore._io.plain_http._straight", {})
     monkeypatch.setattr("urllib.request.getproxies", dict)
     assert (plain_file(HTTPFileSystem(kwargs, client_kwargs), url) is not None) == plain
     assert plain_file(object(), url) is None
@@ -214,5 +215,6 @@ def test_a_proxy_is_not_gone_round(monkeypatch):
     filesystem = HTTPFileSystem({}, {})
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "near")
+    monkeypatch.setattr("queuecore._io.plain_http._straight", {})
     assert plain_file(filesystem, "http://far/a") is None
     assert plain_file(filesystem, "http://near/a") is not None

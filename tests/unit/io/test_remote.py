@@ -20,6 +20,7 @@ from queuecore.data import (
     Dataset,
     FixedLengthRecordDataset,
     NumpyDataset,
+    Options,
     TextLineDataset,
     TFRecordDataset,
     WholeFileDataset,
@@ -63,6 +64,47 @@ def test_records_in_any_order_come_in_ranges(tmp_path, store):
     assert elements(there.permute(seed=3).batch(8)) == elements(local.permute(seed=3).batch(8))
     ranges = [request[1:] for request in store.requests if request[0] == "read"]
     assert sum(stop - start for _, start, stop in ranges) <= 1.5 * sum(map(len, store.objects.values()))
+
+
+def test_a_file_is_opened_while_the_one_before_is_read(store):
+    opened = threading.Event()
+
+    def before(kind, path, *_):
+        if path == "bucket/2":
+            opened.set()
+        elif kind == "read":
+            assert opened.wait(PATIENCE)
+
+    store.objects.update({"bucket/0": bytes(32 << 20), "bucket/1": bytes(1 << 20), "bucket/2": bytes(1 << 20)})
+    store.before = before
+    names = [f"store://bucket/{index}" for index in range(3)]
+    ds = FixedLengthRecordDataset(names, 1 << 20).with_options(Options(num_threads=2))
+    assert len(elements(ds)) == 34
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_file_is_begun_while_the_one_before_is_read(store, monkeypatch, single):
+    def opened(name, store):
+        file = remote._File(name, store)
+        file.ahead.set_single(single)
+        return file
+
+    monkeypatch.setattr(remote, "_opened", opened)
+    def ranges():
+        return [rest for kind, path, *rest in list(store.requests) if (kind, path) == ("read", "bucket/1")]
+
+    store.objects.update({"bucket/0": bytes(24 << 20), "bucket/1": bytes(8 << 20)})
+    names = ["store://bucket/0", "store://bucket/1"]
+    # With so little memory no rows are made that are further ahead than 4 MiB.
+    ds = FixedLengthRecordDataset(names, 1 << 16).repeat(2).with_options(Options(memory_budget=6 << 20))
+    with iter(ds) as it:
+        for count in (1, 2):
+            for _ in range(20 << 4):
+                next(it)
+            assert soon(lambda count=count: len(ranges()) >= count)
+            for _ in range(12 << 4):
+                next(it)
+    assert ranges() == [[0, 8 << 20]] * 2
 
 
 def test_patterns_and_lists_of_names(store):

@@ -4,7 +4,8 @@
 # Native threads read a file in pieces of some 100 KB, several at a time, and not quite in order; a store answers after
 # milliseconds, whatever is asked for. So a range that begins where an earlier one ended, or shortly behind, is asked
 # for together with what follows it: four times as many bytes each time, up to 8 MiB, and further such ranges beside it,
-# up to 64 MiB ahead. Any other range is asked for as it is: records in a random order cost no more than their bytes.
+# up to 64 MiB ahead, and on into the file that follows. Any other range is asked for as it is: records in a random
+# order cost no more than their bytes.
 #
 #   H1  The list of ranges, and all of a range but its bytes, are under `turn`, which is held for a few comparisons.
 #   H2  The bytes of a range are its server's while it is RANGE_ASKED. From RANGE_HERE on nobody writes to them, and who
@@ -47,6 +48,9 @@ cdef extern from *:
       int64_t size;
       int64_t stuck;           // where the first range begins that failed, and isn't asked for ahead again; -1: none
       bool single;             // the next range is asked for when this one is here, and no further one
+      bool begun;              // somebody has read its beginning since it was said that it follows another one
+      bool ended;              // its last range was read, since its first one was asked for
+      AheadFile* next;         // that is read after it, as it seems; NULL: none is known. With a reference
       AheadRange* first;
       AheadRange* spent;       // the last one listed of which as many bytes were copied as it has, maybe some twice
       unsigned char* spare;    // of a range that is gone, for one of as many bytes
@@ -75,7 +79,8 @@ cdef extern from *:
         EventCount come
         Atomic[int32_t] refs
         int64_t size, stuck
-        bint single
+        bint single, begun, ended
+        AheadFile* next
         AheadRange* first
         AheadRange* spent
         unsigned char* spare
@@ -98,6 +103,9 @@ cdef int64_t ahead_copy(AheadFile* a, void* to, int64_t nbytes, int64_t offset, 
 cdef void ahead_forget(AheadFile* a, AheadRange* mine) noexcept nogil
 # Of a file whose bytes come one after the other: sets `single`.
 cdef void ahead_single(AheadFile* a, bint single) noexcept nogil
+# Says which file is read after this one, as it seems, and wasn't begun: where the end comes near, the beginning of that
+# one is asked for too. NULL: none.
+cdef void ahead_follow(AheadFile* a, AheadFile* next) noexcept nogil
 # Returns whether what is behind a range will be wanted next, as it seems: it begins the file, or follows another.
 cdef inline bint ahead_goes_on(const AheadRange* r) noexcept nogil:
     return r.followed > 0

@@ -33,7 +33,7 @@ cdef enum:
     # From so many bytes on, a range lies in pages that are kept for further ones.
     PAGES_BYTES = 128 << 10
 
-cdef Atomic[int32_t] _open_files
+cdef Atomic[int32_t] _files_read  # of which ranges are listed
 
 
 cdef void _free_bytes(unsigned char* data, int64_t nbytes) noexcept nogil:
@@ -44,21 +44,43 @@ cdef void _free_bytes(unsigned char* data, int64_t nbytes) noexcept nogil:
 
 
 cdef void _free_ranges(AheadFile* a, AheadRange* r) noexcept nogil:
-    # One buffer stays with the file: each that is given back costs the kernel a walk over its pages.
+    # One buffer stays with a file that is read: each that is given back costs the kernel a walk over its pages.
     cdef AheadRange* next
     cdef unsigned char* data
     cdef int64_t nbytes
+    if r == NULL:
+        return
     while r != NULL:
         next = r.next
         data, nbytes = r.data, r.stop - r.start
         free(r)
         turn_take(&a.turn)
-        if nbytes >= PAGES_BYTES and data != NULL:
+        if a.count > 0 and nbytes >= PAGES_BYTES and data != NULL:
             a.spare, data = data, a.spare
             a.spare_bytes, nbytes = nbytes, a.spare_bytes
         turn_give(&a.turn)
         _free_bytes(data, nbytes)
         r = next
+    _free_spare(a)
+
+
+cdef void _free_spare(AheadFile* a) noexcept nogil:
+    # Frees the buffer of a file of which nothing is read now.
+    cdef unsigned char* data = NULL
+    cdef int64_t nbytes = 0
+    turn_take(&a.turn)
+    if a.count == 0:
+        data, nbytes = a.spare, a.spare_bytes
+        a.spare = NULL
+        a.spare_bytes = 0
+    turn_give(&a.turn)
+    _free_bytes(data, nbytes)
+
+
+cdef void _expect_beginning(AheadFile* a) noexcept nogil:
+    # Lets what is read next be the file's beginning, if it is near.
+    a.ends[0].at, a.ends[0].followed, a.ends[0].nbytes = 0, 0, FIRST_BYTES
+    a.ends_count = 1
 
 
 cdef AheadFile* ahead_new(int64_t size) noexcept nogil:
@@ -68,19 +90,22 @@ cdef AheadFile* ahead_new(int64_t size) noexcept nogil:
     a.size = size
     a.stuck = -1
     a.refs.store(1, kRelaxed)  # relaxed: nobody else knows of it yet
-    a.ends[0].nbytes = FIRST_BYTES
-    a.ends_count = 1
+    _expect_beginning(a)
     a.generation = fork_generation()
-    _open_files.fetch_add(1, kRelaxed)  # relaxed: it only shares out room, as does each look at it
     return a
 
 
 cdef void ahead_drop(AheadFile* a) noexcept nogil:
     # acq_rel: release, this holder is done; acquire, the last one frees what all wrote
+    cdef AheadRange* dead = NULL
+    cdef AheadFile* next
     if a.refs.fetch_sub(1, kAcqRel) == 1:
-        _free_ranges(a, a.first)  # those that were read after ahead_close
-        _free_bytes(a.spare, a.spare_bytes)
+        _unlist_all(a, &dead)  # what was read after ahead_close
+        _free_ranges(a, dead)
+        next = a.next
         free(a)
+        if next != NULL:
+            ahead_drop(next)
 
 
 # Under the turn
@@ -105,7 +130,14 @@ cdef void _unlist(AheadFile* a, AheadRange* r, AheadRange** dead) noexcept nogil
     if a.spent == r:
         a.spent = NULL
     a.count -= 1
+    if a.count == 0:
+        _files_read.fetch_sub(1, kRelaxed)  # relaxed: it only shares out room, as does each access to it
     _let_go(r, dead)
+
+
+cdef void _unlist_all(AheadFile* a, AheadRange** dead) noexcept nogil:
+    while a.first != NULL:
+        _unlist(a, a.first, dead)
 
 
 cdef AheadRange* _find(AheadFile* a, int64_t offset) noexcept nogil:
@@ -158,7 +190,7 @@ cdef void _note_end(AheadFile* a, const AheadRange* r) noexcept nogil:
 
 cdef int64_t _window() noexcept nogil:
     # Returns what one file may have read ahead.
-    cdef int64_t files = max(<int64_t>_open_files.load(kRelaxed), <int64_t>1)  # relaxed: as in ahead_new
+    cdef int64_t files = max(<int64_t>_files_read.load(kRelaxed), <int64_t>1)  # relaxed: as in _unlist
     return ALL_BYTES // files
 
 
@@ -185,6 +217,9 @@ cdef AheadRange* _add(AheadFile* a, int64_t offset, int64_t nbytes, AheadRange**
     r.listed, r.wanted = True, False
     r.data = NULL
     link[0] = r
+    a.ended = a.ended and offset > 0
+    if a.count == 0:
+        _files_read.fetch_add(1, kRelaxed)  # relaxed: as in _unlist
     a.count += 1
     _note_end(a, r)
     if a.count > MOST_KEPT and done != NULL:
@@ -192,19 +227,26 @@ cdef AheadRange* _add(AheadFile* a, int64_t offset, int64_t nbytes, AheadRange**
     return r
 
 
-cdef int32_t _add_ahead(AheadFile* a, AheadRange* current, AheadRange** asked, AheadRange** dead) noexcept nogil:
-    # Adds the ranges that will follow one; returns how many.
-    cdef AheadRange* r
-    cdef int64_t front = current.stop, end
-    cdef int32_t count = 0
+cdef int64_t _ahead_of(const AheadFile* a, const AheadRange* current) noexcept nogil:
+    # Returns how many of the bytes behind a range are asked for early.
     if current.followed < SURE or (a.single and current.state != RANGE_HERE):
         return 0
-    end = front + min(REQUESTS * (current.stop - current.start), <int64_t>WINDOW_BYTES, _window())
-    end = min(front + 1 if a.single else end, a.size)
+    if a.single:
+        return 1
+    return min(REQUESTS * (current.stop - current.start), <int64_t>WINDOW_BYTES, _window())
+
+
+cdef int32_t _add_ahead(AheadFile* a, int64_t front, int64_t end, int64_t nbytes, AheadRange** asked,
+                        AheadRange** dead) noexcept nogil:
+    # Adds ranges of so many bytes or more, until those that are listed have all bytes from `front` to `end`; returns
+    # how many.
+    cdef AheadRange* r
+    cdef int32_t count = 0
+    end = min(end, a.size)
     while front < end and count < REQUESTS and front != a.stuck:
         r = _find(a, front)
         if r == NULL:
-            r = _add(a, front, current.stop - current.start, dead)
+            r = _add(a, front, nbytes, dead)
             if r == NULL:
                 break
             r.refs += 1
@@ -227,20 +269,49 @@ cdef int64_t _copied(AheadFile* a, AheadRange* r, void* to, int64_t nbytes, int6
         if a.spent != NULL:
             _unlist(a, a.spent, &dead)
         a.spent = r
+        a.ended = a.ended or r.stop == a.size
+        if a.ended and a.count == 1:  # the file was read: it takes no more room
+            _unlist(a, r, &dead)
+            _expect_beginning(a)
     turn_give(&a.turn)
     _free_ranges(a, dead)
     return nbytes
+
+
+cdef void _ask(AheadFile* a, AheadRange** asked, int32_t count) noexcept nogil:
+    cdef int32_t i
+    for i in range(count):
+        if not a.ask(a, asked[i]):
+            ahead_done(a, asked[i], ENOMEM)
+
+
+cdef void _begin_early(AheadFile* a, int64_t end) noexcept nogil:
+    # Asks for a file up to `end`, before anybody reads of it, in ranges as long as those of a long file become.
+    cdef AheadRange* asked[ASKED]
+    cdef AheadRange* dead = NULL
+    cdef int32_t count = 0
+    turn_take(&a.turn)
+    if not a.begun:
+        if a.count == 0:
+            _expect_beginning(a)
+            a.ends[0].followed, a.ends[0].nbytes = SURE, MOST_BYTES // LONGER
+        count = _add_ahead(a, 0, end, MOST_BYTES, asked, &dead)
+    turn_give(&a.turn)
+    _free_ranges(a, dead)
+    _ask(a, asked, count)
 
 
 cdef int64_t ahead_copy(AheadFile* a, void* to, int64_t nbytes, int64_t offset, AheadRange** mine) noexcept nogil:
     cdef AheadRange* asked[ASKED]
     cdef AheadRange* dead = NULL
     cdef AheadRange* r = mine[0]
-    cdef int64_t place
-    cdef int32_t count = 0, i
+    cdef AheadFile* next = NULL
+    cdef int64_t place, end = 0
+    cdef int32_t count = 0
     cdef int error = ENOMEM
     cdef bint here = False
     turn_take(&a.turn)
+    a.begun = a.begun or offset < FIRST_BYTES
     if r != NULL and r.state == RANGE_FAILED and r.wanted:  # H3
         error = r.error
         r = NULL
@@ -262,13 +333,18 @@ cdef int64_t ahead_copy(AheadFile* a, void* to, int64_t nbytes, int64_t offset, 
         r.refs += 1
         mine[0] = r
     if r != NULL:
-        count += _add_ahead(a, r, &asked[count], &dead)
+        end = r.stop + _ahead_of(a, r)
+        count += _add_ahead(a, r.stop, end, r.stop - r.start, &asked[count], &dead)
         here = r.state == RANGE_HERE
+        if end > a.size and a.next != NULL:
+            next = a.next
+            next.refs.fetch_add(1, kRelaxed)  # relaxed: this file has one
     turn_give(&a.turn)
     _free_ranges(a, dead)
-    for i in range(count):
-        if not a.ask(a, asked[i]):
-            ahead_done(a, asked[i], ENOMEM)
+    _ask(a, asked, count)
+    if next != NULL:
+        _begin_early(next, end - a.size)
+        ahead_drop(next)
     if here:
         return _copied(a, r, to, nbytes, offset)
     return -error if r == NULL else 0
@@ -288,16 +364,31 @@ cdef void ahead_single(AheadFile* a, bint single) noexcept nogil:
     turn_give(&a.turn)
 
 
+cdef void ahead_follow(AheadFile* a, AheadFile* next) noexcept nogil:
+    cdef AheadFile* before
+    if next != NULL:
+        next.refs.fetch_add(1, kRelaxed)  # relaxed: the caller has one
+        turn_take(&next.turn)
+        next.begun = False
+        turn_give(&next.turn)
+    turn_take(&a.turn)
+    before, a.next = a.next, next
+    turn_give(&a.turn)
+    if before != NULL:
+        ahead_drop(before)
+
+
 cdef void ahead_close(AheadFile* a) noexcept nogil:
     cdef AheadRange* dead = NULL
-    _open_files.fetch_sub(1, kRelaxed)  # relaxed: as in ahead_new
     if a.generation != fork_generation():  # a thread of the parent may have had the turn
+        if a.count > 0:
+            _files_read.fetch_sub(1, kRelaxed)  # relaxed: as in _unlist
         return
     turn_take(&a.turn)
-    while a.first != NULL:
-        _unlist(a, a.first, &dead)
+    _unlist_all(a, &dead)
     turn_give(&a.turn)
     _free_ranges(a, dead)
+    ahead_follow(a, NULL)
     ahead_drop(a)
 
 

@@ -6,7 +6,8 @@
 # already costs no call, and a server writes to the memory of a range, never to a reader's.
 #   R1  A call is its caller's, and the list's or a server's; who lets go of it last frees it.
 #   R2  A caller whose runner stops leaves at once. `result` and `st` are the server's until CALL_DONE.
-# Any thread without a turn; blocking. The runner of a native thread that waits here ends the wait (this_stop).
+# Any thread without a turn; blocking, but for what says otherwise. The runner of a native thread that waits here ends
+# the wait (this_stop).
 from libc.errno cimport EAGAIN
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.atoms.platform cimport FileStat, iovec, kStorageElsewhere, syscalls
@@ -32,6 +33,8 @@ cdef int remote_open(const char* name, int32_t store, FileStat* st) noexcept nog
 cdef int remote_fstat(int fd, FileStat* st) noexcept nogil
 cdef int64_t remote_read(int fd, const iovec* iov, int count, int64_t offset) noexcept nogil
 cdef void remote_close(int fd) noexcept nogil
+# Says that one open file is read after another. It doesn't block, and may be called under a turn.
+cdef void remote_follow(int fd, int next_fd) noexcept nogil
 cdef void set_errno(int value) noexcept nogil
 
 

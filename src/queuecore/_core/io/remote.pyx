@@ -15,7 +15,7 @@ from queuecore._core.atoms.process cimport check_layout, fork_generation
 from queuecore._core.atoms.runtime cimport (
     LONG_SLICE_NS, WAIT_SLICE_NS, exiting, note_slice, stop_requested, this_stop)
 from queuecore._core.io.ahead cimport (
-    AheadFile, AheadRange, ahead_begin, ahead_close, ahead_copy, ahead_done, ahead_drop, ahead_forget,
+    AheadFile, AheadRange, ahead_begin, ahead_close, ahead_copy, ahead_done, ahead_drop, ahead_follow, ahead_forget,
     ahead_goes_on, ahead_new, ahead_single)
 
 check_layout(layout_hash())
@@ -248,15 +248,29 @@ cdef int64_t _read(AheadFile* a, void* to, int64_t nbytes, int64_t offset, Ahead
     return min(part, <int64_t>0) or got
 
 
-cdef int64_t remote_read(int fd, const iovec* iov, int count, int64_t offset) noexcept nogil:
+cdef AheadFile* _file_of(int fd) noexcept nogil:
+    # Returns an open file, with a reference.
     cdef AheadFile* a
-    cdef AheadRange* mine = NULL
-    cdef int64_t got = 0, part = 0, wanted
-    cdef int i
     turn_take(&_calls.turn)
     a = _calls.files[fd - REMOTE_FD]
     a.refs.fetch_add(1, kRelaxed)  # relaxed: the file's own reference stays until it is closed
     turn_give(&_calls.turn)
+    return a
+
+
+cdef void remote_follow(int fd, int next_fd) noexcept nogil:
+    cdef AheadFile* a = _file_of(fd)
+    cdef AheadFile* next = _file_of(next_fd)
+    ahead_follow(a, next)
+    ahead_drop(next)
+    ahead_drop(a)
+
+
+cdef int64_t remote_read(int fd, const iovec* iov, int count, int64_t offset) noexcept nogil:
+    cdef AheadFile* a = _file_of(fd)
+    cdef AheadRange* mine = NULL
+    cdef int64_t got = 0, part = 0, wanted
+    cdef int i
     for i in range(count):
         wanted = min(<int64_t>iov[i].iov_len, a.size - offset - got)
         if wanted <= 0:

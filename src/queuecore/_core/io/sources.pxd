@@ -13,7 +13,8 @@
 #       earlier one found (KnownFiles).
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from queuecore._core.atoms.platform cimport Atomic, Fault, FileEntry, FileStat, StopFlag, Turn, iovec
-from queuecore._core.io.names cimport Names, kFilesOfBlock, kFilesShift
+from queuecore._core.io.names cimport Names, kFilesOfBlock, kFilesShift, name_of
+from queuecore._core.io.remote cimport is_url
 
 cdef extern from *:
     """
@@ -133,6 +134,10 @@ cdef inline FileEntry* entry_of(const FileTable* t, int64_t f) noexcept nogil:
 # Returns the offset in bytes at which the records of file f begin.
 cdef inline int64_t head_of(const FileTable* t, int64_t f) noexcept nogil:
     return t.header_bytes if t.names.arrays == NULL else t.names.arrays.files[f].head_bytes
+
+# Returns whether a file is opened by a library, which takes a request, whoever has its bytes then.
+cdef inline bint table_is_remote(const FileTable* t, int64_t f) noexcept nogil:
+    return is_url(name_of(t.names, f))
 
 # The files that a table has found, for tables of later passes over the same files.
 cdef class KnownFiles:

@@ -21,7 +21,8 @@ from queuecore._core.io.direct cimport direct_read
 from queuecore._core.io.names cimport (
     MOST_FILES, MOST_HEAD, ArrayFile, ArrayFiles, Names, blocks_of, name_of, names_drop, room_of_block)
 from queuecore._core.io.remote cimport (
-    REMOTE_FD, file_close, file_forget, file_read, file_stat, file_storage, is_url, kRemoteDevice, remote_open)
+    REMOTE_FD, file_close, file_forget, file_read, file_stat, file_storage, is_url, kRemoteDevice, remote_follow,
+    remote_open)
 
 check_layout(layout_hash())
 
@@ -395,6 +396,12 @@ cdef void _make_direct(FileTable* t, int64_t f, int fd) noexcept nogil:
         _refuse(t, f)
 
 
+cdef inline void _note_next(const FileEntry* e, const FileEntry* next) noexcept nogil:
+    # Says that a file is read after another, as it seems. Called with the turn held.
+    if e.fd >= REMOTE_FD and next.fd >= REMOTE_FD:
+        remote_follow(e.fd, next.fd)
+
+
 cdef void _publish(FileTable* t) noexcept nogil:
     # Publishes the files that are discovered, as all before them are. Called with the turn held.
     cdef FileEntry* e
@@ -406,6 +413,7 @@ cdef void _publish(FileTable* t) noexcept nogil:
             last = entry_of(t, k - 1)
             e.base = last.base + last.count
             e.digest = _mix(last.digest, <uint64_t>e.size)
+            _note_next(last, e)
         else:
             e.digest = _mix(0, <uint64_t>e.size)
         e.digest = _mix(e.digest, <uint64_t>e.mtime_ns)
@@ -615,6 +623,9 @@ cdef int table_pin(FileTable* t, int64_t f, int64_t pass_, bint nowait, Fault* f
         t.open_files += 1
         stale = _take_idle(t, t.fd_limit, &other)
     e.pins += 1
+    # relaxed: written under this turn
+    if f + 1 < t.known_files.load(kRelaxed) and entry_of(t, f + 1).passes <= pass_:
+        _note_next(e, entry_of(t, f + 1))
     turn_give(&t.turn)
     if other >= 0:
         _close(t, other, stale)

@@ -10,7 +10,8 @@ from queuecore._core.io.blocks cimport (
 from queuecore._core.io.handed cimport handed_lost
 from queuecore._core.io.lanes cimport lanes_entered, lanes_next_file, lanes_save, lanes_saved
 from queuecore._core.io.pieces cimport blocks_index
-from queuecore._core.stream.limits cimport DISCOVER_AHEAD, DISCOVER_ASKED, FIRST_ROWS, MADE_BYTES, SMALL_UNIT_BYTES
+from queuecore._core.stream.limits cimport (
+    DISCOVER_AHEAD, DISCOVER_ASKED, DISCOVER_REMOTE, FIRST_ROWS, MADE_BYTES, SMALL_UNIT_BYTES)
 from queuecore._core.stream.marks cimport CUT_FAULT, CUT_LOST, CUT_NONE, CUT_SEAM
 from queuecore._core.order.order cimport order_forward, order_pull, order_pull_owed
 from queuecore._core.order.op cimport (
@@ -29,7 +30,7 @@ from queuecore._core.stream.maker cimport Output
 from queuecore._core.atoms.runtime cimport stop_requested
 from queuecore._core.atoms.slab cimport slab_slot, slots_pop
 from queuecore._core.io.names cimport MOST_FILES
-from queuecore._core.io.sources cimport table_claim
+from queuecore._core.io.sources cimport table_claim, table_is_remote
 from queuecore._core.atoms.window cimport (
     window_batch, window_finish, window_has_room, window_less, window_open, window_publish)
 
@@ -444,22 +445,26 @@ cdef bint _plan_load(Pipe* p, Unit* u) noexcept nogil:
 # Units
 
 cdef int64_t _discover_ahead(Pipe* p) noexcept nogil:
-    # Returns how many files may be opened before they are needed. Relaxed: a hint.
+    # Returns how many files may be opened before they are needed. Relaxed: hints.
     if p.shared.asks.load(kRelaxed) == 0:
         return DISCOVER_AHEAD
+    if p.table.known_files.load(kRelaxed) == 0:  # a store does the first ones at a time, and would be late with that
+        return p.plan.config.threads
     return max(min(DISCOVER_ASKED, p.plan.config.files_kept // 2), DISCOVER_AHEAD)
 
 
 cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
-    cdef int64_t known = p.table.known_records.load(kRelaxed), units
+    cdef int64_t known = p.table.known_records.load(kRelaxed), files = p.table.known_files.load(kRelaxed), ahead
     cdef bint asked = p.shared.asks.load(kRelaxed) != 0
-    if p.table.known_files.load(kRelaxed) >= p.table.files.load(kRelaxed):
+    if files >= p.table.files.load(kRelaxed):
         return False
     if p.blocks != NULL:
-        return p.table.known_files.load(kRelaxed) - blocks_wanted(p.blocks) < (_discover_ahead(p) if asked else 3)
-    units = p.plan.config.threads + 2 + (p.plan.config.asking if asked else 0)
-    return p.order.needs_count or known - p.order.at.position < units * p.ramp_rows
+        return files - blocks_wanted(p.blocks) < (_discover_ahead(p) if asked else 3)
+    ahead = (p.plan.config.threads + 2 + (p.plan.config.asking if asked else 0)) * p.ramp_rows
+    if files > 0 and table_is_remote(p.table, files - 1):
+        ahead = max(ahead, DISCOVER_REMOTE // p.table.hop_bytes)
+    return p.order.needs_count or known - p.order.at.position < ahead
 
 
 cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:

@@ -30,7 +30,8 @@ from queuecore._core.atoms.runtime cimport STEP_DONE, STEP_IDLE, STEP_WORKED, ru
 from queuecore._core.atoms.slab cimport slab_slot
 from queuecore._core.io.sources cimport (
     READ_FAULT, READ_NOT_CACHED, READ_OK, WAIT_ALL, WAIT_NONE, WAIT_OPEN, FileRead, FileTable, entry_of, head_of,
-    read_records, table_discover, table_find, table_named_unchanged, table_pin, table_settle, table_unpin)
+    read_records, table_discover, table_find, table_is_remote, table_named_unchanged, table_pin, table_settle,
+    table_unpin)
 from queuecore._core.io.uring cimport ring_step
 from queuecore._core.atoms.timeline cimport Line, line_enter, line_leave, line_wait
 from queuecore._core.stream.traced cimport WORK, note_helped, note_helping, note_parts, note_unit
@@ -708,10 +709,11 @@ cdef bint _work(Pipe* p, Unit* u) noexcept nogil:
     if p.engine == NULL or u.asked == ASKED or not _reads(p, u):
         _run_unit(p, u, WAIT_ALL)
         return True
-    cold = p.shared.cold.load(kRelaxed)  # relaxed, all of it: a hint
-    if cold == 0 and _run_unit(p, u, WAIT_OPEN):
-        return True
-    p.shared.cold.store(cold - 1 if cold > 0 else COLD_UNITS, kRelaxed)
+    if u.kind != UNIT_DISCOVER or u.file < 0 or not table_is_remote(p.table, u.file):  # which takes a request
+        cold = p.shared.cold.load(kRelaxed)  # relaxed, all of it: a hint
+        if cold == 0 and _run_unit(p, u, WAIT_OPEN):
+            return True
+        p.shared.cold.store(cold - 1 if cold > 0 else COLD_UNITS, kRelaxed)
     if _ask(p, u):
         return False
     _run_unit(p, u, WAIT_ALL)

@@ -24,6 +24,7 @@ cdef enum:
     # units that go to the engine, after one whose bytes were not in the page cache, before one looks there again
     COLD_UNITS = 16
     DISCOVER_ASKED = 64          # files that the engine opens before they are needed
+    DISCOVER_REMOTE = 64 << 20   # bytes of remote files that are open before they are needed
     HELPERS = 4                  # units kept for consumers that help
     SPIN_NS = 80000              # ns; a few times the duration of a futex wake across cores
     LANES = 64                   # files interleaved with pieces of full size
