@@ -448,8 +448,8 @@ cdef int64_t _discover_ahead(Pipe* p) noexcept nogil:
     # Returns how many files may be opened before they are needed. Relaxed: hints.
     if p.shared.asks.load(kRelaxed) == 0:
         return DISCOVER_AHEAD
-    if p.table.known_files.load(kRelaxed) == 0:  # a store does the first ones at a time, and would be late with that
-        return p.plan.config.threads
+    if p.table.known_files.load(kRelaxed) == 0:  # of a store: whatever else it does makes the first batch late
+        return 1
     return max(min(DISCOVER_ASKED, p.plan.config.files_kept // 2), DISCOVER_AHEAD)
 
 

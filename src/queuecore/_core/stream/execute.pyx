@@ -599,6 +599,8 @@ cdef void execute_init(Pipe* p) noexcept nogil:
         owner.apart = &p.runner.apart
         owner.rings = &p.runner.rings if p.plan.config.rings else NULL
         engine_init(p.engine, p.table, p.plan.config.depth, p.plan.config.files_kept, &owner)
+        if p.table.listed > 0 and table_is_remote(p.table, 0):
+            _note_asking(p)
 
 
 cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint direct, bint fill,
@@ -658,6 +660,14 @@ cdef int64_t _ask_records(Pipe* p, Unit* u, bint fill) noexcept nogil:
     return 0 if direct else staged
 
 
+cdef void _note_asking(Pipe* p) noexcept nogil:
+    # Notes that the engine is asked, so that more is asked for early.
+    if p.shared.asks.load(kRelaxed) == 0 and p.shared.asks.exchange(1, kRelaxed) == 0:  # relaxed: a hint
+        turn_take(&p.table.turn)
+        p.table.fd_limit = max(p.table.fd_limit, p.plan.config.files_kept)
+        turn_give(&p.table.turn)
+
+
 cdef bint _ask(Pipe* p, Unit* u) noexcept nogil:
     # Hands a unit that has to wait for the storage to the engine. False: the caller does its work, and waits.
     cdef int64_t nbytes, more
@@ -680,10 +690,7 @@ cdef bint _ask(Pipe* p, Unit* u) noexcept nogil:
     turn_take(p.turn)
     p.asked += 1
     turn_give(p.turn)
-    if p.shared.asks.load(kRelaxed) == 0 and p.shared.asks.exchange(1, kRelaxed) == 0:  # relaxed: a hint
-        turn_take(&p.table.turn)
-        p.table.fd_limit = max(p.table.fd_limit, p.plan.config.files_kept)
-        turn_give(&p.table.turn)
+    _note_asking(p)
     if engine_submit(p.engine, &u.job):
         return True
     turn_take(p.turn)
