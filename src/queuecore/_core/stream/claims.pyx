@@ -448,7 +448,7 @@ cdef int64_t _discover_ahead(Pipe* p) noexcept nogil:
     # Returns how many files may be opened before they are needed. Relaxed: hints.
     if p.shared.asks.load(kRelaxed) == 0:
         return DISCOVER_AHEAD
-    if p.table.known_files.load(kRelaxed) == 0:  # of a store: whatever else it does makes the first batch late
+    if p.table.known_files.load(kRelaxed) == 0:  # as in _wants_file
         return 1
     return max(min(DISCOVER_ASKED, p.plan.config.files_kept // 2), DISCOVER_AHEAD)
 
@@ -462,7 +462,8 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     if p.blocks != NULL:
         return files - blocks_wanted(p.blocks) < (_discover_ahead(p) if asked else 3)
     ahead = (p.plan.config.threads + 2 + (p.plan.config.asking if asked else 0)) * p.ramp_rows
-    if files > 0 and table_is_remote(p.table, files - 1):
+    # Of a store: whatever else it does makes the first batch late.
+    if p.table.bytes_read.load(kRelaxed) > 0 and table_is_remote(p.table, files - 1):
         ahead = max(ahead, DISCOVER_REMOTE // p.table.hop_bytes)
     return p.order.needs_count or known - p.order.at.position < ahead
 
