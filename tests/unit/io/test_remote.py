@@ -67,19 +67,23 @@ def test_records_in_any_order_come_in_ranges(tmp_path, store):
 
 
 def test_a_file_is_opened_while_the_one_before_is_read(store):
-    opened = threading.Event()
+    first, waited, opened = [], [], threading.Event()
 
-    def before(kind, path, *_):
+    def before(kind, path, start=None, stop=None):
         if path == "bucket/2":
             opened.set()
-        elif kind == "read":
-            assert opened.wait(PATIENCE)
+        elif start == 0:
+            first.extend(store.requests)
+        elif stop == 32 << 20:
+            waited.append(opened.wait(PATIENCE))
 
     store.objects.update({"bucket/0": bytes(32 << 20), "bucket/1": bytes(1 << 20), "bucket/2": bytes(1 << 20)})
     store.before = before
     names = [f"store://bucket/{index}" for index in range(3)]
-    ds = FixedLengthRecordDataset(names, 1 << 20).with_options(Options(num_threads=2))
-    assert len(elements(ds)) == 34
+    ds = FixedLengthRecordDataset(names, 1 << 16).with_options(Options(num_threads=2))
+    assert len(elements(ds)) == 34 << 4
+    assert waited == [True]
+    assert [request[:2] for request in first[:2]] == [("info", "bucket/0"), ("read", "bucket/0")]
 
 
 @pytest.mark.parametrize("single", [False, True])
@@ -90,6 +94,7 @@ def test_a_file_is_begun_while_the_one_before_is_read(store, monkeypatch, single
         return file
 
     monkeypatch.setattr(remote, "_opened", opened)
+
     def ranges():
         return [rest for kind, path, *rest in list(store.requests) if (kind, path) == ("read", "bucket/1")]
 
