@@ -463,7 +463,7 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     if p.blocks != NULL:
         return files - blocks_wanted(p.blocks) < (_discover_ahead(p) if asked else 3)
     ahead = (p.plan.config.threads + 2 + (p.plan.config.asking if asked else 0)) * p.ramp_rows
-    if read_ and table_is_remote(p.table, files - 1):
+    if read_ and files > 0 and table_is_remote(p.table, files - 1):  # of arrays headers are read first
         ahead = max(ahead, DISCOVER_REMOTE // p.table.hop_bytes)
     return p.order.needs_count or known - p.order.at.position < ahead
 
