@@ -236,13 +236,13 @@ def test_a_saved_place_goes_on_and_refuses_another_object(tmp_path, store):
         it.load_state_dict(state)
 
 
-@pytest.fixture
-def hanging(store):
-    """Requests to read hang until the test ends."""
+@pytest.fixture(params=["info", "read"])
+def hanging(store, request):
+    """Requests to open, or to read, hang until the test ends."""
     release, hangs = threading.Event(), threading.Event()
 
     def hang(what, *_):
-        if what == "read":
+        if what == request.param:
             hangs.set()
             release.wait(PATIENCE)
 
