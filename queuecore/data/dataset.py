@@ -1645,8 +1645,8 @@ class Dataset(Sources, Grouping, Keeping):
         The files appear when they are complete, and never half. They are used by any later run of the same steps, seeds
         and arrays over the same files, which may be missing by then. For other ones, and for input files whose size or
         time has changed, there is a `FailedPreconditionError` that names the difference: remove the cache's files then.
-        A Python function is known by its name only. What is damaged is a `ChecksumError`, `TruncatedRecordError` or
-        `DataLossError` that names the place.
+        Python functions and URLs are known by their names only. What is damaged is a `ChecksumError`,
+        `TruncatedRecordError` or `DataLossError` that names the place.
 
         Files don't say of what classes tuples with names and records are. Where elements are Python objects, the
         input's first element is made again to tell it.

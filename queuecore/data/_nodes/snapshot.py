@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
+import os
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from queuecore._checks.usercode import arguments_of, called_at, name_of
+from queuecore._core.io.names import FileList
 from queuecore._elements.nests import is_plain, like, plain
 from queuecore.data._nodes.arrays import Items
 from queuecore.data._nodes.cache import Cache
@@ -206,6 +208,9 @@ class OneShard(Node):
 
     def words(self) -> dict[str, Any]:
         return {"shard": self.number}
+
+    def read_files(self) -> FileList:
+        return FileList([os.fsencode(self.index.path), os.fsencode(self.index.data)])
 
     def count(self, needed: int | None) -> int:
         del needed

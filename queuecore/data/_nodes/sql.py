@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from queuecore._core.io.names import FileList
 from queuecore._elements.component import BYTES, Component
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import NodeRun
@@ -56,6 +57,9 @@ class Sql(Node):
 
     def words(self) -> dict[str, Any]:
         return {"database": self.path, "query": self.query, "types": [str(one) for one in self.dtypes]}
+
+    def read_files(self) -> FileList:
+        return FileList([os.fsencode(self.path)] if self.path else [])
 
     def label(self) -> str:
         return f"{self.name} of {self.path}"

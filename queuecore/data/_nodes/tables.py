@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from queuecore._checks.lazy import lazy
+from queuecore._core.io.names import FileList
 from queuecore._io import remote
 from queuecore.data._nodes.node import Node
 from queuecore.data._nodes.run import NodeRun, leave_out
@@ -100,6 +101,10 @@ class TableReader:
         """Return what decides the rows, as plain values."""
         raise NotImplementedError
 
+    def files(self) -> FileList:
+        """Return the files that are read, as far as they are known."""
+        return FileList([])
+
     def shown(self) -> str:
         """Return what is read, for people."""
         raise NotImplementedError
@@ -135,6 +140,9 @@ class Tables(Node):
 
     def words(self) -> dict[str, Any]:
         return self.reader.words()
+
+    def read_files(self) -> FileList:
+        return self.reader.files()
 
     def label(self) -> str:
         return f"{self.name}{self.reader.shown()}"
@@ -297,6 +305,9 @@ class _Files(TableReader):
 
     def words(self) -> dict[str, Any]:
         return {"files": [os.fsdecode(name) for name in self.names], "columns": self.columns}
+
+    def files(self) -> FileList:
+        return FileList(self.names, self.store)
 
     def shown(self) -> str:
         first = shown_name(self.names[0])

@@ -129,6 +129,10 @@ class Source(abc.ABC):
     def describe(self) -> dict[str, Any]:
         """Return what decides the elements, as plain values."""
 
+    def read_files(self) -> FileList:
+        """Return the files that the source itself reads, whoever reads them."""
+        return self.files
+
     def check_sizes(self) -> None:
         """Raise an error if a file's size says that it can't be read to its end: of files of its own, and of inputs."""
         for one in self.inputs:
@@ -481,7 +485,7 @@ class Chain:
 
     def file_lists(self) -> Iterator[FileList]:
         """Yield the list of the source's files, then those of the inputs."""
-        yield self.source.files
+        yield self.source.read_files()
         for one in self.source.inputs:
             yield from one.file_lists()
 

@@ -8,6 +8,7 @@ import hashlib
 import os
 import struct
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from queuecore._core.io.names import FileList
@@ -22,6 +23,8 @@ _STAGE = "resume"
 # With this many digests a state stays small, and says exactly, or among more files about, which file differs.
 _MOST_GROUPS = 64
 _PIECE = 1 << 20
+# How many remote files are looked at at a time.
+_REQUESTS = 16
 
 Group = Callable[[int, int], str]
 
@@ -141,7 +144,14 @@ class Identity:
         files = self._below()
         if by == "content":
             return self._grouped(len(files), self._contents_of(files))
-        return self._grouped(len(files), lambda first, end: _digest(map(self._stamp, files[first:end])))._replace(by=by)
+        stamps = self._stamps_of(files)
+        return self._grouped(len(files), lambda first, end: _digest(stamps[first:end]))._replace(by=by)
+
+    def _stamps_of(self, files: list[_Named]) -> list[bytes]:
+        if not any(remote.is_url(file.path) for file in files):
+            return list(map(self._stamp, files))
+        with ThreadPoolExecutor(_REQUESTS, "queuecore-stamps") as threads:
+            return list(threads.map(self._stamp, files))
 
     def _stamp(self, file: _Named) -> bytes:
         try:

@@ -16,10 +16,12 @@ from queuecore.data import ArrowDataset, Dataset, Options, ParquetDataset
 from queuecore.errors import (
     DataLossError,
     DtypeError,
+    FailedPreconditionError,
     InvalidArgumentError,
     NotAFileError,
     NotFoundError,
     QueueCoreError,
+    ResumeMismatchError,
     SourceChangedError,
     UnimplementedError,
 )
@@ -263,6 +265,27 @@ def test_files_that_are_not_there_or_change(pa, tmp_path, kind):
     (tmp_path / "b").rename(name)
     with pytest.raises(SourceChangedError, match="another file"):
         list(ds)
+
+
+@pytest.mark.doors
+@pytest.mark.parametrize("identity", ["stat", "content"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_places_and_caches_know_the_files(pa, tmp_path, kind, identity):
+    names = [written(pa, tmp_path / f"{number}", pa.table({"x": range(20)}), kind) for number in range(2)]
+    options = Options(identity=identity)
+    with iter(dataset(kind, names).with_options(options)) as it:
+        first = next(it)
+        state = it.state_dict()
+    list(dataset(kind, names).cache(tmp_path / "kept"))
+    with iter(dataset(kind, names).with_options(options)) as it:
+        it.load_state_dict(state)
+        assert next(it)["x"] == first["x"] + 1
+    written(pa, tmp_path / "1", pa.table({"x": range(30, 60)}), kind)
+    with iter(dataset(kind, names).with_options(options)) as it, pytest.raises(ResumeMismatchError) as caught:
+        it.load_state_dict(state)
+    assert caught.value.path == names[1]
+    with pytest.raises(FailedPreconditionError, match="has changed since"):
+        list(dataset(kind, names).cache(tmp_path / "kept"))
 
 
 @pytest.mark.doors

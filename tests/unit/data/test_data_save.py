@@ -19,6 +19,7 @@ from queuecore.errors import (
     InvalidArgumentError,
     NotFoundError,
     PipelineError,
+    ResumeMismatchError,
     UnimplementedError,
 )
 from queuecore.ragged import Ragged, Sparse
@@ -35,6 +36,19 @@ def test_what_was_saved_is_loaded(tmp_path, compression):
     assert (len(loaded), loaded.element_spec) == (42, DS.element_spec)
     assert "traced" in loaded.map(lambda x: x + 1).plan()
     assert run(pickle.loads(pickle.dumps(loaded)).shuffle(5, 1), values) == run(DS.shuffle(5, 1), values)
+
+
+def test_places_know_what_was_saved(tmp_path):
+    DS.save(tmp_path / "a")
+    with iter(Dataset.load(tmp_path / "a")) as it:
+        next(it)
+        state = it.state_dict()
+    with iter(Dataset.load(tmp_path / "a")) as it:
+        it.load_state_dict(state)
+        assert next(it) == 1
+    DS.map(lambda x: x + 1).save(tmp_path / "a")
+    with iter(Dataset.load(tmp_path / "a")) as it, pytest.raises(ResumeMismatchError):
+        it.load_state_dict(state)
 
 
 def test_shards(tmp_path):

@@ -4,6 +4,7 @@ The values are those that TensorFlow 2.21 gives for the same files, but for what
 names, whose oracle is the module `csv`.
 """
 
+import contextlib
 import csv
 import gzip
 import pickle
@@ -17,7 +18,15 @@ from helpers.data.transformed import check, run, values
 from queuecore import TFRecordWriter, ops
 from queuecore._elements.component import BYTES
 from queuecore.data import ArraySpec, CsvDataset, Dataset, Options, TFRecordDataset, WholeFileDataset, experimental
-from queuecore.errors import CsvError, DtypeError, InvalidArgumentError, NotFoundError, UnknownError
+from queuecore.errors import (
+    CsvError,
+    DtypeError,
+    FailedPreconditionError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResumeMismatchError,
+    UnknownError,
+)
 
 A = "x,name,y,big\n1.5,a,0,5000000000\n2,b,1,7\n,c,2,\n"
 B = 'x,name,y,big\n9,"q,r",3,1\n8,s,4,2\n'
@@ -305,6 +314,30 @@ def test_rows_of_a_database(database):
     assert run(make().map(lambda x: x["number"] + 1).batch(3), values) == [[1, -(2**63) + 1, 70001]]
     none = experimental.SqlDataset("sqlite", database, "SELECT s FROM t WHERE i = 55", (bytes,))
     assert list(none) == []
+
+
+@pytest.mark.parametrize("identity", ["stat", "content"])
+def test_places_and_caches_know_the_database(database, tmp_path, identity):
+    def make():
+        return experimental.SqlDataset("sqlite", database, "SELECT s FROM t", (bytes,))
+
+    options = Options(identity=identity)
+    with iter(make().with_options(options)) as it:
+        next(it)
+        state = it.state_dict()
+        rest = run(it, values)
+    list(make().cache(tmp_path / "kept"))
+    with iter(make().with_options(options)) as it:
+        it.load_state_dict(state)
+        assert run(it, values) == rest
+    with contextlib.closing(sqlite3.connect(database)) as db:
+        db.execute("UPDATE t SET s = 'another and longer one'")
+        db.commit()
+    with iter(make().with_options(options)) as it, pytest.raises(ResumeMismatchError) as caught:
+        it.load_state_dict(state)
+    assert caught.value.path == str(database)
+    with pytest.raises(FailedPreconditionError, match="has changed since"):
+        list(make().cache(tmp_path / "kept"))
 
 
 def test_queries_that_cannot_be(database, tmp_path):
