@@ -96,7 +96,8 @@ class Sources(Chained):
         encoded bytes, which ``map`` decodes natively; a `ClassLabel` is its number.
 
         Slices of Arrow tables are taken, some megabytes at a time; no Python runs for a row. Shuffles, shards and
-        saved places are those of this dataset; transforms that were set by ``set_transform`` aren't called.
+        saved places are those of this dataset, which they know by its columns and the number of its rows; transforms
+        that were set by ``set_transform`` aren't called.
 
         Examples
         --------
