@@ -1,13 +1,15 @@
 """Objects of S3 by obstore, where it is installed: the requests that `remote` makes of s3fs otherwise.
 
 obstore waits without the GIL, where s3fs does each request on one event loop of Python's; and each of its requests
-names the ETag of the content that it wants (If-Match), so bytes of two contents are never mixed. Keys, endpoint and
+names the ETag of the content that it wants (If-Match), and each answer its own, as not every server looks at that: so
+bytes of two contents are never mixed. Keys, endpoint and
 region are those that the user's s3fs file system has found, also if they expire.
 """
 
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import weakref
 from collections.abc import Callable
@@ -60,10 +62,13 @@ class ObjectStore:
         }
 
     def range(self, key: str, start: int, end: int, etag: str) -> Any:
-        """Return bytes of an object. Raises an error of obstore's, also if it has another ETag by now."""
-        options = {"range": (start, end), "if_match": etag}
+        """Return bytes of an object, of this ETag if it isn't empty. Raises an error of obstore's, or `OSError`."""
+        options = {"range": (start, end), **({"if_match": etag} if etag else {})}
         try:
-            data = import_module("obstore").get(self._store, key, options=options).bytes()
+            answer = import_module("obstore").get(self._store, key, options=options)
+            if etag and answer.meta["e_tag"] != etag:  # the server doesn't look at conditions
+                raise OSError(errno.ESTALE, "another object is in its place by now")
+            data = answer.bytes()
         except Exception:
             self._failed += self._failed >= 0
             raise

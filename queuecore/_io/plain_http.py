@@ -44,14 +44,18 @@ class _Answer:
         self._connection, self._link = connection, connection.sock
         self._answer = connection.getresponse()
 
-    def is_of(self, start: int, until: int) -> bool:
-        """Return whether it has these bytes, and nothing else. Some servers answer a range by 200."""
+    def is_of(self, start: int, until: int, etag: str) -> bool:
+        """Return whether it has these bytes, and nothing else, of this ETag if it isn't empty.
+
+        Some servers answer a range by 200, and some don't look at conditions.
+        """
         answer = self._answer
         return (
             answer.status in (200, 206)
             and answer.length == until - start
             and (answer.getheader("Content-Range") or "").startswith(f"bytes {start}-{until - 1}/")
             and not answer.getheader("Content-Encoding")
+            and (not etag or answer.getheader("ETag") == etag)
         )
 
     def readinto(self, into: memoryview) -> bool:
@@ -112,7 +116,7 @@ class _Server:
                 self._connect(connection)
             connection.request("GET", target, headers=headers)
             answer = _Answer(connection, start, until)
-            if answer.is_of(start, until):
+            if answer.is_of(start, until, etag):
                 self._failed = -1
                 return answer
         except (OSError, http.client.HTTPException, ValueError):

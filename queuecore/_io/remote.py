@@ -452,8 +452,9 @@ class _File:
         size = info.get("size")
         if size is None:  # the server doesn't say: it is read at once
             size = len(_tried(self._read_whole))
-        if not self._etag:  # ranges are of what was there first, or are refused, where the server looks at that
-            self._etag = str(info.get("ETag") or "")
+        if not self._etag:  # ranges are of what was there first, or are refused
+            etag = str(info.get("ETag") or "")
+            self._etag = "" if etag == '""' else etag  # some servers have that for every file
         marks = [str(info[key]) for key in _MARKS if key in info]
         self._has_marks = bool(marks)
         digest = hashlib.blake2b("\0".join(marks).encode(), digest_size=8).digest()
@@ -463,7 +464,7 @@ class _File:
         """Return the size, and a number that changes with the content."""
         try:
             fresh = {} if self._cached is None else self._cached.fresh()
-            if self._objects is not None:  # all answers are of one content
+            if self._objects is not None and self._etag:  # all answers are of one content
                 if self._cached is not None:
                     self._cached.confirm(fresh, self._stamp)
             elif self._several or fresh:  # one answer is of one content

@@ -73,9 +73,7 @@ class NativeThreads:
         self._pictures, self._seed, self._timeout = pictures, seed, loader.timeout
         self._size: int = loader.batch_size
         self._pin = How.of(loader).pin
-        self._options = Options(
-            num_threads=loader.num_workers, stall_timeout=loader.timeout or None, on_hold="copy"
-        )
+        self._options = Options(num_threads=loader.num_workers, stall_timeout=loader.timeout or None, on_hold="copy")
         self._prefetch: int = loader.prefetch_factor * loader.num_workers
         self._calls: collections.deque[WorkerCall] = collections.deque()
         self._samples: ElementTensors | None = None

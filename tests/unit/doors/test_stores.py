@@ -1,6 +1,7 @@
 """Remote files of real servers on this machine: S3 by s3fs, and HTTP by aiohttp, with what servers do wrong."""
 
 import contextlib
+import email.utils
 import gzip
 import http.server
 import itertools
@@ -243,6 +244,29 @@ def test_credentials_of_s3_that_expire(web, faulty):
     assert "a-secret-word" not in said and "a-token" not in said
 
 
+@pytest.mark.parametrize("written", [None, 10**9])
+@pytest.mark.parametrize("way", ["s3fs", "obstore", "plain"])
+def test_an_object_that_is_replaced_where_s3_ignores_conditions(web, faulty, monkeypatch, way, written):
+    requests = itertools.count()
+
+    def replaced(file, *range_, read=remote._File._requested):
+        if next(requests) == 1:
+            web.content = web.content[::-1]
+            web.written = written and written + 60
+        return read(file, *range_)
+
+    web.written = written
+    monkeypatch.setattr(remote._File, "_requested", replaced)
+    monkeypatch.setattr(object_store, "_stores", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(plain_http, "_NEAR", 0)
+    if way != "plain":
+        monkeypatch.setattr(remote, "plain_file", lambda *_: None)
+    if way == "s3fs":
+        monkeypatch.setattr(object_store, "_store", lambda *_: None)
+    with pytest.raises(SourceChangedError):
+        joined(FixedLengthRecordDataset("s3://bucket/file", 100, storage_options=faulty).batch(64))
+
+
 def test_lists_that_s3_denies(web, faulty):
     web.fault, web.said = 403, error_of_s3("AccessDenied")
     for ask in (Dataset.list_files, TextLineDataset):
@@ -299,7 +323,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send(302, {"Location": f"/{'moved' if fault == 'redirect' else SIGNED}"}, b"")
         if fault == "loop":
             return self.send(302, {"Location": self.path}, b"")
-        headers = {"ETag": f'"{hash(content)}"'}
+        # Some servers have the same ETag for everything.
+        tags = {"ETag": '""', "Last-Modified": email.utils.formatdate(server.written, usegmt=True)}
+        headers = {"ETag": f'"{hash(content)}"'} if server.written is None else tags
         accepts = "gzip" in self.headers.get("Accept-Encoding", "") or (fault == "gzip of bodies" and body)
         if fault == "gzip always" or (fault in ("gzip", "gzip of bodies") and accepts):
             packed = gzip.compress(content)
@@ -349,7 +375,7 @@ def web(monkeypatch):
     server.connections = []
     server.content, server.fault, server.faults, server.requests = CONTENT, None, [], []
     # From which byte on ranges aren't sent as asked for, and what comes instead.
-    server.until, server.then, server.said = NBYTES, None, b"no"
+    server.until, server.then, server.said, server.written = NBYTES, None, b"no", None
     server.lock, server.paused = threading.Lock(), threading.Event()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

@@ -39,7 +39,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "close": False,
         } | self.server.answer
         self.send_response(answer["status"])
-        headers = {"Content-Length": str(len(answer["data"])), "Content-Range": answer["range"]} | answer["headers"]
+        headers = {"Content-Length": str(len(answer["data"])), "Content-Range": answer["range"], "ETag": '"etag"'}
+        headers |= answer["headers"]
         if answer["close"]:
             headers["Connection"] = "close"
         for name, value in headers.items():
@@ -109,16 +110,18 @@ def test_the_bytes_that_were_asked_for(server, start, stop, answer):
         {"headers": {"Content-Encoding": "gzip"}},
         {"headers": {"Content-Length": None, "Transfer-Encoding": "chunked"}},
         {"headers": {"Content-Length": "many"}},
+        {"headers": {"ETag": '"other"'}},
+        {"headers": {"ETag": None}},
     ],
     ids=str,
 )
 def test_any_other_answer_is_none(server, answer):
     file = PlainFile(f"http://{server.host}/")
-    assert read(file, 100, 1100) == CONTENT[100:1100]
+    assert read(file, 100, 1100, '"etag"') == CONTENT[100:1100]
     server.answer = answer
-    assert read(file, 100, 1100) is None
+    assert read(file, 100, 1100, '"etag"') is None
     server.answer = {}
-    assert read(file, 100, 1100) == CONTENT[100:1100]
+    assert read(file, 100, 1100, '"etag"') == CONTENT[100:1100]
 
 
 @pytest.mark.parametrize("piece", [1, 1000, 8192, 8193, 100_000, 3_000_000])
