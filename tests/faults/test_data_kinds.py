@@ -123,7 +123,8 @@ def by_many_threads(it, count=16):
     assert not any(one.is_alive() for one in closers)
 
 
-@pytest.mark.sampled(6)
+# Which moment it is, time decides: so all cases are the search's.
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", KINDS)
 def test_closed_at_any_moment(name):
     for kind, source in SOURCES.items():
