@@ -67,6 +67,9 @@ class ObjectBatch(ObjectNode):
                 try:
                     element = next(elements)
                 except BaseException as error:
+                    # Of a run that is being closed it says nothing of the elements, and cuts no batch.
+                    if run.stopped and not isinstance(error, StopIteration):
+                        raise
                     end = element = error
                 failed = end is not None or isinstance(element, Failed)
                 if not failed:

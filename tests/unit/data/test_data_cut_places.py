@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import threading
+import types
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,7 +18,9 @@ from helpers.data.chains import write_files
 from helpers.data.matrix import numbers_in
 
 from queuecore.data import Dataset, FixedLengthRecordDataset, TextLineDataset
+from queuecore.data._nodes.batch import ObjectBatch
 from queuecore.data._nodes.cuts import Cuts
+from queuecore.data._plan.chain import chain_of
 from queuecore.errors import (
     FailedPreconditionError,
     InvalidArgumentError,
@@ -389,3 +392,16 @@ def test_a_place_is_asked_for_while_cuts_are_noted():
         sys.setswitchinterval(interval)
         noting.join()
     assert len(cuts.state((0, 0))) == 2 * 2999
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_close_cuts_no_batch(closed):
+    def elements(*_):
+        yield np.int64(1)
+        raise FailedPreconditionError("this iterator is closed")
+
+    run = types.SimpleNamespace(cuts=Cuts(), used=set(), stopped=closed, elements=elements)
+    node = ObjectBatch((chain_of(Dataset.range(3)),), 4, False)
+    with pytest.raises(FailedPreconditionError):
+        list(node.chunks(run, 0, 0))
+    assert bool(run.cuts) != closed
