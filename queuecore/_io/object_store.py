@@ -1,9 +1,9 @@
 """Objects of S3 by obstore, where it is installed: the requests that `remote` makes of s3fs otherwise.
 
 obstore waits without the GIL, where s3fs does each request on one event loop of Python's; and each of its requests
-names the ETag of the content that it wants (If-Match), and each answer its own, as not every server looks at that: so
-bytes of two contents are never mixed. Keys, endpoint and
-region are those that the user's s3fs file system has found, also if they expire.
+names the ETag of the content that it wants (If-Match). Not every server looks at that, so the ETag of each answer is
+compared, too: bytes of two contents are never mixed. Keys, endpoint and region are those that the user's s3fs file
+system has found, also if they expire.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class Source(abc.ABC):
         """Return what decides the elements, as plain values."""
 
     def read_files(self) -> FileList:
-        """Return the files that the source itself reads, whoever reads them."""
+        """Return the files that the source reads, natively or in Python, without those of its inputs."""
         return self.files
 
     def check_sizes(self) -> None:

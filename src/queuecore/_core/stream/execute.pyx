@@ -716,7 +716,8 @@ cdef bint _work(Pipe* p, Unit* u) noexcept nogil:
     if p.engine == NULL or u.asked == ASKED or not _reads(p, u):
         _run_unit(p, u, WAIT_ALL)
         return True
-    if u.kind != UNIT_DISCOVER or u.file < 0 or not table_is_remote(p.table, u.file):  # which takes a request
+    # To open a remote file takes a request: a worker never waits for that.
+    if u.kind != UNIT_DISCOVER or u.file < 0 or not table_is_remote(p.table, u.file):
         cold = p.shared.cold.load(kRelaxed)  # relaxed, all of it: a hint
         if cold == 0 and _run_unit(p, u, WAIT_OPEN):
             return True
