@@ -197,6 +197,8 @@ def run(options: harness.Options) -> dict[str, Any]:
         records = FixedLengthRecordDataset(names, record=np.dtype(("u1", (3072,))), tail="drop")
         add_dataset(whole, records.batch(128), files * rows, 0.90)
         add_backends(whole, records.batch(128), files * rows, absent)
+        window = records.shuffle(10_000, seed=7).batch(128)
+        whole.add("queuecore, shuffle(10_000)", lambda: whole_pass(window), files * rows)
         finish(whole)
         for size in (3_072, 16_384, 110_000):
             few = min(files * file_bytes // size, 4_000 if options.quick else 60_000)
