@@ -385,6 +385,9 @@ cdef void ahead_close(AheadFile* a) noexcept nogil:
             _files_read.fetch_sub(1, kRelaxed)  # relaxed: as in _unlist
         return
     turn_take(&a.turn)
+    # The file that is read before it may still name it. It isn't begun for that, so whoever drops it last frees no
+    # buffers: that may be under the turn of a file table.
+    a.begun = True
     _unlist_all(a, &dead)
     turn_give(&a.turn)
     _free_ranges(a, dead)

@@ -457,13 +457,13 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
     cdef int64_t known = p.table.known_records.load(kRelaxed), files = p.table.known_files.load(kRelaxed), ahead
     # Before the first bytes have come, whatever else a store does makes the first batch late.
-    cdef bint read_ = p.table.bytes_read.load(kRelaxed) > 0, asked = read_ and p.shared.asks.load(kRelaxed) != 0
+    cdef bint has_bytes = p.table.bytes_read.load(kRelaxed) > 0, asked = has_bytes and p.shared.asks.load(kRelaxed) != 0
     if files >= p.table.files.load(kRelaxed):
         return False
     if p.blocks != NULL:
         return files - blocks_wanted(p.blocks) < (_discover_ahead(p) if asked else 3)
     ahead = (p.plan.config.threads + 2 + (p.plan.config.asking if asked else 0)) * p.ramp_rows
-    if read_ and files > 0 and table_is_remote(p.table, files - 1):  # of arrays headers are read first
+    if has_bytes and files > 0 and table_is_remote(p.table, files - 1):  # of arrays headers are read first
         ahead = max(ahead, DISCOVER_REMOTE // p.table.hop_bytes)
     return p.order.needs_count or known - p.order.at.position < ahead
 
