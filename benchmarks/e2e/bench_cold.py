@@ -201,9 +201,9 @@ def run(options: harness.Options) -> dict[str, Any]:
         whole.add("queuecore, shuffle(10_000)", lambda: whole_pass(window), files * rows)
         finish(whole)
         for size in (3_072, 16_384, 110_000):
-            few = min(files * file_bytes // size, 4_000 if options.quick else 60_000)
-            records = FixedLengthRecordDataset(names, record=np.dtype(("u1", (size,))), tail="drop")
             per_file = file_bytes // size
+            few = min(files * per_file, 4_000 if options.quick else 60_000)
+            records = FixedLengthRecordDataset(names, record=np.dtype(("u1", (size,))), tail="drop")
             places = np.random.default_rng(size).permutation(files * per_file)[:few]
             case = Case(f"{size:,}-byte records anywhere", names, few * size)
             case.add_floors(yardstick, (places // per_file, places % per_file * size, np.full(few, size)), absent)

@@ -457,7 +457,8 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
     cdef int64_t known = p.table.known_records.load(kRelaxed), files = p.table.known_files.load(kRelaxed), ahead
     # Before the first bytes have come, whatever else a store does makes the first batch late.
-    cdef bint has_bytes = p.table.bytes_read.load(kRelaxed) > 0, asked = has_bytes and p.shared.asks.load(kRelaxed) != 0
+    cdef bint has_bytes = p.table.bytes_read.load(kRelaxed) > 0
+    cdef bint asked = has_bytes and p.shared.asks.load(kRelaxed) != 0
     if files >= p.table.files.load(kRelaxed):
         return False
     if p.blocks != NULL:
