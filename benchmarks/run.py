@@ -75,6 +75,8 @@ def main() -> int:
     passed_on = [flag for flag, given in (("--quick", args.quick), ("--no-peers", not args.peers)) if given]
     if args.data_dir:
         passed_on += ["--data-dir", args.data_dir]
+    if args.case:
+        passed_on += ["--case", args.case]
     results, failed = [], []
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:

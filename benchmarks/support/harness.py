@@ -45,11 +45,14 @@ class Options:
         Also run other loaders, where they are installed.
     data_dir : str or None
         Where the temporary folder with the input files is made.
+    case : str
+        Only cases whose title has this text are measured, by benchmarks whose cases have titles.
     """
 
     quick: bool = False
     peers: bool = True
     data_dir: str | None = None
+    case: str = ""
 
 
 def pin(count: int = 2) -> list[int]:
@@ -376,6 +379,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="few rounds, little data: a check that it runs, no more")
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="leave other loaders out")
     parser.add_argument("--data-dir", metavar="FOLDER", help="where the temporary input files go")
+    parser.add_argument(
+        "--case", default="", metavar="TEXT", help="of bench_cold: only cases whose title has this text"
+    )
 
 
 def main(run: Callable[[Options], dict[str, Any]], cores: int | None = 2) -> None:
@@ -389,7 +395,7 @@ def main(run: Callable[[Options], dict[str, Any]], cores: int | None = 2) -> Non
     args = parser.parse_args()
     cpus = sorted(os.sched_getaffinity(0)) if cores is None else pin(cores)
     native()
-    result = run(Options(args.quick, args.peers, args.data_dir))
+    result = run(Options(args.quick, args.peers, args.data_dir, args.case))
     result["cpus"] = cpus
     print_report(result)
     if args.json:

@@ -15,7 +15,7 @@ from helpers.data.chains import write_files
 from helpers.faults.left import faults_end
 from helpers.formats import tfrecords
 
-from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset
+from queuecore.data import FixedLengthRecordDataset, Options, TextLineDataset, TFRecordDataset, WholeFileDataset
 from queuecore.errors import SourceChangedError
 from queuecore.ragged import Ragged
 
@@ -127,6 +127,34 @@ def test_a_file_that_changed_within_what_was_read_is_found_by_a_worker(tmp_path,
             plain(it)
     assert caught.value.path == str(changed)
     assert syscalls.wait_count() == 0
+
+
+@pytest.mark.parametrize("source", ["fixed", "lines", "records"])
+def test_the_kernel_is_told_of_cold_files_that_are_read_in_order(tmp_path, source):
+    ds = SOURCES[source](tmp_path).batch(16)
+    expected = plain(ds)
+    assert syscalls.expected_bytes() == 0  # it has everything
+    syscalls.set_uncached(True)
+    assert plain(ds) == expected
+    assert 0 < syscalls.expected_bytes() <= sum(path.stat().st_size for path in tmp_path.iterdir())
+
+
+def test_the_kernel_is_told_of_cold_files_when_they_are_opened(tmp_path):
+    count = 1000  # many more than are open at a time
+    names = write_files(tmp_path, [b"%099d" % n for n in range(count)])
+    syscalls.set_uncached(True)
+    assert [content for _, content in plain(WholeFileDataset(names))] == [b"%099d" % n for n in range(count)]
+    assert 99 * (count - 300) < syscalls.expected_bytes() <= 99 * count
+
+
+@pytest.mark.parametrize("how", ["anywhere", "direct"])
+def test_the_kernel_is_told_of_nothing_else(tmp_path, how):
+    ds = fixed(tmp_path)
+    ds = ds.permute(7) if how == "anywhere" else ds.with_options(Options(direct=True))
+    syscalls.play_direct("played")
+    syscalls.set_uncached(True)
+    assert len(plain(ds.batch(16))) == 4 * RECORDS // 16
+    assert syscalls.expected_bytes() == 0
 
 
 def cached_pages(path):

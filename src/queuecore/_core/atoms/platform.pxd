@@ -77,6 +77,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*storage)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
         int (*forget)(int fd, int64_t offset, int64_t nbytes) noexcept
+        int (*expect)(int fd, int64_t offset, int64_t nbytes) noexcept
         int (*direct)(int fd, int on) noexcept
         int (*poll)(int fd, int milliseconds) noexcept
         int (*ring_open)(Uring*) noexcept

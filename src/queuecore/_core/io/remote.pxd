@@ -66,3 +66,8 @@ cdef inline int file_storage(int fd) noexcept nogil:
 cdef inline void file_forget(int fd, int64_t offset, int64_t nbytes) noexcept nogil:
     if fd < REMOTE_FD:
         syscalls().forget(fd, offset, nbytes)
+
+
+cdef inline void file_expect(int fd, int64_t offset, int64_t nbytes) noexcept nogil:
+    if fd < REMOTE_FD:
+        syscalls().expect(fd, offset, nbytes)

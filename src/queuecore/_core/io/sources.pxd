@@ -32,15 +32,17 @@ cdef extern from *:
       int32_t tail;
       int32_t fd_limit;
       int32_t store;             // by what its URLs are opened, as FileList has it; set before the first file is opened
-      int32_t retries;           // of a read that fails with EIO; set before the first read, like the next three
+      int32_t retries;           // of a read that fails with EIO; set before the first read, like the next four
       bool drops;                // the page cache forgets what was read
       bool direct;               // reads pass over the page cache, unless a file system refuses
+      bool ordered;              // each file is read from its beginning to its end
       StopFlag* stop;            // ends the waits between retries; NULL: none
       int32_t open_files;        // guarded by the turn
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
       int64_t claimed;           // files handed out for discovery; guarded by the turn
       Atomic<uint64_t> memory;   // device number of a file system in memory, whose reads never wait; 0: none is known
       Atomic<uint64_t> near;     // of one on this machine: a look at an open file never waits; 0: none is known
+      Atomic<int32_t> cold;      // a read has found less in the page cache than it wanted: 0 or 1
       Atomic<int64_t> refused;   // one more than a file whose reads can't be direct; 0: none
       Atomic<int32_t> ringless;  // the errno with which the kernel refused a ring; 0: it didn't
       Atomic<uint32_t> news;     // NEWS_* that the consumer doesn't know of yet
@@ -66,12 +68,14 @@ cdef extern from *:
         int32_t retries
         bint drops
         bint direct
+        bint ordered
         StopFlag* stop
         int32_t open_files
         int32_t idle_first, idle_last
         int64_t claimed
         Atomic[uint64_t] memory
         Atomic[uint64_t] near
+        Atomic[int32_t] cold
         Atomic[int64_t] refused
         Atomic[int32_t] ringless
         Atomic[uint32_t] news

@@ -21,8 +21,8 @@ from queuecore._core.io.direct cimport direct_read
 from queuecore._core.io.names cimport (
     MOST_FILES, MOST_HEAD, ArrayFile, ArrayFiles, Names, blocks_of, name_of, names_drop, room_of_block)
 from queuecore._core.io.remote cimport (
-    REMOTE_FD, file_close, file_forget, file_read, file_stat, file_storage, is_url, kRemoteDevice, remote_follow,
-    remote_open)
+    REMOTE_FD, file_close, file_expect, file_forget, file_read, file_stat, file_storage, is_url, kRemoteDevice,
+    remote_follow, remote_open)
 
 check_layout(layout_hash())
 
@@ -34,6 +34,8 @@ cdef enum:
     # than to leave out.
     GATHER_BYTES = 16384
     GATHER_GAP = 4096
+    # Of a cold file, as much as the kernel is told to read when it is opened: some dozens of files are open at a time.
+    BEGINNING_BYTES = 512 << 10
 
 
 cdef uint64_t _mix(uint64_t h, uint64_t x) noexcept nogil:
@@ -396,6 +398,15 @@ cdef void _make_direct(FileTable* t, int64_t f, int fd) noexcept nogil:
         _refuse(t, f)
 
 
+cdef void _expect_beginning(FileTable* t, int64_t f, int fd) noexcept nogil:
+    # Has the kernel read the beginning of a file that is opened before its turn, so that fewer reads have to wait. It
+    # needn't be as long as the page cache has everything. What follows is left to the kernel's own reading ahead, which
+    # makes larger pages.
+    # relaxed: a hint
+    if t.ordered and t.cold.load(kRelaxed) != 0 and not _is_direct(t, fd):
+        file_expect(fd, 0, min(entry_of(t, f).size, <int64_t>BEGINNING_BYTES))
+
+
 cdef inline void _note_next(const FileEntry* e, const FileEntry* next) noexcept nogil:
     # Says that a file is read after another, as it seems. Called with the turn held.
     if e.fd >= REMOTE_FD and next.fd >= REMOTE_FD:
@@ -483,6 +494,7 @@ cdef void table_discover(FileTable* t, int64_t f) noexcept nogil:
             fd = -1
         else:
             _make_direct(t, f, fd)
+            _expect_beginning(t, f, fd)
     turn_take(&t.turn)
     if fd >= 0:
         e.fd = fd
@@ -799,6 +811,7 @@ cdef int read_full(FileTable* t, FileRead* r, Fault* fault) noexcept nogil:
             flags = 0
             continue
         if n < 0 and flags != 0 and (err == EAGAIN or err == EOPNOTSUPP):
+            t.cold.store(1, kRelaxed)  # relaxed: a hint
             return READ_NOT_CACHED
         if n < 0 and err == EAGAIN and patience > 0:  # a few network file systems say "later" for a regular file
             patience -= 1

@@ -389,7 +389,11 @@ cdef bint _order_init(Pipe* p, const Beginning* begin) noexcept nogil:
     program.cut_count = begin.cut_count
     p.order = order_new(&program)
     p.slots_bytes = slab_bytes(p.plan)
-    return p.order != NULL
+    if p.order == NULL:
+        return False
+    # A shuffle whose records are stored, or lie in blocks, has its files read in order.
+    p.table.ordered = c.blocks or p.order.bottom_shuffle == NULL or c.store_rows > 0
+    return True
 
 
 cdef bint _buffers_init(Pipe* p, int* pin_result) noexcept nogil:

@@ -41,6 +41,7 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
         int (*storage)(int) noexcept
         int64_t (*preadv)(int, const iovec*, int, int64_t, int) noexcept
         int (*forget)(int, int64_t, int64_t) noexcept
+        int (*expect)(int, int64_t, int64_t) noexcept
         int (*direct)(int, int) noexcept
         int (*poll)(int, int) noexcept
         int (*ring_open)(Uring*) noexcept
@@ -206,7 +207,7 @@ cdef void* _hit_where = NULL
 cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _fail_read_sticky, _short
 cdef Atomic[int64_t] _interrupt_every, _rings_hang
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
-cdef Atomic[int64_t] _uncached, _fstats, _far, _forgotten
+cdef Atomic[int64_t] _uncached, _fstats, _far, _forgotten, _expected
 cdef Atomic[int64_t] _direct_how, _direct_reads, _bad_reads
 cdef Counter[MOST_FD] _is_direct
 cdef Atomic[uint64_t] _watched            # a thread
@@ -293,6 +294,11 @@ cdef int _test_storage(int fd) noexcept nogil:
 cdef int _test_forget(int fd, int64_t offset, int64_t nbytes) noexcept nogil:
     _forgotten.fetch_add(nbytes, kRelaxed)
     return kRealSyscalls.forget(fd, offset, nbytes)
+
+
+cdef int _test_expect(int fd, int64_t offset, int64_t nbytes) noexcept nogil:
+    _expected.fetch_add(nbytes, kRelaxed)
+    return kRealSyscalls.expect(fd, offset, nbytes)
 
 
 cdef int _test_direct(int fd, int on) noexcept nogil:
@@ -568,6 +574,7 @@ cdef void _install() noexcept:
     table.fstat = _test_fstat
     table.storage = _test_storage
     table.forget = _test_forget
+    table.expect = _test_expect
     table.direct = _test_direct
     table.preadv = _test_preadv
     table.poll = _test_poll
@@ -721,6 +728,7 @@ def reset_faults():
     _uncached.store(0, kRelaxed)
     _far.store(0, kRelaxed)
     _forgotten.store(0, kRelaxed)
+    _expected.store(0, kRelaxed)
     _direct_how.store(DIRECT_REAL, kRelaxed)
     _direct_reads.store(0, kRelaxed)
     _bad_reads.store(0, kRelaxed)
@@ -779,6 +787,11 @@ def bad_read_count():
 def forgotten_bytes():
     """Bytes that the page cache was asked to forget, since the last reset."""
     return _forgotten.load(kRelaxed)
+
+
+def expected_bytes():
+    """Bytes that the kernel was told to read into the page cache, since the last reset."""
+    return _expected.load(kRelaxed)
 
 
 def fail_read(int64_t nth, int error, bint sticky=False):

@@ -101,6 +101,11 @@ inline int real_forget(int fd, int64_t offset, int64_t nbytes) noexcept {
   return ::posix_fadvise(fd, offset, nbytes, POSIX_FADV_DONTNEED);
 }
 
+// Tells the kernel to read these bytes of a file into the page cache, and doesn't wait for them.
+inline int real_expect(int fd, int64_t offset, int64_t nbytes) noexcept {
+  return ::posix_fadvise(fd, offset, nbytes, POSIX_FADV_WILLNEED);
+}
+
 // Lets reads of an open file pass over the page cache, or no longer. Places in the file and in memory, and sizes, must be
 // multiples of the disk's blocks then. -1: the file system doesn't do that.
 inline int real_direct(int fd, int on) noexcept {
@@ -217,6 +222,7 @@ struct Syscalls {
   int (*storage)(int);
   int64_t (*preadv)(int, const struct iovec*, int, int64_t, int);
   int (*forget)(int, int64_t, int64_t);
+  int (*expect)(int, int64_t, int64_t);
   int (*direct)(int, int);
   int (*poll)(int, int);
   int (*ring_open)(Uring*);
@@ -246,12 +252,12 @@ struct Syscalls {
 };
 
 constexpr Syscalls kRealSyscalls = {
-    real_open,       real_close,    real_stat,         real_fstat,       real_storage,    real_preadv,
-    real_forget,     real_direct,   real_poll,         real_ring_open,   real_ring_enter, real_ring_reap,
-    real_ring_close, real_malloc,   real_calloc,       real_realloc,     real_free,       real_memalign,
-    real_map,        real_unmap,    real_advise,       real_prefer_node, real_pin,        real_unpin,
-    real_thread,     real_affinity, real_clock,        real_sleep,       real_futex_wait, real_futex_wake,
-    real_membarrier, real_library,  real_library_close};
+    real_open,       real_close,      real_stat,     real_fstat,        real_storage,     real_preadv,
+    real_forget,     real_expect,     real_direct,   real_poll,         real_ring_open,   real_ring_enter,
+    real_ring_reap,  real_ring_close, real_malloc,   real_calloc,       real_realloc,     real_free,
+    real_memalign,   real_map,        real_unmap,    real_advise,       real_prefer_node, real_pin,
+    real_unpin,      real_thread,     real_affinity, real_clock,        real_sleep,       real_futex_wait,
+    real_futex_wake, real_membarrier, real_library,  real_library_close};
 
 // The seeded scheduler's modules share nothing with the rest of the process.
 #if defined(QUEUECORE_TESTING) && !defined(QUEUECORE_SCHEDULE)
