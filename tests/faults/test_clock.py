@@ -19,10 +19,15 @@ WAITS = {
 }
 
 
+def preload(monkeypatch, folder):
+    for name, value in refusals.preloaded(refusals.library(folder, CLOCK)).items():
+        monkeypatch.setenv(name, value)
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("call", WAITS)
 def test_a_clock_that_is_set_changes_no_timeout(tmp_path, monkeypatch, call):
-    monkeypatch.setenv("LD_PRELOAD", os.fspath(refusals.library(tmp_path, CLOCK)))
+    preload(monkeypatch, tmp_path)
     child = run_python(f"""
         import queue as standard, time
         import queuecore as qc
@@ -44,7 +49,7 @@ def test_a_clock_that_is_set_changes_no_timeout(tmp_path, monkeypatch, call):
 
 def test_a_machine_that_sleeps(tmp_path, monkeypatch):
     """All threads stop; when they go on, every clock but the monotonic one is hours ahead. No wait ends for that."""
-    monkeypatch.setenv("LD_PRELOAD", os.fspath(refusals.library(tmp_path, CLOCK)))
+    preload(monkeypatch, tmp_path)
     child = start_python("""
         import threading, time
         import queuecore as qc

@@ -38,7 +38,7 @@ def test_any_request_may_be_refused(tmp_path, preloaded, what, stride):
             *(sys.executable, "-P", "-X", "faulthandler", refusals.__file__),
             *map(str, (what, 2, 0, stride, tmp_path, *names)),
         ],
-        env={**os.environ, "PYTHONPATH": folders, "LD_PRELOAD": str(preloaded)},
+        env={**os.environ, "PYTHONPATH": folders, **refusals.preloaded(preloaded)},
         capture_output=True,
         text=True,
         timeout=50,

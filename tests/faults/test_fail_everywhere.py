@@ -14,6 +14,7 @@ import pytest
 from helpers.device.devices import plane
 
 import queuecore as qc
+from queuecore._core.atoms.runtime import StopEvent
 from queuecore.data import Dataset, FixedLengthRecordDataset, Options
 from queuecore.errors import ResourceExhaustedError, UnavailableError
 
@@ -120,6 +121,16 @@ def test_timeouts_of_a_clock_that_errs(how, sticky):
         syscalls.end_plan()
         assert time.monotonic() - begun < 1
         q.enqueue(1)
+
+
+def test_a_clock_that_jumped_goes_back_with_the_test():
+    """Python's clock knows nothing of the hours; coordinators compare the two."""
+    syscalls.plan(["clock"], 1, "jump")
+    StopEvent().wait(0.01)
+    syscalls.reset_faults()
+    before, stop = time.monotonic_ns(), StopEvent()
+    stop.set()
+    assert before <= stop.set_at() <= time.monotonic_ns()
 
 
 def test_a_wait_that_returns_too_early_waits_again():

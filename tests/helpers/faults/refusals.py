@@ -38,6 +38,12 @@ def library(folder: pathlib.Path, source: pathlib.Path = SOURCE) -> pathlib.Path
     return made
 
 
+def preloaded(made: pathlib.Path) -> dict[str, str]:
+    """Return the variables by which a process preloads a library. LD_PRELOAD can't name a folder with a space."""
+    folders = [os.fspath(made.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {"LD_PRELOAD": made.name, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
+
+
 def sweep(what: int, number: int, offset: int, stride: int, folder: str, names: list[str]) -> int:
     """Refuse one request after the other, each in a run of its own. Returns how many runs there were.
 

@@ -7,6 +7,7 @@ import io
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -257,7 +258,8 @@ def test_a_reader_that_went_away_gets_no_traceback(files):
 
 
 def test_closed_standard_streams_are_no_reason_to_stop(files):
-    command = " ".join([*COMMAND, "stream", str(files[0]), "--record-bytes 3073 --batch 10 --rounds 1 >&- 2>&-"])
+    words = [*COMMAND, "stream", str(files[0]), "--record-bytes", "3073", "--batch", "10", "--rounds", "1"]
+    command = f"{shlex.join(words)} >&- 2>&-"
     assert subprocess.run(command, shell=True, timeout=DEADLINE).returncode == 0
 
 

@@ -708,9 +708,13 @@ def library_count():
 # ----------------------------------------------------------------------------------------------------------------------
 
 def reset_faults():
-    """Set every hook back to doing nothing, and the counters of calls to 0. Open descriptors keep being counted."""
+    """Set every hook back to doing nothing, and the counters of calls to 0. Open descriptors keep being counted.
+
+    A clock that has jumped goes back, so nobody may wait until some time.
+    """
     cdef int i
     plan((), 0)
+    _ahead_ns.store(0, kRelaxed)
     for i in range(KIND_COUNT):
         _calls[i].store(0, kRelaxed)
     _remembers.store(0, kRelaxed)
