@@ -22,7 +22,7 @@ from queuecore.ragged import Ragged
 # Only a build with QUEUECORE_TESTING=1 has it; release wheels don't.
 syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
 
-RECORDS = 300  # of 100 bytes, in each of four files
+RECORDS = 300  # of 100 bytes, in each file
 
 
 @pytest.fixture(autouse=True)
@@ -32,14 +32,14 @@ def far():
         yield
 
 
-def fixed(folder):
+def fixed(folder, files=4):
     state = np.random.default_rng(0)
-    return FixedLengthRecordDataset(write_files(folder, [state.bytes(100 * RECORDS) for _ in range(4)]), 100)
+    return FixedLengthRecordDataset(write_files(folder, [state.bytes(100 * RECORDS) for _ in range(files)]), 100)
 
 
-def lines(folder):
+def lines(folder, files=4):
     text = b"".join(b"%099d\n" % n for n in range(RECORDS))
-    return TextLineDataset(write_files(folder, [text] * 4))
+    return TextLineDataset(write_files(folder, [text] * files))
 
 
 def compressed(folder):
@@ -47,9 +47,9 @@ def compressed(folder):
     return TextLineDataset(write_files(folder, [text] * 4), "GZIP")
 
 
-def records(folder):
+def records(folder, files=4):
     text = tfrecords.stream([b"%084d" % n for n in range(RECORDS)])
-    return TFRecordDataset(write_files(folder, [text] * 4))
+    return TFRecordDataset(write_files(folder, [text] * files))
 
 
 def plain(elements):
@@ -131,9 +131,11 @@ def test_a_file_that_changed_within_what_was_read_is_found_by_a_worker(tmp_path,
 
 @pytest.mark.parametrize("source", ["fixed", "lines", "records"])
 def test_the_kernel_is_told_of_cold_files_that_are_read_in_order(tmp_path, source):
-    ds = SOURCES[source](tmp_path).batch(16)
+    ds = SOURCES[source](tmp_path, 100).batch(16)  # many more files than are open before the first read
+    syscalls.set_cached(True)
     expected = plain(ds)
     assert syscalls.expected_bytes() == 0  # it has everything
+    syscalls.set_cached(False)
     syscalls.set_uncached(True)
     assert plain(ds) == expected
     assert 0 < syscalls.expected_bytes() <= sum(path.stat().st_size for path in tmp_path.iterdir())

@@ -207,7 +207,7 @@ cdef void* _hit_where = NULL
 cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _fail_read_sticky, _short
 cdef Atomic[int64_t] _interrupt_every, _rings_hang
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
-cdef Atomic[int64_t] _uncached, _fstats, _far, _forgotten, _expected
+cdef Atomic[int64_t] _uncached, _cached, _fstats, _far, _forgotten, _expected
 cdef Atomic[int64_t] _direct_how, _direct_reads, _bad_reads
 cdef Counter[MOST_FD] _is_direct
 cdef Atomic[uint64_t] _watched            # a thread
@@ -337,6 +337,8 @@ cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, i
     if flags != 0 and _uncached.load(kRelaxed):  # as if nothing were in the page cache
         qc_errno(EAGAIN)
         return -1
+    if _cached.load(kRelaxed):
+        flags = 0
     most = _most_of(how, <int64_t>iov[0].iov_len)
     if most < 0:
         return -1
@@ -730,6 +732,7 @@ def reset_faults():
     _fstats.store(0, kRelaxed)
     _fail_open_at.store(0, kRelaxed)
     _uncached.store(0, kRelaxed)
+    _cached.store(0, kRelaxed)
     _far.store(0, kRelaxed)
     _forgotten.store(0, kRelaxed)
     _expected.store(0, kRelaxed)
@@ -752,6 +755,11 @@ def set_read_delay(double seconds):
 def set_uncached(bint on):
     """Let reads that must not wait (RWF_NOWAIT) find nothing in the page cache, or no longer."""
     _uncached.store(on, kRelaxed)
+
+
+def set_cached(bint on):
+    """Let reads that must not wait (RWF_NOWAIT) find everything, whatever the file system and its cache, or no longer."""
+    _cached.store(on, kRelaxed)
 
 
 def set_far(bint on):
