@@ -758,7 +758,7 @@ def set_uncached(bint on):
 
 
 def set_cached(bint on):
-    """Let reads that must not wait (RWF_NOWAIT) find everything, whatever the file system and its cache, or no longer."""
+    """Let reads that must not wait (RWF_NOWAIT) find everything, on any file system, or no longer."""
     _cached.store(on, kRelaxed)
 
 
