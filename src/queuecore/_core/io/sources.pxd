@@ -35,7 +35,6 @@ cdef extern from *:
       int32_t retries;           // of a read that fails with EIO; set before the first read, like the next four
       bool drops;                // the page cache forgets what was read
       bool direct;               // reads pass over the page cache, unless a file system refuses
-      bool ordered;              // each file is read from its beginning to its end
       StopFlag* stop;            // ends the waits between retries; NULL: none
       int32_t open_files;        // guarded by the turn
       int32_t idle_first, idle_last;  // guarded by the turn; -1: none
@@ -68,7 +67,6 @@ cdef extern from *:
         int32_t retries
         bint drops
         bint direct
-        bint ordered
         StopFlag* stop
         int32_t open_files
         int32_t idle_first, idle_last

@@ -401,9 +401,9 @@ cdef void _make_direct(FileTable* t, int64_t f, int fd) noexcept nogil:
 cdef void _expect_beginning(FileTable* t, int64_t f, int fd) noexcept nogil:
     # Has the kernel read the beginning of a file that is opened before its turn, so that fewer reads have to wait. It
     # needn't be as long as the page cache has everything. What follows is left to the kernel's own reading ahead, which
-    # makes larger pages.
+    # makes larger pages. A permutation opens all its files before it reads any, so it asks for none.
     # relaxed: a hint
-    if t.ordered and t.cold.load(kRelaxed) != 0 and not _is_direct(t, fd):
+    if t.cold.load(kRelaxed) != 0 and not _is_direct(t, fd):
         file_expect(fd, 0, min(entry_of(t, f).size, <int64_t>BEGINNING_BYTES))
 
 

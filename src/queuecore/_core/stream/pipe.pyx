@@ -391,8 +391,6 @@ cdef bint _order_init(Pipe* p, const Beginning* begin) noexcept nogil:
     p.slots_bytes = slab_bytes(p.plan)
     if p.order == NULL:
         return False
-    # A shuffle whose records are stored, or lie in blocks, has its files read in order.
-    p.table.ordered = c.blocks or p.order.bottom_shuffle == NULL or c.store_rows > 0
     return True
 
 
