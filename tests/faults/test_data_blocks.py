@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import resource
+import warnings
 import zlib
 
 import numpy as np
@@ -410,15 +411,21 @@ def test_a_read_that_does_not_come_back_is_named(tmp_path, compression):
     path = tmp_path / "slow"
     path.write_bytes(text if compression is None else compress("GZIP", text))
     ds = small(TextLineDataset(path, compression), 1000).batch(10)
-    syscalls.set_read_delay(0.5)
-    with iter(ds.with_options(Options(num_threads=1, stall_timeout=0.1, stall_warn=0.05))) as it:
-        with pytest.warns(RuntimeWarning, match="slow"), pytest.raises(StallError) as caught:
+    syscalls.set_read_delay(3600)
+    with iter(ds.with_options(Options(num_threads=1, stall_warn=0.05))) as it:
+        with warnings.catch_warnings(action="error"), pytest.raises(RuntimeWarning, match="slow"):
+            next(it)
+        syscalls.set_read_delay(0)
+        assert len(next(it)) == 10
+    syscalls.set_read_delay(3600)
+    with iter(ds.with_options(Options(num_threads=1, stall_timeout=0.1))) as it:
+        with pytest.raises(StallError) as caught:
             next(it)
         assert isinstance(caught.value, TimeoutError)
         assert caught.value.path == str(path)
         with pytest.raises(FailedPreconditionError):
             next(it)
-        it.close()
+        syscalls.set_read_delay(0)
     syscalls.set_read_delay(0.01)
     with iter(ds.with_options(Options(num_threads=2, stall_timeout=30))) as it:  # slow, but it moves
         assert len(pull(it, 20)[0]) == 20
