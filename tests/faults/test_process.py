@@ -174,6 +174,11 @@ NATIVE = """
                 found[int(task)] = {number for number in range(1, 32) if blocked >> (number - 1) & 1}
         return found
     def begin():
+        try:  # no read misses the page cache, so that no more threads are started for those that do
+            from queuecore._core.testing import syscalls
+            syscalls.set_cached(True)
+        except ImportError:
+            pass
         next(it)
         while len(native()) < number:  # one that hasn't its name yet
             time.sleep(0.001)
