@@ -302,17 +302,19 @@ def starts_first(others):
 def test_a_close_warns_of_threads_that_a_read_keeps(tmp_path):
     syscalls = pytest.importorskip("queuecore._core.testing.syscalls", reason="no test hooks (QUEUECORE_TESTING=1)")
     (tmp_path / "a").write_text("1\n" * 1000)
+    before = syscalls.read_count()
     syscalls.set_read_delay(3600)
     try:
         it = iter(TextLineDataset(tmp_path / "a").with_options(Options(num_threads=2)))
-        assert not it._stream.poll(0.05)
+        assert not it._stream.poll(0)
+        assert soon(lambda: syscalls.read_count() > before)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            it.close(timeout=0.01)
+            it.close(timeout=0.5)
     finally:
         syscalls.set_read_delay(0)
     (warning,) = [str(one.message) for one in caught]
-    assert "did not end within 0.01 s: stuck in a read" in warning
+    assert "did not end within 0.5 s: stuck in a read" in warning
 
 
 def test_a_thread_without_a_processor_is_not_stuck():
