@@ -165,7 +165,7 @@ class RemoteCache:
 
     def entries(self) -> list[KeptFile]:
         """Return what is here, the longest unused first."""
-        kept = []
+        files = []
         with contextlib.suppress(OSError):
             for path in self.folder.glob("*.index"):
                 header = _header_of(path)
@@ -173,8 +173,8 @@ class RemoteCache:
                     used = path.stat().st_mtime
                     taken = 512 * path.with_suffix(".data").stat().st_blocks
                     url, size = (header[0], header[1]) if header is not None else ("?", 0)
-                    kept.append(KeptFile(path.stem, url, size, taken, used))
-        return sorted(kept, key=lambda entry: entry.used)
+                    files.append(KeptFile(path.stem, url, size, taken, used))
+        return sorted(files, key=lambda entry: entry.used)
 
     def purge(self, most: int = 0) -> tuple[int, int]:
         """Remove entries that nobody uses, the longest unused first, until the rest takes so many bytes at most.
@@ -187,13 +187,13 @@ class RemoteCache:
         removed = 0
         with self.locked():
             entries = self.entries()
-            left = sum(entry.cached_bytes for entry in entries)
+            total_bytes = sum(entry.cached_bytes for entry in entries)
             for entry in entries:
-                if left - removed <= most:
+                if total_bytes - removed <= most:
                     break
                 if self._remove(entry.name):
                     removed += entry.cached_bytes
-        return removed, left - removed
+        return removed, total_bytes - removed
 
     def _remove(self, name: str) -> bool:
         path = self.folder / f"{name}.index"

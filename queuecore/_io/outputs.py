@@ -50,13 +50,13 @@ class _LocalFile:
         self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
 
     def write(self, parts: Sequence[Part]) -> None:
-        left = [memoryview(part) for part in parts if len(part)]
-        while left:
-            done = os.writev(self._fd, left)
-            while left and done >= len(left[0]):
-                done -= len(left.pop(0))
+        views = [memoryview(part) for part in parts if len(part)]
+        while views:
+            done = os.writev(self._fd, views)
+            while views and done >= len(views[0]):
+                done -= len(views.pop(0))
             if done:
-                left[0] = left[0][done:]
+                views[0] = views[0][done:]
 
     def cut(self, nbytes: int) -> None:
         with contextlib.suppress(OSError):

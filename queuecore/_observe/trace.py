@@ -186,15 +186,15 @@ class _Followed:
             yield from self._flow(self._batches, "batch", (run, batch), place, begins=False)
 
     def _flow(
-        self, known: dict[Any, None], what: str, key: tuple[int, ...], place: _Event, begins: bool = True
+        self, flows: dict[Any, None], what: str, key: tuple[int, ...], place: _Event, begins: bool = True
     ) -> Iterator[_Event]:
-        if not begins and key not in known:
+        if not begins and key not in flows:
             return  # its beginning has found no room, or came before the trace
-        phase = "t" if key in known else "s"
+        phase = "t" if key in flows else "s"
         if phase == "s":
-            known[key] = None
-            if len(known) > _MANY:
-                del known[next(iter(known))]
+            flows[key] = None
+            if len(flows) > _MANY:
+                del flows[next(iter(flows))]
         number = "/".join(map(str, (self._number, *key)))
         yield {"name": what, "cat": what, "ph": phase, "id": number, "bp": "e", **place}
 

@@ -197,13 +197,13 @@ class Reshape(NamedTuple):
         shape: tuple[int | None, ...] = tuple(None if side < 0 else side for side in self.shape)
         if chain.shape is not None and None not in chain.shape:
             count = math.prod(chain.shape)  # type: ignore[arg-type]
-            known = math.prod(side for side in self.shape if side >= 0)
-            if count % known if None in shape and known else count != known or None in shape:
+            product = math.prod(side for side in self.shape if side >= 0)
+            if count % product if None in shape and product else count != product or None in shape:
                 raise InvalidArgumentError(
                     f"reshape: expected values for shape {list(self.shape)}, got {count} values "
                     f"{shape_text(chain.shape)}"
                 )
-            shape = tuple(count // known if side < 0 else side for side in self.shape)
+            shape = tuple(count // product if side < 0 else side for side in self.shape)
         if chain.channels and chain.channels != {shape[-1] if shape else None}:
             chain.channels = None
         chain.shape = shape

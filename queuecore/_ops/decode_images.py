@@ -204,14 +204,14 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
             pixels = _gif(decoder, data)
         else:
             # The plugins are called, not Image.open, whose limit on pixels belongs to the whole process, and warns.
-            plugin, read = {
+            plugin, reader = {
                 _JPEG: (JpegImagePlugin.JpegImageFile, _jpeg),
                 _PNG: (PngImagePlugin.PngImageFile, _png),
                 _WEBP: (WebPImagePlugin.WebPImageFile, _webp),
             }[kind]
             with plugin(io.BytesIO(data)) as picture:
                 _check_pixels(decoder, *picture.size)
-                pixels = read(decoder, picture, data)
+                pixels = reader(decoder, picture, data)
                 if decoder.how[-1]:
                     pixels = _turned(pixels, picture)
     except (QueueCoreError, MemoryError):

@@ -572,13 +572,13 @@ def _nested(where: str, feature: RaggedFeature, needs: list[_Rows]) -> Any:
                 raise InvalidArgumentError(f"{where}: values and partitions do not have the same steps")
     _check_size(where, dtype, len(first.values))
     ragged = Ragged(first.values, rows[0].astype(dtype))
-    left = len(needs)
+    level = len(needs)
     for part in reversed(feature.partitions):
         if isinstance(part, RaggedFeature.UniformRowLength):
             ragged = _uniform(where, ragged, int(part.length))
         else:
-            left -= 1
-            ragged = _divided(where, ragged, part, needs[left].values, rows[left], dtype)
+            level -= 1
+            ragged = _divided(where, ragged, part, needs[level].values, rows[level], dtype)
     if first.step_splits is None and first.row_splits is None:
         return ragged.values
     if first.step_splits is not None and first.row_splits is not None:

@@ -299,14 +299,14 @@ class Coordinator:
             waited = dict.fromkeys((*tuple(self._registered), *threads))
             alive = [thread for thread in waited if thread.is_alive()]
             stopped_at = round_.stop.set_at()
-            left = math.inf if stopped_at is None else grace - (time.monotonic_ns() - max(begun, stopped_at)) / 1e9
-            if not alive or left <= 0:
+            patience = math.inf if stopped_at is None else grace - (time.monotonic_ns() - max(begun, stopped_at)) / 1e9
+            if not alive or patience <= 0:
                 break
             other = next((thread for thread in alive if thread is not me), None)
             if other is not None:
-                if left == math.inf:
+                if patience == math.inf:
                     slice_over()
-                other.join(min(_SLICE, left))
+                other.join(min(_SLICE, patience))
             elif stopped_at is not None:
                 break
             else:

@@ -282,7 +282,7 @@ class QueueRunner:
             return bool(self._queue.is_closed())
         return False
 
-    def _run(self, op: _Op, coord: Coordinator | None, round_: Round, ended: StopEvent, left: list[int]) -> None:
+    def _run(self, op: _Op, coord: Coordinator | None, round_: Round, ended: StopEvent, countdown: list[int]) -> None:
         at_end = False
         times = None
         try:
@@ -296,7 +296,7 @@ class QueueRunner:
         except BaseException as error:
             self._failed(error, coord, round_)
         finally:
-            if left.pop() == 0:
+            if countdown.pop() == 0:
                 if at_end:
                     with suppress(Exception):
                         self._close_op()

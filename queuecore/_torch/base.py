@@ -30,13 +30,13 @@ _OWN = ("queuecore.", "torch.utils.data.dataloader")
 
 def let_go(error: BaseException) -> None:
     """Drop from an error, and from those it follows from, what the frames of loaders hold: iterators with workers."""
-    seen: set[int] = set()
+    ids: set[int] = set()
     errors: list[BaseException | None] = [error]
     while errors:
         one = errors.pop()
-        if one is None or id(one) in seen:
+        if one is None or id(one) in ids:
             continue
-        seen.add(id(one))
+        ids.add(id(one))
         errors += [one.__cause__, one.__context__]
         trace = one.__traceback__
         while trace is not None:

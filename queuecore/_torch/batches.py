@@ -252,14 +252,14 @@ class DatasetStream:
         """
         # Samples are kept in a list of the object, so that a call that is cut short loses none.
         data, how = self._data, self._how
-        wanted = how.size or 1
-        if wanted > 1 and not data and self._stateful is not None:
+        size = how.size or 1
+        if size > 1 and not data and self._stateful is not None:
             self._before = self._stateful.state_dict()
-        while (count := len(data)) < wanted and not self._ended:
+        while (count := len(data)) < size and not self._ended:
             # extend() leaves no moment in which a sample could get lost; iter() would restart some datasets.
             data.extend(map(next, (self._elements,)))
             self._ended = len(data) == count
-        if self._ended and (not data or (how.drop_last and len(data) < wanted)):
+        if self._ended and (not data or (how.drop_last and len(data) < size)):
             data.clear()
             raise StopIteration
         batch = data[0] if how.size is None else data

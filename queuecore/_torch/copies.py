@@ -241,9 +241,9 @@ class Parts:
         classes: dict[type, tuple[bool, bool]] = {}
         private: set[int] = set()  # datasets, and containers in them
         # Breadth first: parts near the dataset come first.
-        left: collections.deque[tuple[Any, str, int, int]] = collections.deque([(dataset, "dataset", 0, 0)])
-        while left and len(self._known) < _MOST_PARTS:
-            value, path, depth, above = left.popleft()
+        queue: collections.deque[tuple[Any, str, int, int]] = collections.deque([(dataset, "dataset", 0, 0)])
+        while queue and len(self._known) < _MOST_PARTS:
+            value, path, depth, above = queue.popleft()
             kind = type(value)
             if kind in _PLAIN:
                 continue
@@ -271,7 +271,7 @@ class Parts:
                 continue
             if is_dataset or not is_library(kind.__module__) or kind in (FunctionType, BuiltinMethodType):
                 self.objects.append(value)
-            left += [(part, path + step, depth + 1, key) for step, part in self._parts(value, is_dataset)]
+            queue += [(part, path + step, depth + 1, key) for step, part in self._parts(value, is_dataset)]
         functions = [one.__code__ for one in self.objects if isinstance(one, FunctionType)]
         self.is_changing |= any(map(_sets_attributes, functions))
         self.is_changing |= any(_has_setting_methods(functions_of(cls)) for cls in {type(one) for one in self.objects})

@@ -117,19 +117,19 @@ def planned(loader: Loader) -> CrewPlan:
 
 def _native(loader: Loader) -> PictureSet | None:
     """Return the pictures that native threads can make for a loader, and log the choice; `None`: they can't."""
-    wanted = loader.settings.worker_type == "native"
+    is_native = loader.settings.worker_type == "native"
     try:
         pictures = native_pictures(loader)
         if pictures is not None and not loader.num_workers:
             raise Unsuited("num_workers is 0")
     except Unsuited as unsuited:
-        if wanted:
+        if is_native:
             raise ValueError(f"worker_type='native': {unsuited}") from unsuited
         loader.lasting.say(f"pictures are not made natively: {unsuited}")
         return None
     if pictures is not None:
         loader.lasting.say(f"{loader.num_workers} native threads")
-    elif wanted:
+    elif is_native:
         raise ValueError("worker_type='native': the dataset is no ImageFolder of torchvision's, nor a Subset of one")
     return pictures
 
@@ -141,14 +141,14 @@ def crew_of(loader: Loader, plan: CrewPlan, seed: int, first: int, places: Seque
     """
     if plan.pictures is not None:
         return NativeThreads(loader, plan.pictures, seed)
-    kept = None if loader.lasting.kept is None else loader.lasting.kept[1]
+    former = None if loader.lasting.kept is None else loader.lasting.kept[1]
     if plan.how == "process":
-        made = Processes(loader, seed, first, places, indexed, kept)
+        made = Processes(loader, seed, first, places, indexed, former)
         if loader.persistent_workers:
             loader.lasting.kept = plan, made
         return made
-    if kept is not None:
-        workers, team, before = kept
+    if former is not None:
+        workers, team, before = former
         team.settle()
         # States that an epoch before was to begin with, in workers that it never asked.
         places = [

@@ -66,16 +66,16 @@ class Pace:
         return False
 
     def _note(self, alone: bool, seconds: float, worked: float) -> None:
-        times, first, wanted = self._times[alone], self._workers, (1 + _BATCHES) * self._workers
+        times, first, end = self._times[alone], self._workers, (1 + _BATCHES) * self._workers
         times.append((seconds, worked))
-        if len(times) < wanted:
+        if len(times) < end:
             return
         # Several workers may come here at a time, and find the same.
         if not alone:
-            seconds, worked = (sum(column) for column in zip(*times[first:wanted], strict=True))
+            seconds, worked = (sum(column) for column in zip(*times[first:end], strict=True))
             self._alone = self._measures = _LEAST * seconds <= worked * self._workers and worked <= _MOST * seconds
             return
-        together, one = (statistics.median(seconds for seconds, _ in made[first:wanted]) for made in self._times)
+        together, one = (statistics.median(seconds for seconds, _ in made[first:end]) for made in self._times)
         self._measures, self._alone = False, one * self._workers < together
         if self._alone:
             self._say(

@@ -143,24 +143,24 @@ def draws(parts: Iterable[Any], is_drawn: Callable[[Any, str], bool] = lambda va
     parts = list(parts)
     classes = dict.fromkeys(type(part) for part in parts if not isinstance(part, (FunctionType, MethodType)))
     methods = [functions_of(cls) for cls in classes]
-    left: list[FunctionType] = []
+    stack: list[FunctionType] = []
     for part in parts:
         function = getattr(part, "__func__", part)
         if isinstance(function, FunctionType):
-            left.append(function)
+            stack.append(function)
         elif _is_shared(part) or is_drawn(part, ""):
             return f"it holds {_name(part)}"
-    left += [method for functions in methods for name in _CALLED for method in functions.get(name, ())]
-    known: set[CodeType] = set()
+    stack += [method for functions in methods for name in _CALLED for method in functions.get(name, ())]
+    code_objects: set[CodeType] = set()
     asked: set[str] = set()
-    while left and len(known) < _MOST_FUNCTIONS:
-        function = left.pop()
+    while stack and len(code_objects) < _MOST_FUNCTIONS:
+        function = stack.pop()
         codes = [(function.__code__, _captured(function))]
         while codes:
             code, captured = codes.pop()
-            if code in known:
+            if code in code_objects:
                 continue
-            known.add(code)
+            code_objects.add(code)
             names = _Names(code, function.__globals__, captured)
             codes += [(constant, names.local) for constant in code.co_consts if isinstance(constant, CodeType)]
             own_generator = any(isinstance(constant, tuple) and "generator" in constant for constant in code.co_consts)
@@ -170,15 +170,15 @@ def draws(parts: Iterable[Any], is_drawn: Callable[[Any, str], bool] = lambda va
                 if isinstance(value, MethodType):
                     value = value.__func__
                 if isinstance(value, FunctionType) and not is_library(value.__module__):
-                    left.append(value)
+                    stack.append(value)
                 elif isinstance(value, type) and value not in classes and not is_library(value.__module__):
                     classes[value] = None
                     methods.append(defined := functions_of(value))
-                    left += [method for name in (*_CALLED, "__init__", *asked) for method in defined.get(name, ())]
+                    stack += [method for name in (*_CALLED, "__init__", *asked) for method in defined.get(name, ())]
             for name in names.attributes - asked:
                 if not own_generator and is_drawn(None, name):
                     return f"{function.__qualname__} uses .{name}()"
-                left += [method for functions in methods for method in functions.get(name, ())]
+                stack += [method for functions in methods for method in functions.get(name, ())]
             asked |= names.attributes
     return ""
 

@@ -77,18 +77,18 @@ def _joined(nodes: list[TraceNode], values: Sequence[Value]) -> list[TraceNode]:
     uses = collections.Counter(id(value) for node in nodes for value in node.values())
     uses.update(map(id, values))
     makers: dict[int, TraceNode] = {}  # of the values that one stage makes for one user
-    kept: dict[int, TraceNode] = {}
+    nodes_by_number: dict[int, TraceNode] = {}
     for node in nodes:
         if node.kind == "stage":
             before = makers.get(id(node.given[0])) if len(node.given) == 1 else None
             both = None if before is None else before.what[0].joined(node.what[0])
             if before is not None and both is not None:
-                del kept[before.number]
+                del nodes_by_number[before.number]
                 node = node.instead(before.given, (both, both.bind([value.component() for value in before.values()])))
             if len(node.made) == 1 and uses[id(node.made[0])] == 1:
                 makers[id(node.made[0])] = node
-        kept[node.number] = node
-    return list(kept.values())
+        nodes_by_number[node.number] = node
+    return list(nodes_by_number.values())
 
 
 def _groups(nodes: list[TraceNode], celled: set[int]) -> dict[int, list[TraceNode]]:
@@ -221,9 +221,9 @@ class _Expression:
         if base not in self._inputs:
             self._inputs.append(base)
         number = len(self._leaves)
-        wanted: list[tuple[int, int]] = [(-1, 0)] * (len(self._dims) - len(axes))
+        pairs: list[tuple[int, int]] = [(-1, 0)] * (len(self._dims) - len(axes))
         for (axis, step), side in zip(axes, value.dims, strict=True):
-            wanted.append((-1, 0) if isinstance(side, int) and side == 1 else (axis, step))
+            pairs.append((-1, 0) if isinstance(side, int) and side == 1 else (axis, step))
             if not isinstance(side, int):
                 self._sources.setdefault(side, (number, axis))
         sides = [side if isinstance(side, int) else -1 for side in base.dims]
@@ -232,8 +232,8 @@ class _Expression:
             (
                 self._inputs.index(base),
                 value.dtype.itemsize,
-                [axis for axis, _ in wanted],
-                [step for _, step in wanted],
+                [axis for axis, _ in pairs],
+                [step for _, step in pairs],
                 list(starts),
                 sides,
             ),

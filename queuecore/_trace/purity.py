@@ -230,9 +230,9 @@ class Watch:
         self._assigns_items |= not words.isdisjoint(("STORE_SUBSCR", "DELETE_SUBSCR", "STORE_SLICE", "BINARY_OP"))
         if code.co_filename.startswith(_LIBRARY):  # full of caches
             return
-        known = _Known(code, frame.f_globals, frame.f_locals)
+        context = _Known(code, frame.f_globals, frame.f_locals)
         old = False
-        for name, value, is_local, is_last in _mentioned(known):
+        for name, value, is_local, is_last in _mentioned(context):
             if "." not in name:
                 # A local name's value was made by the function, or was there before under another name.
                 old = not is_local or id(value) in self._old or id(value) in self._met
@@ -241,7 +241,7 @@ class Watch:
                 if is_last or isinstance(value, _DRAWING):
                     self._meet(name, value, frame)
         # An exception handler would go on after the end of the call, and its effects would not be seen.
-        if "PUSH_EXC_INFO" in words and (reason := _unsure(known, set())):
+        if "PUSH_EXC_INFO" in words and (reason := _unsure(context, set())):
             self._stop(f"it may catch the end of a trace, and {reason}", frame)
 
     def _meet(self, name: str, value: Any, frame: FrameType | None) -> None:
@@ -349,10 +349,10 @@ def _is_users_module(name: Any) -> bool:
     return name == "__main__" or not file.startswith(_LIBRARY) and not str(name).startswith(("queuecore", "builtins"))
 
 
-def _mentioned(known: _Known) -> Iterator[_Mention]:
+def _mentioned(context: _Known) -> Iterator[_Mention]:
     """Yield the values that instructions name: global, local and enclosing variables, and attributes of all these."""
     name, value, is_local = "", None, False  # no name: nothing is known
-    for instruction in dis.get_instructions(known.code):
+    for instruction in dis.get_instructions(context.code):
         if instruction.opname in ("LOAD_ATTR", "LOAD_METHOD") and name:
             yield _Mention(name, value, is_local, False)
             value = _attribute(value, instruction.argval)
@@ -367,10 +367,10 @@ def _mentioned(known: _Known) -> Iterator[_Mention]:
         if "LOAD_FAST" in instruction.opname and type(last) is tuple:
             last = last[-1]
         if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            is_local, value = False, known.globals.get(last, getattr(builtins, last, _NOTHING))
+            is_local, value = False, context.globals.get(last, getattr(builtins, last, _NOTHING))
             name = "" if value is _NOTHING else last
-        elif instruction.opname != "LOAD_CONST" and type(last) is str and last in known.locals:
-            name, value, is_local = last, known.locals[last], True
+        elif instruction.opname != "LOAD_CONST" and type(last) is str and last in context.locals:
+            name, value, is_local = last, context.locals[last], True
             if type(value).__module__ == _SYMBOLS:
                 name = ""
 
@@ -385,11 +385,11 @@ def _attribute(value: Any, name: str) -> Any:
     return _NOTHING if isinstance(held, (property, functools.cached_property)) else held
 
 
-def _unsure(known: _Known, seen: set[CodeType]) -> str:
+def _unsure(context: _Known, codes: set[CodeType]) -> str:
     """Return an effect that instructions may have, as far as can be told before they run; empty: there is none."""
-    seen.add(known.code)
+    codes.add(context.code)
     named = set()
-    for name, value, _, is_last in _mentioned(known):
+    for name, value, _, is_last in _mentioned(context):
         named.add(name.rpartition(".")[2])
         function = value.__func__ if isinstance(value, MethodType) else value
         if not is_last or not callable(function) or isinstance(function, type) and _seen_or_pure(function):
@@ -397,11 +397,11 @@ def _unsure(known: _Known, seen: set[CodeType]) -> str:
         if not isinstance(function, FunctionType):
             if not _seen_or_pure(function) or type(function) is BuiltinFunctionType and not _computes(function):
                 return f"may call {name}()"
-        elif _is_users_module(function.__module__) and function.__code__ not in seen:
+        elif _is_users_module(function.__module__) and function.__code__ not in codes:
             inner = _Known(function.__code__, function.__globals__, dict(_captured(function)))
-            if reason := _assigned(function.__code__) or _unsure(inner, seen):
+            if reason := _assigned(function.__code__) or _unsure(inner, codes):
                 return reason
-    for one in dis.get_instructions(known.code):
+    for one in dis.get_instructions(context.code):
         if one.opname in ("LOAD_METHOD", "LOAD_ATTR") and not (one.argval in named or one.argval in _computing_names()):
             return f"may call {one.argval}()"
     return ""

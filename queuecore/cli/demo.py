@@ -215,16 +215,16 @@ def demo_train(folder: str, steps: int = STEPS) -> float:
     return accuracy
 
 
-def _fit_to_disk(folder: str, wanted: int) -> int:
+def _fit_to_disk(folder: str, nbytes: int) -> int:
     free = shutil.disk_usage(folder).free
     room = max(free - RESERVE, free // 2)
-    if wanted <= room:
-        return wanted
+    if nbytes <= room:
+        return nbytes
     if room < 2**20:
         raise DemoError(f"no room in {folder}: {free / 1e6:.1f} MB are free; name another folder with --dir")
     print(
         f"note: only {free / 1e6:,.0f} MB are free in {folder}: streaming {room / 1e6:,.0f} MB instead of "
-        f"{wanted / 1e6:,.0f} MB (another folder: --dir)",
+        f"{nbytes / 1e6:,.0f} MB (another folder: --dir)",
         flush=True,
     )
     return room

@@ -263,14 +263,14 @@ def plain_batches(source: MeasuredSource, batch: int) -> Iterator[Any]:
     field_type = source.record if source.record is not None else np.dtype("u1")
     rest = b""
     for path, size in zip(source.paths, source.sizes, strict=True):
-        left = source.records_in(size) * record_bytes
+        remainder = source.records_in(size) * record_bytes
         with open(path, "rb") as file:
             file.seek(source.header_bytes)
-            while left:
-                raw = file.read(min(batch * record_bytes - len(rest), left))
+            while remainder:
+                raw = file.read(min(batch * record_bytes - len(rest), remainder))
                 if not raw:
                     break
-                left -= len(raw)
+                remainder -= len(raw)
                 if rest:
                     raw, rest = rest + raw, b""
                 if len(raw) < batch * record_bytes:
@@ -420,16 +420,16 @@ def others_note(
     floors : sequence of float
         The rates of the floor, in rounds.
     """
-    busy, steal, there = (end - start for start, end in zip(before, after, strict=True))
+    busy, steal, total = (end - start for start, end in zip(before, after, strict=True))
     ordered = sorted(floors)
     spare = len(ordered) // 10  # rounds that stand out by themselves
     swing = ordered[-1 - spare] / ordered[spare]
-    others = (busy - own) / there if there else 0.0
+    others = (busy - own) / total if total else 0.0
     told = []
     if others > _BUSY:
         told.append(f"other programs took {100 * others:.0f}% of its processors")
-    if there and steal / there > _BUSY:
-        told.append(f"its host took {100 * steal / there:.0f}% away (steal)")
+    if total and steal / total > _BUSY:
+        told.append(f"its host took {100 * steal / total:.0f}% away (steal)")
     if load > cores() / 2:
         told.append(f"the load was {load:.1f} on {counted(cores(), 'core')} before")
     if swing > _SWING:
@@ -490,13 +490,14 @@ def stream_and_compare(
         dataset = dataset.repeat(epochs)
     dataset = dataset.batch(batch)
     with Progress("stream", source.record_count * epochs, "records") as progress:
-        whole = queuecore_pass(dataset, source.record_bytes, progress)
+        first_pass = queuecore_pass(dataset, source.record_bytes, progress)
     print(
-        f"streamed {whole.records:,} records in {whole.seconds:.2f} s: {whole.records_per_s:,.0f} records/s, "
-        f"{whole.bytes_per_s / 1e9:.2f} GB/s (first pass, files may have come from the disk)",
+        f"streamed {first_pass.records:,} records in {first_pass.seconds:.2f} s: "
+        f"{first_pass.records_per_s:,.0f} records/s, {first_pass.bytes_per_s / 1e9:.2f} GB/s "
+        "(first pass, files may have come from the disk)",
         flush=True,
     )
-    if not rounds or not whole.records:
+    if not rounds or not first_pass.records:
         return
 
     records = min(source.record_count, max(compare_bytes // source.record_bytes, 1))

@@ -99,13 +99,13 @@ class TarDataset(Dataset):
         num_parallel_reads: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        named, wanted = _wanted(keys)
+        named, choices = _wanted(keys)
         drawn = check_bool(shuffle, "shuffle")
-        names = ["__key__"] * named + [one[0] for one in wanted]
+        names = ["__key__"] * named + [one[0] for one in choices]
 
         def bind(components: tuple[Component, ...]) -> Step:
             outputs = tuple(Component(BYTES, (), name=name) for name in names)
-            return SampleStep(components, outputs, [[os.fsencode(key) for key in one] for one in wanted], named)
+            return SampleStep(components, outputs, [[os.fsencode(key) for key in one] for one in choices], named)
 
         source = block_source(
             "TarDataset",
@@ -145,13 +145,13 @@ def _wanted(keys: Any) -> tuple[bool, list[list[str]]]:
     words = list(keys)
     if not words or not all(isinstance(one, str) and all(one.split(";")) for one in words):
         raise InvalidArgumentError(f"TarDataset: keys must be names of keys, not {keys!r}")
-    wanted = [one.lower().split(";") for one in words if one != "__key__"]
-    every = list(itertools.chain.from_iterable(wanted))
+    choices = [one.lower().split(";") for one in words if one != "__key__"]
+    every = list(itertools.chain.from_iterable(choices))
     if len(set(every)) < len(every) or words.count("__key__") > 1:
         raise InvalidArgumentError(f"TarDataset: a key is there twice: {words}")
     if len(every) > _MOST_KEYS:
         raise InvalidArgumentError(f"TarDataset: {len(every)} keys; at most {_MOST_KEYS} are possible")
-    return "__key__" in words, wanted
+    return "__key__" in words, choices
 
 
 def _with_braces(filenames: Any) -> Any:

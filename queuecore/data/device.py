@@ -163,7 +163,7 @@ class DeviceDataset:
 
         A reason is given only for maps meant for the device: marked ones, or maps behind `Dataset.prefetch_to_device`.
         """
-        host, widening, kept = self._parts
+        host, widening, reasons = self._parts
         stages = [] if widening is None else widening.stages
         lines = [
             (f"map({stage.shown})", "device: one kernel, in the stream of the copies") for stage in reversed(stages)
@@ -174,7 +174,7 @@ class DeviceDataset:
             if not goes_as_it_lies(host):
                 where = "Python copies an element's arrays together, one native thread copies those"
         lines.append((f"prefetch_to_device({device!r}, {self._asked.buffers})", where))
-        lines += lines_of(host, "", kept)
+        lines += lines_of(host, "", reasons)
         return written(lines)
 
 
@@ -183,24 +183,24 @@ def _opened(chain: Chain) -> Iterator:
     return Iterator(chain)
 
 
-def _parted(whole: Chain, target: Target | None) -> _Parts:
+def _parted(chain: Chain, target: Target | None) -> _Parts:
     """Return where the steps of a dataset run: as many of the last maps on the device as possible."""
-    steps = whole.steps
+    steps = chain.steps
     first = len(steps)
     while first and _lets_by(steps[first - 1]):
         first -= 1
     maps = [at for at in range(first, len(steps)) if isinstance(steps[at], Map)]
-    kept: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     for number, at in enumerate(maps):
         there = maps[number:]
-        host = replace(whole, steps=tuple(step for i, step in enumerate(steps) if i not in there))
+        host = replace(chain, steps=tuple(step for i, step in enumerate(steps) if i not in there))
         try:
             if target is None:
                 raise UnimplementedError("batches stay on the host")
-            return _Parts(host, _widening(whole, host, target.arrays), kept)
+            return _Parts(host, _widening(chain, host, target.arrays), reasons)
         except UnimplementedError as error:
-            kept[at] = str(error)
-    return _Parts(whole, None, kept)
+            reasons[at] = str(error)
+    return _Parts(chain, None, reasons)
 
 
 def _lets_by(step: PlannedStep) -> bool:
@@ -209,11 +209,11 @@ def _lets_by(step: PlannedStep) -> bool:
     return step.on_device if isinstance(step, Map) else not isinstance(step, ShapedBatch)
 
 
-def _widening(whole: Chain, host: Chain, arrays: Arrays) -> Widening:
+def _widening(chain: Chain, host: Chain, arrays: Arrays) -> Widening:
     """Return the device form of a dataset's last maps, which `host` lacks, or raise UnimplementedError."""
     if len(host.batches) != 1 or not goes_as_it_lies(host):
         raise UnimplementedError("elements are no batches of one size")
-    result = whole.made
+    result = chain.made
     if result.assemble is not None:
         raise UnimplementedError("it makes something else than arrays")
     source, before = host.source, host.stages
@@ -221,7 +221,7 @@ def _widening(whole: Chain, host: Chain, arrays: Arrays) -> Widening:
     if isinstance(source, FixedLengthSource) and not before:
         # A record without stages has no known names, by which the first stage may ask for fields.
         given = record_stage(source.record).bind((Component(BYTES, (), source.record.record_bytes),)).outputs
-    widening = Widening(given, whole.stages[len(before) :], result.template, arrays)
+    widening = Widening(given, chain.stages[len(before) :], result.template, arrays)
     widening.kernel([0] * len(given))
     return widening
 

@@ -554,8 +554,8 @@ class CsvDataset(Dataset):
         headings = _Headings(delim, encoding, use_quote_delim, store) if header else None
         if isinstance(filenames, Iterator):
             filenames = list(filenames)
-        wanted = _Wanted(filenames, headings, len(columns), store)
-        select_cols, order, most = wanted.numbers(select_cols, exclude_cols)
+        choice = _Wanted(filenames, headings, len(columns), store)
+        select_cols, order, most = choice.numbers(select_cols, exclude_cols)
         columns = [columns[at] for at in order]
         options = (field_delim, use_quote_delim, na_value, select_cols)
         make = _CsvFormats(columns, options, most)
@@ -564,7 +564,7 @@ class CsvDataset(Dataset):
             raise InvalidArgumentError(
                 f"CsvDataset: field_delim can't be {field_delim!r}: it ends rows, or quotes fields"
             )
-        names = wanted.names(select_cols) if check_bool(as_dict, "as_dict") else None
+        names = choice.names(select_cols) if check_bool(as_dict, "as_dict") else None
         words = [None if default is None else default.hex() for _, default in columns]
         source = block_source(
             "CsvDataset",

@@ -819,7 +819,7 @@ def pad_to_cardinality(cardinality: SupportsIndex, mask_key: str = "valid") -> C
     >>> [(int(x["a"]), bool(x["valid"])) for x in ds]
     [(1, True), (2, True), (0, False)]
     """
-    wanted = check_int(cardinality, "cardinality", 0)
+    total = check_int(cardinality, "cardinality", 0)
 
     def apply(dataset: Dataset) -> Dataset:
         number = dataset.cardinality()
@@ -828,10 +828,10 @@ def pad_to_cardinality(cardinality: SupportsIndex, mask_key: str = "valid") -> C
                 "The dataset passed into `pad_to_cardinality` must have a known cardinalty, but has cardinality "
                 f"{number}"
             )
-        if number > wanted:
+        if number > total:
             raise InvalidArgumentError(
                 "The dataset passed into `pad_to_cardinality` must have a cardinalty less than the target cardinality "
-                f"({wanted}), but has cardinality {number}"
+                f"({total}), but has cardinality {number}"
             )
         spec = dataset.element_spec
         if not isinstance(spec, dict):
@@ -842,10 +842,10 @@ def pad_to_cardinality(cardinality: SupportsIndex, mask_key: str = "valid") -> C
         if mask_key in spec:
             raise InvalidArgumentError(f"pad_to_cardinality: elements have a component {mask_key!r} already")
         made = dataset.map(lambda element: {**element, mask_key: np.bool_(True)})
-        if number in (0, wanted):
+        if number in (0, total):
             return made
         padding = {**zeros(at(dataset, 0)), mask_key: np.bool_(False)}
-        return made.concatenate(Dataset.from_tensors(padding).repeat(wanted - number))
+        return made.concatenate(Dataset.from_tensors(padding).repeat(total - number))
 
     return apply
 

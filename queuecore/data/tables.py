@@ -148,12 +148,12 @@ def make_csv_dataset(
             "If specified, `column_defaults` and `select_columns` must have the same length: `column_defaults` has "
             f"length {len(defaults)}, `select_columns` has length {len(columns)}."
         )
-    taken = [names[column] for column in columns]
-    if label_name is not None and label_name not in taken:
+    used_names = [names[column] for column in columns]
+    if label_name is not None and label_name not in used_names:
         raise InvalidArgumentError(
-            f"`label_name` provided must be one of the columns: {taken}. Received: {label_name}."
+            f"`label_name` provided must be one of the columns: {used_names}. Received: {label_name}."
         )
-    read = functools.partial(
+    reader = functools.partial(
         CsvDataset,
         record_defaults=defaults,
         compression_type=compression_type,
@@ -166,7 +166,7 @@ def make_csv_dataset(
     )
     dataset = _rows_of_files(
         _in_any_order(Dataset.from_tensor_slices(files), len(files), shuffle_seed, shuffle),
-        (lambda name: read(name).ignore_errors()) if ignore_errors else read,
+        (lambda name: reader(name).ignore_errors()) if ignore_errors else reader,
         reads,
         sloppy,
     )
@@ -174,7 +174,7 @@ def make_csv_dataset(
     if num_epochs is None or check_int(num_epochs, "num_epochs", -1) != 1:
         dataset = dataset.repeat(num_epochs)
     dataset = dataset.batch(batch_size, drop_remainder=num_epochs is None)
-    return dataset.map(_Named(taken, label_name)).prefetch(prefetch_buffer_size)
+    return dataset.map(_Named(used_names, label_name)).prefetch(prefetch_buffer_size)
 
 
 def _in_any_order(dataset: Dataset, size: Any, seed: Any, shuffle: bool) -> Dataset:

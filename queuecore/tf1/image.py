@@ -696,34 +696,34 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
         Whether a value that doesn't fit becomes the nearest number that does.
     name : str, optional
     """
-    pictures, wanted = convert_to_tensor(image), as_dtype(dtype)
-    for one in (pictures.dtype, wanted):
+    pictures, target = convert_to_tensor(image), as_dtype(dtype)
+    for one in (pictures.dtype, target):
         if one.kind not in "iuf":
             raise TypeError(f"convert_image_dtype: a picture of {name_of(one)}")
-    if pictures.dtype == wanted:
+    if pictures.dtype == target:
         same: Tensor = identity(pictures, name)
         return same
     convert = saturate_cast if saturate else cast
-    if pictures.dtype.kind in "iu" and wanted.kind in "iu":
-        old, new = np.iinfo(pictures.dtype).max, np.iinfo(wanted).max
+    if pictures.dtype.kind in "iu" and target.kind in "iu":
+        old, new = np.iinfo(pictures.dtype).max, np.iinfo(target).max
         if old > new:
             scaled = apply_op("Scale", [pictures], pictures.dtype, pictures.shape,
                               lambda x: x // x.dtype.type((old + 1) // (new + 1)), None)  # fmt: skip
-            down: Tensor = convert(scaled, wanted, name)
+            down: Tensor = convert(scaled, target, name)
             return down
         factor = (new + 1) // (old + 1)
-        up = convert(pictures, wanted)
-        return apply_op("Scale", [up], wanted, pictures.shape, lambda x: x * x.dtype.type(factor), name)
+        up = convert(pictures, target)
+        return apply_op("Scale", [up], target, pictures.shape, lambda x: x * x.dtype.type(factor), name)
     if pictures.dtype.kind in "iu":
-        part = np.array(1.0 / np.iinfo(pictures.dtype).max, wanted)
-        floats = cast(pictures, wanted)
-        return apply_op("Scale", [floats], wanted, pictures.shape, lambda x: x * part, name)
-    if wanted.kind in "iu":
-        most = pictures.dtype.type(np.iinfo(wanted).max + 0.5)
+        part = np.array(1.0 / np.iinfo(pictures.dtype).max, target)
+        floats = cast(pictures, target)
+        return apply_op("Scale", [floats], target, pictures.shape, lambda x: x * part, name)
+    if target.kind in "iu":
+        most = pictures.dtype.type(np.iinfo(target).max + 0.5)
         scaled = apply_op("Scale", [pictures], pictures.dtype, pictures.shape, lambda x: x * most, None)
-        made: Tensor = convert(scaled, wanted, name)
+        made: Tensor = convert(scaled, target, name)
         return made
-    other: Tensor = cast(pictures, wanted, name)
+    other: Tensor = cast(pictures, target, name)
     return other
 
 

@@ -250,7 +250,7 @@ def range(
     """
     first, last = (0, starts) if limits is None else (starts, limits)
     tensors = [convert_to_tensor(value, dtype) for value in (first, last, deltas)]
-    wanted = np.result_type(*[tensor.dtype.dtype for tensor in tensors])
+    target = np.result_type(*[tensor.dtype.dtype for tensor in tensors])
     kind = as_dtype(row_splits_dtype)
     counts = {tensor.shape[0].value for tensor in tensors if tensor.shape.ndims == 1} - {None}
 
@@ -261,12 +261,12 @@ def range(
             raise InvalidArgumentError("starts, limits, and deltas must have the same shape") from error
         if (rows[2] == 0).any():
             raise InvalidArgumentError("Requires delta != 0")
-        made = [np.arange(*row, dtype=wanted) for row in zip(*rows, strict=True)]
-        return np.concatenate([np.empty(0, wanted), *made]), np.cumsum([0, *map(len, made)], dtype=kind.dtype)
+        made = [np.arange(*row, dtype=target) for row in zip(*rows, strict=True)]
+        return np.concatenate([np.empty(0, target), *made]), np.cumsum([0, *map(len, made)], dtype=kind.dtype)
 
     scalars = all(tensor.shape.ndims == 0 for tensor in tensors)
     count = 1 if scalars else counts.pop() if counts else None
-    return rows_of("RaggedRange", tensors, as_dtype(wanted), kernel, count, name, (), kind)
+    return rows_of("RaggedRange", tensors, as_dtype(target), kernel, count, name, (), kind)
 
 
 def row_splits_to_segment_ids(splits: Any, name: str | None = None, out_type: Any = None) -> Tensor:

@@ -226,19 +226,19 @@ class TestCase(unittest.TestCase):
             A stream that has a number of the system's.
         """
         number = stream.fileno()
-        with tempfile.TemporaryFile() as kept:
+        with tempfile.TemporaryFile() as file:
             before = os.dup(number)
             told = _Captured()
             stream.flush()
-            os.dup2(kept.fileno(), number)
+            os.dup2(file.fileno(), number)
             try:
                 yield told
             finally:
                 stream.flush()
                 os.dup2(before, number)
                 os.close(before)
-                kept.seek(0)
-                told.text = kept.read().decode(errors="replace")
+                file.seek(0)
+                told.text = file.read().decode(errors="replace")
 
     # ---- sessions
 

@@ -182,24 +182,24 @@ class Shelves:
             return
         order = first + np.argsort(index[first:stop], kind="stable")
         parts = [_picked(column, one, order) for column, one in zip(columns, self._components, strict=True)]
-        whole: list[tuple[int, int, int, int]] = []
-        left: list[tuple[int, int, int]] = []
+        batches: list[tuple[int, int, int, int]] = []
+        ranges: list[tuple[int, int, int]] = []
         begin = 0
         for bucket, count in enumerate(np.bincount(index[first:stop], minlength=len(self._sizes)).tolist()):
             end = begin + count
             upto = begin + self._sizes[bucket] - self._held[bucket]
             while upto <= end:
-                whole.append((int(order[upto - 1]), bucket, begin, upto))
+                batches.append((int(order[upto - 1]), bucket, begin, upto))
                 begin, upto = upto, upto + self._sizes[bucket]
             if begin < end:
-                left.append((bucket, begin, end))
+                ranges.append((bucket, begin, end))
             begin = end
         # Batches come in the order of the rows that completed them.
-        for _, bucket, begin, upto in sorted(whole):
+        for _, bucket, begin, upto in sorted(batches):
             pieces = [*self._waiting[bucket], [part.cut(begin, upto) for part in parts]]
             self._waiting[bucket], self._held[bucket] = [], 0
             yield from self._batch(bucket, pieces)
-        for bucket, begin, end in left:
+        for bucket, begin, end in ranges:
             self._waiting[bucket].append([part.cut(begin, end).copied() for part in parts])
             self._held[bucket] += end - begin
 

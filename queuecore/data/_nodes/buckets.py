@@ -428,7 +428,7 @@ def buckets(
         raise InvalidArgumentError(f"{_NAME}: pad_to_bucket_boundary needs a boundary")
     if plain and (padding.padded_shapes is not None or padding.padding_values is not None):
         raise InvalidArgumentError(f"{_NAME}: with no_padding there is nothing to pad to, nor with")
-    shapes = shapes_of(chain, padding.padded_shapes, padding.padding_values, known=not plain)
+    shapes = shapes_of(chain, padding.padded_shapes, padding.padding_values, takes_shapes=not plain)
     each = []
     for index, size in enumerate(counts):
         if plain:

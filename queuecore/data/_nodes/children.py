@@ -328,14 +328,14 @@ def check_alike(first: Chain, chain: Chain, what: str, number: int, mixed: bool 
 
     `mixed`: rows may be among Python objects, and objects among rows.
     """
-    here, there = chain.layout, first.layout
-    of_objects = (there.components is None) + (here.components is None)
+    here, first_layout = chain.layout, first.layout
+    of_objects = (first_layout.components is None) + (here.components is None)
     if of_objects == 2 or (of_objects and mixed):  # of rows among them each element is looked at
         general_spec([first, chain], what)
     elif (
         of_objects
-        or shapes_of_components(here) != shapes_of_components(there)
-        or (here.template != there.template and plain(here.template) != plain(there.template))
+        or shapes_of_components(here) != shapes_of_components(first_layout)
+        or (here.template != first_layout.template and plain(here.template) != plain(first_layout.template))
     ):
         raise DtypeError(
             f"{what}: all datasets must have elements alike, not {first.element_spec!r} and, "

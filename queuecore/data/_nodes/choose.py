@@ -266,11 +266,11 @@ def _in_turns(parts: list[Waiting], turns: Array) -> Chunk:
     order = np.empty(len(turns), np.int64)
     # As they lie behind each other, and where each goes from there.
     order[np.argsort(turns, kind="stable")] = np.arange(len(turns))
-    taken = [part.take(int(n)) for part, n in zip(parts, counts, strict=True) if n]
-    if isinstance(taken[0], list):
-        flat = [element for one in taken for element in one]
+    pieces = [part.take(int(n)) for part, n in zip(parts, counts, strict=True) if n]
+    if isinstance(pieces[0], list):
+        flat = [element for one in pieces for element in one]
         return Objects([flat[at] for at in order.tolist()])
-    if len(taken) == 1:
-        columns, first, _ = taken[0]
+    if len(pieces) == 1:
+        columns, first, _ = pieces[0]
         return Rows(len(turns), columns, first)
-    return Rows(len(turns), joined(taken), 0, order)
+    return Rows(len(turns), joined(pieces), 0, order)

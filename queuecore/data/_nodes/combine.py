@@ -94,15 +94,15 @@ class Zip(Node):
             while True:
                 # Inputs are filled one after another: an error of one comes only where those before it have an element.
                 # Each turn takes an element of each input.
-                failed, there = None, []
+                failed, waiting = None, []
                 for part in parts:
                     if part.fill():
-                        there.append(part)
+                        waiting.append(part)
                         failed = failed or part.failed
                     elif failed is None:
                         return
                 if failed is not None:
-                    for part in there:
+                    for part in waiting:
                         part.take(1)
                     yield failed
                     continue

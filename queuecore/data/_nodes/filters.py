@@ -334,18 +334,18 @@ class Filter(Node):
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # From the first element on: only the predicate knows how many come before an element.
-        left = start
+        skip_count = start
         with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:
             for chunk, mask in chunks:
                 if isinstance(chunk, Rows):
                     index = np.flatnonzero(mask)
-                    passed = min(left, len(index))
-                    left -= passed
+                    passed = min(skip_count, len(index))
+                    skip_count -= passed
                     if passed < len(index):
                         yield chunk.chosen(index[passed:]) if len(index) - passed < chunk.n else chunk
                 elif mask:
-                    if left:
-                        left -= 1
+                    if skip_count:
+                        skip_count -= 1
                     else:
                         yield chunk
 
@@ -360,19 +360,19 @@ class TakeWhile(Filter):
         return Node.hand_in(self, run, feed, pass_, start)
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
-        left = start
+        skip_count = start
         with contextlib.closing(masked(run, 0, self.predicate, pass_)) as chunks:
             for chunk, mask in chunks:
                 if not isinstance(chunk, Rows):
                     if not mask:
                         return
-                    if not left:
+                    if not skip_count:
                         yield chunk
-                    left = max(left - 1, 0)
+                    skip_count = max(skip_count - 1, 0)
                     continue
                 good = chunk.n if np.all(mask) else int(np.argmin(mask))
-                if left < good:
-                    yield chunk.part(left, good)
+                if skip_count < good:
+                    yield chunk.part(skip_count, good)
                 if good < chunk.n:
                     return
-                left = max(left - good, 0)
+                skip_count = max(skip_count - good, 0)

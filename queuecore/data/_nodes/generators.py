@@ -213,7 +213,7 @@ class Generated(ObjectNode):
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # From the first one on: a generator can't begin in the middle.
-        left = start
+        skip_count = start
         number = 0
         types = Types()
         name = name_of(self.generator)
@@ -221,9 +221,9 @@ class Generated(ObjectNode):
         piece: Callable[[Any], Piece] = One if layout.components is None else Gathering(layout).row
 
         def handed(elements: list[Any]) -> Iterator[Piece]:
-            nonlocal left
-            passed = min(left, len(elements))
-            left -= passed
+            nonlocal skip_count
+            passed = min(skip_count, len(elements))
+            skip_count -= passed
             return map(piece, elements[passed:] if passed else elements)
 
         with contextlib.ExitStack() as stack:
@@ -237,7 +237,7 @@ class Generated(ObjectNode):
                             elements = [_fitted(item[0], self.signature)]
                     except QueueCoreError as error:
                         yield from handed(types.rest())
-                        yield from leave_out(run.skips, placed("from_generator", name, error, number), left > 0)
+                        yield from leave_out(run.skips, placed("from_generator", name, error, number), skip_count > 0)
                     else:
                         yield from handed(elements)
                     number += 1

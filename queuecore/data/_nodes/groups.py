@@ -324,7 +324,7 @@ class GroupByReducer(ObjectNode):
         raise Unknown
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
-        left = start
+        skip_count = start
         states: dict[int, Any] = {}
         number = 0
         with contextlib.closing(run.elements(0, pass_, 0, None, True)) as elements:
@@ -340,11 +340,11 @@ class GroupByReducer(ObjectNode):
                     states[key] = next_state(state, result, "reduce_func")
                 except BaseException as error:  # noqa: BLE001 - `leave_out` raises what isn't one element's
                     for failed in leave_out(run.skips, error, start > 0):
-                        if left:
-                            left -= 1
+                        if skip_count:
+                            skip_count -= 1
                         else:
                             yield failed
-        for key in sorted(states)[left:]:
+        for key in sorted(states)[skip_count:]:
             number += 1
             try:
                 result = self._called(self.finalize, arguments_of(states[key]), number)[0]

@@ -215,9 +215,9 @@ def plain_template(result: Made) -> Any:
     if result.assemble is None:
         return result.template
     probes = [_probe(index, component) for index, component in enumerate(result.given)]
-    seen = result.assemble(list(probes), False)
+    structure = result.assemble(list(probes), False)
     order = []
-    for leaf in leaves_of(seen):
+    for leaf in leaves_of(structure):
         for index, probe in enumerate(probes):
             if leaf is probe or (
                 isinstance(leaf, np.ndarray)
@@ -231,7 +231,7 @@ def plain_template(result: Made) -> Any:
             return None
     if sorted(order) != list(range(len(probes))):
         return None
-    return structure_of(flattened(seen, lambda one, _: one)[0], order)
+    return structure_of(flattened(structure, lambda one, _: one)[0], order)
 
 
 def padded(chain: Chain, size: int, drop: bool, shapes: Any, values: Any) -> tuple[Node | None, ShapedBatch]:
@@ -331,14 +331,14 @@ class PaddedElements(Node):
             with contextlib.closing(run.elements(0, pass_, first, None, True)) as elements:
                 yield from self._fitting(run, enumerate(elements, first), start - first)
 
-    def _fitting(self, run: NodeRun, elements: Iterator[tuple[int, Any]], left: int) -> Generator[Piece]:
+    def _fitting(self, run: NodeRun, elements: Iterator[tuple[int, Any]], skip_count: int) -> Generator[Piece]:
         fit = self.fit
         assert fit is not None
         for number, element in elements:
             # Errors that nobody leaves out have numbers, too.
-            passed = run.skips is None and left > 0
+            passed = run.skips is None and skip_count > 0
             if isinstance(element, Failed):
-                left -= passed
+                skip_count -= passed
                 if not passed:
                     yield element
                 continue
@@ -348,14 +348,14 @@ class PaddedElements(Node):
                 padded_element = fit(element)
             except DataLossError as error:
                 if passed:
-                    left -= 1
+                    skip_count -= 1
                     continue
                 error.args = (f"{error} (element {number})",)
                 error.stage, error.record = "padded_batch", number
-                yield from leave_out(run.skips, error, left > 0)
+                yield from leave_out(run.skips, error, skip_count > 0)
                 continue
-            if left:
-                left -= 1
+            if skip_count:
+                skip_count -= 1
             else:
                 yield One(padded_element)
 
@@ -624,7 +624,7 @@ def shapes_of(
     chain: Chain,
     shapes: Any,
     values: Any,
-    known: bool = True,
+    takes_shapes: bool = True,
     caller: str = "bucket_by_sequence_length",
     later: bool = False,
 ) -> Shapes:
@@ -637,18 +637,18 @@ def shapes_of(
     """
     spec = chain.element_spec
     try:
-        return _shapes_of(spec, shapes, values, known, later)
+        return _shapes_of(spec, shapes, values, takes_shapes, later)
     except InvalidArgumentError as error:
         said = str(error).replace("padded_batch:", f"{caller}:", 1)
-        if not known:  # it takes no shapes
+        if not takes_shapes:
             said = said.replace(": padded_shapes must say it", ", so they can't be stacked")
         error.args = (said,)
         raise
 
 
-def _shapes_of(spec: Any, shapes: Any, values: Any, known: bool, later: bool) -> Shapes:
+def _shapes_of(spec: Any, shapes: Any, values: Any, takes_shapes: bool, later: bool) -> Shapes:
     if spec is None and shapes is None:
-        if known:
+        if takes_shapes:
             raise InvalidArgumentError(
                 "padded_batch: nobody knows how many dimensions the elements have: padded_shapes must say it"
             )

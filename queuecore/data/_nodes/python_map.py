@@ -87,31 +87,31 @@ class PythonMap(ObjectNode):
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # If elements are left out, their number before an element shows only when they are made.
         first = start if run.skips is None else 0
-        known = types = None
-        whole = None  # `known`, if no type is missing in it: mostly the next structure is the same object
-        left = start - first
+        schema = types = None
+        full_schema = None  # `schema`, if no type is missing in it: mostly the next structure is the same object
+        skip_count = start - first
         tape = run.tape(pass_, Tape)
         results = self._results(run, pass_, first) if tape is None else self._noted(run, pass_, start, tape)
         with contextlib.closing(results) as results:
             for number, result, structure, error in results:
-                same = whole is not None and structure is whole
+                same = full_schema is not None and structure is full_schema
                 if error is None and not same and has_empty(structure):
-                    result, structure = settled(result, structure, self._types if known is None else types)
-                if error is None and not same and (known is None or not same_structure(structure, known)):
-                    if known is None or has_empty(known):
-                        known, types = structure, typed_spec(result, structure)
-                        whole = None if has_empty(known) else known
+                    result, structure = settled(result, structure, self._types if schema is None else types)
+                if error is None and not same and (schema is None or not same_structure(structure, schema)):
+                    if schema is None or has_empty(schema):
+                        schema, types = structure, typed_spec(result, structure)
+                        full_schema = None if has_empty(schema) else schema
                     else:
                         error = InvalidArgumentError(
                             f"map: {self.function.name} returns another structure than before: {shown(structure)}, "
-                            f"and not {shown(known)} (element {number})",
+                            f"and not {shown(schema)} (element {number})",
                             stage="map",
                             record=number,
                         )
                 if error is not None:
-                    yield from leave_out(run.skips, error, left > 0)
-                elif left > 0:
-                    left -= 1
+                    yield from leave_out(run.skips, error, skip_count > 0)
+                elif skip_count > 0:
+                    skip_count -= 1
                 else:
                     yield One(result)
 
@@ -121,28 +121,28 @@ class PythonMap(ObjectNode):
         given = [*sorted(tape.beyond), *tape.log]
         gone = set(given[: max(start - tape.low, 0)])
         due = itertools.chain(range(start, tape.low), given[max(start - tape.low, 0) :])
-        wanted = next(due, -1)  # the number that comes next; -1: any
+        next_number = next(due, -1)  # the number that comes next; -1: any
         early: dict[int, Result] = {}
         used = None
         with contextlib.closing(self._results(run, pass_, min(start, tape.low))) as results:
             for result in results:
-                if wanted >= 0 and 0 in run.used:  # those that wait here have used up something, and were not given
+                if next_number >= 0 and 0 in run.used:  # what waits here has used up something, and was not given
                     used = run.used.pop(0)
                 if result.number in gone:
                     continue
-                if wanted < 0:
+                if next_number < 0:
                     run.orders.note(tape, result.number)
                     yield result
                     continue
                 early[result.number] = result
-                while wanted in early:
-                    yield early.pop(wanted)
-                    wanted = next(due, -1)
-                while wanted < 0 and early:
+                while next_number in early:
+                    yield early.pop(next_number)
+                    next_number = next(due, -1)
+                while next_number < 0 and early:
                     number = min(early)
                     run.orders.note(tape, number)
                     yield early.pop(number)
-                if used is not None and wanted < 0:
+                if used is not None and next_number < 0:
                     run.used[0], used = used, None
         for number in sorted(early):  # there are fewer than there were
             yield early[number]

@@ -96,7 +96,7 @@ class Rebatch(ObjectNode):
         return mapped(resized, spec)
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
-        left, number = start, -1
+        skip_count, number = start, -1
         sizes = itertools.cycle(self.sizes)
         size = next(sizes)
         parts: list[Any] = []
@@ -115,10 +115,10 @@ class Rebatch(ObjectNode):
                     except InvalidArgumentError as wrong:
                         error, rows = wrong, 0
                     if error is not None:
-                        for failed in leave_out(run.skips, error, left > 0):
-                            if not left:
+                        for failed in leave_out(run.skips, error, skip_count > 0):
+                            if not skip_count:
                                 yield failed
-                            left = max(left - 1, 0)
+                            skip_count = max(skip_count - 1, 0)
                     elif rows:
                         parts.append((readonly(element), 0, rows))
                         have += rows
@@ -128,8 +128,8 @@ class Rebatch(ObjectNode):
                 batch, parts = _cut(parts, n)
                 have -= n
                 last = batch if n else last
-                if left:
-                    left -= 1
+                if skip_count:
+                    skip_count -= 1
                 elif n:
                     yield One(batch)
                 else:
@@ -139,13 +139,13 @@ class Rebatch(ObjectNode):
 
 def _cut(parts: list[Any], n: int) -> tuple[Any, list[Any]]:
     """Return the first `n` rows of some parts, and the parts of the others."""
-    taken = []
-    left = list(parts)
+    pieces = []
+    rest = list(parts)
     while n:
-        batch, first, stop = left.pop(0)
+        batch, first, stop = rest.pop(0)
         end = min(stop, first + n)
-        taken.append(batch if (first, end) == (0, stop) else rows_between(batch, first, end))
+        pieces.append(batch if (first, end) == (0, stop) else rows_between(batch, first, end))
         n -= end - first
         if end < stop:
-            left.insert(0, (batch, end, stop))
-    return (joined_rows(taken) if taken else None), left
+            rest.insert(0, (batch, end, stop))
+    return (joined_rows(pieces) if pieces else None), rest

@@ -116,8 +116,8 @@ def _folded(chain: Chain, initial: Any, steps: list[Step], label: str) -> Any:
     """Return the last state, computed natively."""
     columns = chain.made.components
     template, state = flattened(initial, lambda leaf, where: np.asarray(leaf))
-    left = list(steps)
-    fold = Fold(left.pop(0), state, columns)
+    rest = list(steps)
+    fold = Fold(rest.pop(0), state, columns)
     budget = (chain.options.memory_budget or 0) // chain.streams()
     with _opened(chain.then(BatchStep(chain.chunk_rows(budget), False))) as chunks:
         while True:
@@ -128,9 +128,9 @@ def _folded(chain: Chain, initial: Any, steps: list[Step], label: str) -> Any:
                 break
             at = 0
             try:
-                while left and at < n:
+                while rest and at < n:
                     fold.run(rows, at, at + 1)
-                    fold = Fold(left.pop(0), fold.state, columns)
+                    fold = Fold(rest.pop(0), fold.state, columns)
                     at += 1
                 fold.run(rows, at, n)
             except QueueCoreError as error:

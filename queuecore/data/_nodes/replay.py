@@ -46,13 +46,13 @@ class Replay:
             child = self._children.numbered(number)
             if self._children.ended and number >= self._children.n:  # there are fewer than there were
                 break
-            taken, bad = tape.open.get(number, (None, False))
+            count, bad = tape.open.get(number, (None, False))
             if start >= tape.settled:
-                if taken is None or not isinstance(child, Child):
+                if count is None or not isinstance(child, Child):
                     continue
-                child.taken, child.again = taken, taken if bad else 0
+                child.taken, child.again = count, count if bad else 0
             else:
-                for piece in self._next_of(child, taken):
+                for piece in self._next_of(child, count):
                     passed = min(pass_by, piece.n)
                     pass_by -= passed
                     if passed < piece.n:

@@ -51,13 +51,13 @@ class Resample(Node):
     @classmethod
     def of(cls, pairs: Chain, target: Any, initial: Any, seed: Any) -> Resample:
         """Return the node for a dataset of pairs, and a user's arguments."""
-        wanted = _distribution(target, "target_dist")
+        target_shares = _distribution(target, "target_dist")
         given = None if initial is None else _distribution(initial, "initial_dist")
-        if given is not None and len(given) != len(wanted):
+        if given is not None and len(given) != len(target_shares):
             raise InvalidArgumentError(
-                f"rejection_resample: target_dist has {len(wanted)} classes, and initial_dist {len(given)}"
+                f"rejection_resample: target_dist has {len(target_shares)} classes, and initial_dist {len(given)}"
             )
-        return cls((pairs, Chain(Seeds(()), (Shuffle.make(1, seed, False),))), wanted, given)
+        return cls((pairs, Chain(Seeds(()), (Shuffle.make(1, seed, False),))), target_shares, given)
 
     def words(self) -> dict[str, Any]:
         shown = [None if one is None else [part.hex() for part in one] for one in (self.target, self.initial)]
@@ -81,7 +81,7 @@ class Resample(Node):
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # From the first element on: how many are kept before an element only counting them tells.
-        left = start
+        skip_count = start
         chooser = _Chooser(self, *run.seed_of(1, pass_))
         rows = self.layout().components is not None
         dtype = (self.layout().components or self.inputs[0].layout.components or (None,))[0]
@@ -89,21 +89,21 @@ class Resample(Node):
         with contextlib.closing(made) as pieces:
             for piece in pieces:
                 if isinstance(piece, Failed):
-                    yield from leave_out(run.skips, piece.error, left > 0)
+                    yield from leave_out(run.skips, piece.error, skip_count > 0)
                     continue
                 if isinstance(piece, Rows) and dtype is not None:
                     classes = typed(piece.columns[0], dtype.dtype, ())[piece.first : piece.first + piece.n]
-                    whole: Any = piece
+                    chunk: Any = piece
                 else:
-                    classes, whole = np.array([piece[0]]), One(piece)
+                    classes, chunk = np.array([piece[0]]), One(piece)
                 for part in _parts(chooser, classes, run.skips is not None):
                     if isinstance(part, Failed):
-                        yield from leave_out(run.skips, part.error, left > 0)
+                        yield from leave_out(run.skips, part.error, skip_count > 0)
                         continue
-                    passed = min(left, len(part))
-                    left -= passed
+                    passed = min(skip_count, len(part))
+                    skip_count -= passed
                     if passed < len(part):
-                        yield whole.chosen(part[passed:]) if isinstance(whole, Rows) else whole
+                        yield chunk.chosen(part[passed:]) if isinstance(chunk, Rows) else chunk
 
 
 def _parts(chooser: _Chooser, classes: Array, _skips: bool) -> Generator[Array | Failed]:
@@ -151,7 +151,7 @@ class _Chooser:
         if self._initial is not None:
             self._number += len(classes)
             return np.flatnonzero(points < self._acceptance(self._initial)[classes])
-        kept: list[Array] = []
+        places: list[Array] = []
         begin = 0
         while begin < len(classes):
             # The estimate is that of the elements before the last whole group of so many.
@@ -159,11 +159,11 @@ class _Chooser:
             part = classes[begin:end]
             if self._number % _COUNTED == 0:
                 self._estimate = self._acceptance(self._seen / self._seen.sum())
-            kept.append(begin + np.flatnonzero(points[begin:end] < self._estimate[part]))
+            places.append(begin + np.flatnonzero(points[begin:end] < self._estimate[part]))
             self._seen += np.bincount(part, minlength=self.classes)
             self._number += end - begin
             begin = end
-        return np.concatenate(kept) if kept else np.empty(0, np.int64)
+        return np.concatenate(places) if places else np.empty(0, np.int64)
 
     def _acceptance(self, initial: Array) -> Array:
         """Return the probability with which an element of each class is kept: as large as all of them may be."""

@@ -83,29 +83,29 @@ class Scan(ObjectNode):
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # From the first element on: the state that a later element meets is unknown.
         state = copy.deepcopy(self.initial)  # the function may change it
-        known = types = None
-        left = start
+        schema = types = None
+        skip_count = start
         with contextlib.closing(run.elements(0, pass_, 0, None, True)) as elements:
             for number, element in enumerate(elements):
                 if isinstance(element, Failed):
-                    yield from leave_out(run.skips, element.error, left > 0)
+                    yield from leave_out(run.skips, element.error, skip_count > 0)
                     continue
                 try:
                     after, (result, structure) = self._call(state, element, pass_, number)
                     result, structure = settled(result, structure, types)
-                    if known is not None and not has_empty(known) and not same_structure(structure, known):
+                    if schema is not None and not has_empty(schema) and not same_structure(structure, schema):
                         raise InvalidArgumentError(
                             f"scan: {name_of(self.function)} returns another structure than before: "
-                            f"{shown(structure)}, and not {shown(known)} (element {number})",
+                            f"{shown(structure)}, and not {shown(schema)} (element {number})",
                             stage=self.name,
                             record=number,
                         )
                 except BaseException as error:  # noqa: BLE001 - `leave_out` raises what isn't one element's
-                    yield from leave_out(run.skips, error, left > 0)
+                    yield from leave_out(run.skips, error, skip_count > 0)
                     continue
-                state, known, types = after, structure, typed_spec(result, structure)
-                if left:
-                    left -= 1
+                state, schema, types = after, structure, typed_spec(result, structure)
+                if skip_count:
+                    skip_count -= 1
                 else:
                     yield One(result)
 

@@ -78,13 +78,13 @@ def _joined(rows: Iterable[Row]) -> list[Row]:
     totals: dict[tuple[Any, ...], Row] = {}
     for row in rows:
         key = row["stage"], row["work"], row["level"], row["where"]
-        known = totals.get(key)
-        if known is None:
+        total = totals.get(key)
+        if total is None:
             totals[key] = dict(row)
             continue
-        known["threads"] = max(known["threads"], row["threads"])
+        total["threads"] = max(total["threads"], row["threads"])
         for name in (*_TIMES, *_COUNTS):
-            known[name] += row[name]
+            total[name] += row[name]
     return list(totals.values())
 
 

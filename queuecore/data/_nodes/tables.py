@@ -168,23 +168,23 @@ class Tables(Node):
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         # How many rows were left out before is unknown, so then all are looked at again.
         pa = arrow(self.name)
-        left = 0 if run.skips is None else start
+        skip_count = 0 if run.skips is None else start
         for batch in self.reader.batches(start if run.skips is None else 0):
             if isinstance(batch, QueueCoreError):
                 if run.skips is None:
                     raise batch
-                yield from leave_out(run.skips, batch, left > 0)
+                yield from leave_out(run.skips, batch, skip_count > 0)
                 continue
             missing = _missing_rows(pa, batch.rows)
             first = 0
             for bad in [*missing, batch.rows.num_rows]:
                 count = bad - first
-                passed = min(left, count)
-                left -= passed
+                passed = min(skip_count, count)
+                skip_count -= passed
                 if count > passed:
                     yield self._chunk(pa, batch.rows.slice(first + passed, count - passed))
                 if bad < batch.rows.num_rows:
-                    yield from leave_out(run.skips, self._lacking(pa, batch, bad), left > 0)
+                    yield from leave_out(run.skips, self._lacking(pa, batch, bad), skip_count > 0)
                 first = bad + 1
 
     def _chunk(self, pa: Any, rows: Any) -> Rows:
@@ -330,19 +330,19 @@ class _Files(TableReader):
         return self._rows[number]
 
     def batches(self, start: int) -> Iterator[TableRows | QueueCoreError]:
-        left = start
+        skip_count = start
         for number, name in enumerate(self.names):
             try:
-                if left > 0 and left >= self._counted(number):
-                    left -= self._rows[number]
+                if skip_count > 0 and skip_count >= self._counted(number):
+                    skip_count -= self._rows[number]
                     continue
                 with self._open(number) as file:
                     wanted = self._wanted(file, number)
-                    at = left
-                    for batch in self._read(file, wanted.names, left):
+                    at = skip_count
+                    for batch in self._read(file, wanted.names, skip_count):
                         yield TableRows(batch, name, at)
                         at += batch.num_rows
-                    left = 0
+                    skip_count = 0
             except QueueCoreError as error:
                 yield error
 
@@ -357,14 +357,14 @@ class _Files(TableReader):
                 raise InvalidArgumentError(
                     f"{self.what}: {shown_name(name)!r} has {how} {column!r}: it has {schema.names}", path=name
                 )
-        wanted = pa.schema([pa.field(column, schema.field(column).type) for column in columns])
-        if self._schema is not None and wanted != self._schema:
+        fields = pa.schema([pa.field(column, schema.field(column).type) for column in columns])
+        if self._schema is not None and fields != self._schema:
             raise InvalidArgumentError(
-                f"{self.what}: the columns of {shown_name(name)!r} are {_columns_in(wanted)}, those of "
+                f"{self.what}: the columns of {shown_name(name)!r} are {_columns_in(fields)}, those of "
                 f"{shown_name(self.names[0])!r} {_columns_in(self._schema)}",
                 path=name,
             )
-        return wanted
+        return fields
 
     @contextlib.contextmanager
     def _open(self, number: int) -> Iterator[Any]:
@@ -445,9 +445,9 @@ class ParquetFiles(_Files):
         return int(file.metadata.num_rows)
 
     def _read(self, file: Any, columns: list[str], start: int) -> Iterator[Any]:
-        metadata, group, left = file.metadata, 0, start
-        while group < metadata.num_row_groups and left >= metadata.row_group(group).num_rows:
-            left -= metadata.row_group(group).num_rows
+        metadata, group, skip_count = file.metadata, 0, start
+        while group < metadata.num_row_groups and skip_count >= metadata.row_group(group).num_rows:
+            skip_count -= metadata.row_group(group).num_rows
             group += 1
         groups = list(range(group, metadata.num_row_groups))
         if not groups:
@@ -458,8 +458,8 @@ class ParquetFiles(_Files):
             some = next(file.iter_batches(_FIRST_ROWS, groups, columns), None)
             at_once = _FIRST_ROWS if some is None else _rows_at_once(some)
         for batch in file.iter_batches(at_once, groups, columns):
-            passed = min(left, batch.num_rows)
-            left -= passed
+            passed = min(skip_count, batch.num_rows)
+            skip_count -= passed
             if passed < batch.num_rows:
                 yield batch.select(columns).slice(passed)
 
@@ -596,13 +596,13 @@ class HuggingFace(TableReader):
             yield rows
 
     def _chosen(self, rows: Any) -> Any:
-        wanted = rows.schema.names if self._columns is None else self._columns
-        unknown = [name for name in wanted if name not in rows.schema.names]
+        names = rows.schema.names if self._columns is None else self._columns
+        unknown = [name for name in names if name not in rows.schema.names]
         if unknown:
             raise InvalidArgumentError(
                 f"from_hugging_face: there is no column {unknown[0]!r}: the dataset has {rows.schema.names}"
             )
-        return rows.select(wanted)
+        return rows.select(names)
 
     def _together(self, rows: Any) -> Any:
         return _one_batch(self._chosen(rows))

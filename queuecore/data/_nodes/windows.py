@@ -184,12 +184,11 @@ class Stacked(WindowNode):
         components = components_of(self.inputs[0].layout)
         places = np.cumsum([0, *(span(component) for component in components)])
         _, chosen = flattened(self.of, lambda leaf, where: leaf)
-        kept = [np.empty((0, *(components[at].shape or ())), components[at].dtype) for at in chosen]
-        most = max(
-            _BYTES // max(sum(column.dtype.itemsize * math.prod(column.shape[1:]) for column in kept) * self.size, 1), 1
-        )
+        buffers = [np.empty((0, *(components[at].shape or ())), components[at].dtype) for at in chosen]
+        row_bytes = sum(column.dtype.itemsize * math.prod(column.shape[1:]) for column in buffers)
+        most = max(_BYTES // max(row_bytes * self.size, 1), 1)
         reach, shift = self._reach, self.shift
-        at = 0  # of what is kept, where the next window begins
+        at = 0  # of the buffered rows, where the next window begins
         covered = reach - shift if follows else 0
         problem: BaseException | None = None
         while True:
@@ -203,21 +202,21 @@ class Stacked(WindowNode):
             for index, number in enumerate(chosen):
                 component = components[number]
                 new = typed(columns[places[number]], component.dtype, component.shape or ())
-                kept[index] = np.concatenate([kept[index], new])
-            have = len(kept[0])
+                buffers[index] = np.concatenate([buffers[index], new])
+            have = len(buffers[0])
             full = max((have - at - reach) // shift + 1, 0)
             for first in range(0, full, most):
                 begins = at + shift * np.arange(first, min(first + most, full))
-                yield self._rows(kept, begins[:, None] + self.stride * np.arange(self.size))
+                yield self._rows(buffers, begins[:, None] + self.stride * np.arange(self.size))
             at += full * shift
             covered = at - shift + reach if full else covered
             done = min(at, have)
-            kept = [column[done:] for column in kept]
+            buffers = [column[done:] for column in buffers]
             at, covered = at - done, covered - done
-        have = len(kept[0])
+        have = len(buffers[0])
         while not self.drop_remainder and at < have and (problem is None or covered < have):
             covered = have if problem is not None else 0
-            yield self._rows(kept, np.arange(at, min(at + reach, have), self.stride)[None])
+            yield self._rows(buffers, np.arange(at, min(at + reach, have), self.stride)[None])
             at += shift
         if problem is not None:
             raise problem

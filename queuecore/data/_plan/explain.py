@@ -59,7 +59,7 @@ def shown(chain: Chain) -> str:
     return f"<{source}>" + "".join(f".{step}" for step in step_labels(chain))
 
 
-def lines_of(chain: Chain, front: str = "", kept: Mapping[int, str] | None = None) -> list[tuple[str, str]]:
+def lines_of(chain: Chain, front: str = "", reasons: Mapping[int, str] | None = None) -> list[tuple[str, str]]:
     """Return what is done and where it is done, the last step first, the inputs of the source behind it and further in.
 
     Parameters
@@ -68,7 +68,7 @@ def lines_of(chain: Chain, front: str = "", kept: Mapping[int, str] | None = Non
         All of it is done on the host.
     front : str
         What lines begin with.
-    kept : mapping of int to str, optional
+    reasons : mapping of int to str, optional
         Where a device follows: for steps that are marked for it, by their place, what keeps them on the host; where it
         says nothing, that is a step behind them.
     """
@@ -78,20 +78,20 @@ def lines_of(chain: Chain, front: str = "", kept: Mapping[int, str] | None = Non
         what = ": how far ahead" if isinstance(step, Prefetch) else ": order"
         if isinstance(step, Map):
             what = f": {words.pop()}"
-        if kept is not None and isinstance(step, Map) and step.on_device:
-            what += f"; not on the device: {kept.get(at, 'a step behind it is done on the host')}"
+        if reasons is not None and isinstance(step, Map) and step.on_device:
+            what += f"; not on the device: {reasons.get(at, 'a step behind it is done on the host')}"
         lines.append((front + label, "native" + what))
     source = chain.source
     where, cold = source.where(), source.cold(chain.options)
     if cold:
         where += f"; what is not in the page cache: {cold}"
-    if kept is not None and source.on_device:
+    if reasons is not None and source.on_device:
         where += "; not on the device: it runs in Python"
     lines.append((front + source.label(), where))
     for one in source.inputs:
         if not one.source.has_elements:
             continue
-        lines += lines_of(one, front + "    ", None if kept is None else {})
+        lines += lines_of(one, front + "    ", None if reasons is None else {})
     return lines
 
 

@@ -89,8 +89,8 @@ class Identity:
         # By name: size and time of a file, and the digest of what it had then.
         self._contents: dict[bytes, tuple[int, int, bytes]] = {}
 
-    def stamps(self, stream: Stream, known: int) -> Stamps | None:
-        """Return the stamps of the first `known` files of a stream for a state; `None` if `known` is 0.
+    def stamps(self, stream: Stream, count: int) -> Stamps | None:
+        """Return the stamps of the first `count` files of a stream for a state; `None` if `count` is 0.
 
         Raises
         ------
@@ -103,12 +103,12 @@ class Identity:
             if self._seen is None:
                 self._seen = self._of_inputs(self._by)
             return self._seen if self._seen.files else None
-        if not known:
+        if not count:
             return None
         if self._by == "stat":
-            return Stamps("stat", known, [_hex(one) for one in stream.digests(ends_of(known))])
-        sizes = stream.sizes(known)
-        return self._grouped(known, lambda first, end: _digest(self._bytes_of(i, *sizes[i]) for i in range(first, end)))
+            return Stamps("stat", count, [_hex(one) for one in stream.digests(ends_of(count))])
+        sizes = stream.sizes(count)
+        return self._grouped(count, lambda first, end: _digest(self._bytes_of(i, *sizes[i]) for i in range(first, end)))
 
     def check(self, then: Stamps, digests: Sequence[int]) -> None:
         """Compare the files at hand with those of a state; `digests`: of sizes and times, up to each of the first ones.
@@ -223,16 +223,16 @@ def _digest(parts: Any) -> str:
 
 def _content(file: _Named, size: int, time: int) -> bytes:
     hasher = hashlib.blake2b(struct.pack("<q", size), digest_size=16)
-    left, changed = size, False
+    remainder, changed = size, False
     buffer = memoryview(bytearray(min(_PIECE, size + 1)))
     try:
         with _opened(file) as (raw, look):
-            while left and (got := raw.readinto(buffer[: min(left, _PIECE)])):
+            while remainder and (got := raw.readinto(buffer[: min(remainder, _PIECE)])):
                 hasher.update(buffer[:got])
-                left -= got
+                remainder -= got
             size_now, time_now = look()
         appended = size_now > size and not remote.is_url(file.path)  # an object is never appended to, but replaced
-        changed = left > 0 or size_now < size or (time_now != time and not appended)
+        changed = remainder > 0 or size_now < size or (time_now != time and not appended)
     except QueueCoreError:
         raise
     except OSError as error:

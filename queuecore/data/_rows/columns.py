@@ -214,8 +214,8 @@ def converted(components: Sequence[Component], to: Sequence[Component]) -> Conve
 
     def convert(columns: list[Column], n: int) -> list[Column]:
         new_columns: list[Column] = []
-        for (kind, dtype, shape), (wanted, _, _) in kinds:
-            if kind == wanted:
+        for (kind, dtype, shape), (target, _, _) in kinds:
+            if kind == target:
                 width = 2 if kind == STRINGS else 1
                 new_columns += columns[len(new_columns) : len(new_columns) + width]
                 continue
@@ -227,7 +227,7 @@ def converted(components: Sequence[Component], to: Sequence[Component]) -> Conve
                 dims[:] = shape
             else:
                 data, ends, dims = column
-            if wanted == RAGGED:
+            if target == RAGGED:
                 dims = None
             new_columns.append((data, ends, dims))
         return new_columns

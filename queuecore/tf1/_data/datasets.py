@@ -666,13 +666,13 @@ class Dataset(DatasetBase):
         """
         size = int_tensor(batch_size, "batch_size")
         drop = convert_to_tensor(drop_remainder, bool, "drop_remainder")
-        known, full = constant_value(size), bool(constant_value(drop))
+        turns, full = constant_value(size), bool(constant_value(drop))
         rows = None
-        if known is not None and np.ndim(known) == 1 and len(known) and (known == known[0]).all():
-            known = known[0]  # turns of one size
-        if known is not None and np.ndim(known) == 0 and known > 0:
+        if turns is not None and np.ndim(turns) == 1 and len(turns) and (turns == turns[0]).all():
+            turns = turns[0]  # turns of one size
+        if turns is not None and np.ndim(turns) == 0 and turns > 0:
             sides = [None if leaf.shape.sides is None else leaf.shape.sides[0] for leaf in self._rows("rebatch")]
-            rows = int(known) if full or all(side and side % known == 0 for side in sides) else None
+            rows = int(turns) if full or all(side and side % turns == 0 for side in sides) else None
         spec = mapped(lambda leaf: stacked(unbatched(leaf), rows), self._spec)
 
         def kernel(_: Any, ds: Any, n: Any, drop: Any) -> Any:

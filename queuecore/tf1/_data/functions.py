@@ -130,7 +130,7 @@ class Function:
             The values of what it captured.
         """
         aside = Aside(run.session)
-        kept = tuple(captured)
+        captures = tuple(captured)
         salt = draw_pair()[0]
 
         def call(*arguments: Any) -> Any:
@@ -141,7 +141,7 @@ class Function:
             if self.why and traced:
                 stop(given[0], self.why)
             given = [value for leaf, part in zip(self._leaves, given, strict=True) for value in split(leaf, part)]
-            values = evaluated(self._plan, aside, [*given, *kept], salt if traced else None)
+            values = evaluated(self._plan, aside, [*given, *captures], salt if traced else None)
             return joined(self.spec, [values[slot] for slot in self._slots])
 
         # Datasets show this name, and files of a cache are recognised by it.
@@ -153,31 +153,31 @@ def _fed(_: Any) -> Any:
     raise AssertionError("an argument of a function has no value outside of it")
 
 
-def _outside(wanted: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
+def _outside(tensors: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
     # The tensors of other operations that these read, in a fixed order.
     captured: dict[Tensor, None] = {}
-    seen: set[Operation] = set()
-    left: list[Operation] = []
+    visited_ops: set[Operation] = set()
+    stack: list[Operation] = []
 
     def read(tensor: Tensor) -> None:
         if tensor.op in own:
-            left.append(tensor.op)
+            stack.append(tensor.op)
         else:
             captured[tensor] = None
 
-    for one in wanted:
+    for one in tensors:
         if isinstance(one, Tensor):
             read(one)
         else:
-            left.append(one)
-    while left:
-        op = left.pop()
-        if op in seen:
+            stack.append(one)
+    while stack:
+        op = stack.pop()
+        if op in visited_ops:
             continue
-        seen.add(op)
+        visited_ops.add(op)
         for tensor in op.operands:
             read(tensor)
         for other in op.control_inputs:
             if other in own:
-                left.append(other)
+                stack.append(other)
     return list(captured)

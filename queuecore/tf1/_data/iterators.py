@@ -359,20 +359,20 @@ def _declared(output_types: Any, output_shapes: Any, output_classes: Any = None)
     return packed(output_types, [one(*all_of) for all_of in zip(flat_types, sides, kinds, strict=True)])
 
 
-def _check(wanted: Any, dataset_spec: Any, error: type[Exception]) -> None:
-    if not same_structure(wanted, dataset_spec):
-        raise ValueError(f"The two structures don't have the same nested structure: {wanted!r} and {dataset_spec!r}")
-    for leaf, other in zip(leaves(wanted), leaves(dataset_spec), strict=True):
+def _check(spec: Any, dataset_spec: Any, error: type[Exception]) -> None:
+    if not same_structure(spec, dataset_spec):
+        raise ValueError(f"The two structures don't have the same nested structure: {spec!r} and {dataset_spec!r}")
+    for leaf, other in zip(leaves(spec), leaves(dataset_spec), strict=True):
         if type(leaf) is not type(other) or isinstance(leaf, Nested):
             if leaf != other:
                 raise error(f"Expected {leaf!r} but got dataset with {other!r}")
         elif leaf.dtype != other.dtype or getattr(leaf, "ragged_rank", 0) != getattr(other, "ragged_rank", 0):
             raise error(
-                f"Expected output types {types(wanted)!r} but got dataset with output types {types(dataset_spec)!r}."
+                f"Expected output types {types(spec)!r} but got dataset with output types {types(dataset_spec)!r}."
             )
         elif not leaf.shape.is_compatible_with(other.shape):
             raise error(
-                f"Expected output shapes compatible with {shapes(wanted)!r} but got dataset with output shapes "
+                f"Expected output shapes compatible with {shapes(spec)!r} but got dataset with output shapes "
                 f"{shapes(dataset_spec)!r}."
             )
 

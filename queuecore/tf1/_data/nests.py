@@ -254,13 +254,13 @@ def plain(structure: Any, values: list[Any]) -> Any:
     return _plain(structure, iter(values))
 
 
-def _plain(structure: Any, left: Iterator[Any]) -> Any:
+def _plain(structure: Any, values: Iterator[Any]) -> Any:
     if isinstance(structure, Mapping):
-        made = {key: _plain(structure[key], left) for key in sorted(structure)}
+        made = {key: _plain(structure[key], values) for key in sorted(structure)}
         return {key: made[key] for key in structure}
     if isinstance(structure, tuple):
-        return tuple([_plain(one, left) for one in structure])
-    return next(left)
+        return tuple([_plain(one, values) for one in structure])
+    return next(values)
 
 
 def parts(structure: Any, element: Any) -> list[Any]:
@@ -437,18 +437,18 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
 
 def shown(spec: Any, tensors: list[Tensor]) -> Any:
     """Return tensors, as many as `outputs_of` says, as an element."""
-    left = iter(tensors)
+    parts = iter(tensors)
 
     def one(leaf: Any) -> Any:
         if isinstance(leaf, Nested):
-            return DatasetBase.seen()(next(left), leaf.spec)
+            return DatasetBase.seen()(next(parts), leaf.spec)
         if isinstance(leaf, NoneLeaf):
             return None
         if isinstance(leaf, SparseLeaf):
-            return SparseTensor(next(left), next(left), next(left))
-        made: Any = next(left)
+            return SparseTensor(next(parts), next(parts), next(parts))
+        made: Any = next(parts)
         if isinstance(leaf, RaggedLeaf):
-            for splits in reversed([next(left) for _ in range(leaf.ragged_rank)]):
+            for splits in reversed([next(parts) for _ in range(leaf.ragged_rank)]):
                 made = RaggedTensor(made, splits)
         return made
 
@@ -479,20 +479,20 @@ def split(leaf: Any, value: Any) -> list[Any]:
 
 def joined(spec: Any, values: list[Any]) -> Any:
     """Return the values of the tensors of an element as one of `queuecore.data`."""
-    left = iter(values)
+    parts = iter(values)
 
     def one(leaf: Any) -> Any:
         if isinstance(leaf, RaggedLeaf):
-            rows = next(left)
+            rows = next(parts)
             rows = Ragged.from_list(rows.tolist() or [b""])[: len(rows)] if leaf.dtype == string else rows
-            for splits in reversed([next(left) for _ in range(leaf.ragged_rank)]):
+            for splits in reversed([next(parts) for _ in range(leaf.ragged_rank)]):
                 rows = Ragged(rows, splits)
             return rows
         if isinstance(leaf, NoneLeaf):
             return None
         if not isinstance(leaf, SparseLeaf):
-            return next(left)
-        indices, values, shape = next(left), next(left), next(left)
+            return next(parts)
+        indices, values, shape = next(parts), next(parts), next(parts)
         if leaf.dtype == string:
             values = Ragged.from_list(values.tolist() or [b""])[: len(values)]
         return Sparse(indices, values, shape)

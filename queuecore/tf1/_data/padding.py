@@ -90,14 +90,14 @@ def _padded_sides(told: Any) -> TensorShape:
 def padded_shape(told: Any, shape: TensorShape) -> TensorShape:
     """Return what is known of a part's shape once it is padded to a shape that a program gives."""
     if isinstance(told, Tensor):
-        known = constant_value(told)
-        if known is None:
+        constant = constant_value(told)
+        if constant is None:
             told.shape.ranked(1)
             count = shape.ndims if told.shape[0].value is None else told.shape[0].value
             if count is None:
                 return shape
-            known = [None] * count
-        told = known
+            constant = [None] * count
+        told = constant
     target = told if isinstance(told, TensorShape) else _padded_sides(told)
     if target.sides is None or (shape.sides is not None and len(target.sides) != len(shape.sides)):
         raise ValueError(f"The padded shape {target} is not compatible with the corresponding input component "

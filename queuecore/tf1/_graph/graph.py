@@ -420,7 +420,7 @@ class Graph:
         """
         if not allow_tensor and not allow_operation:
             raise ValueError("allow_tensor and allow_operation can't both be False.")
-        wanted = " or ".join(["Tensor"] * allow_tensor + ["Operation"] * allow_operation)
+        kinds = " or ".join(["Tensor"] * allow_tensor + ["Operation"] * allow_operation)
         if hasattr(obj, "_as_graph_element"):
             obj = obj._as_graph_element()
         if isinstance(obj, Tensor) and allow_tensor or isinstance(obj, Operation) and allow_operation:
@@ -430,8 +430,8 @@ class Graph:
         if isinstance(obj, bytes):
             obj = obj.decode()
         if not isinstance(obj, str):
-            raise TypeError(f"Can not convert a {type(obj).__name__} into a {wanted}.")
-        return self._tensor_named(obj, wanted) if ":" in obj else self._operation_named(obj, wanted)
+            raise TypeError(f"Can not convert a {type(obj).__name__} into a {kinds}.")
+        return self._tensor_named(obj, kinds) if ":" in obj else self._operation_named(obj, kinds)
 
     def _tensor_named(self, full: str, wanted: str) -> Tensor:
         if "Tensor" not in wanted:

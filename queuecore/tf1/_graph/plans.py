@@ -175,9 +175,9 @@ def _note(error: QueueCoreError, op: Operation) -> None:
 def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
     """Run a plan's operations; those that may wait, and don't need each other, each in its own thread."""
     done: queue.SimpleQueue[tuple[KernelStep, BaseException | None]] = queue.SimpleQueue()
-    left = list(plan.steps)
+    pending = list(plan.steps)
     finished = set()
-    known = {step.op for step in left}
+    ops = {step.op for step in pending}
     under_way: set[Operation] = set()
     failure: BaseException | None = None
     over = False
@@ -201,20 +201,20 @@ def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
 
     def is_ready(step: KernelStep) -> bool:
         needed = [*(one.op for one in step.op.operands), *step.op.control_inputs]
-        return all(op in finished or op not in known for op in needed)
+        return all(op in finished or op not in ops for op in needed)
 
     try:
-        while (left or under_way) and failure is None:
-            ready = [step for step in left if is_ready(step)]
+        while (pending or under_way) and failure is None:
+            ready = [step for step in pending if is_ready(step)]
             for step in ready:
-                left.remove(step)
+                pending.remove(step)
                 if step.op.blocking:
                     Thread(target=work, args=(step,), name="qc-run", daemon=True).start()
                     under_way.add(step.op)
                 else:
                     do(step, run, values)
                     finished.add(step.op)
-            if under_way and not any(is_ready(step) for step in left):
+            if under_way and not any(is_ready(step) for step in pending):
                 step, failure = _taken(done)
                 under_way.remove(step.op)
                 finished.add(step.op)

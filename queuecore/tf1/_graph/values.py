@@ -869,27 +869,27 @@ def as_value(value: Any, dtype: Any = None) -> Any:
     -----
     A NumPy array isn't copied; anything else that becomes an array is.
     """
-    wanted = None if dtype is None else as_dtype(dtype)
+    target = None if dtype is None else as_dtype(dtype)
     if value is None:
         raise ValueError("None values not supported.")
     if isinstance(value, (str, bytes)):
-        _check_kind(value, "S", wanted)
+        _check_kind(value, "S", target)
         return value.encode() if isinstance(value, str) else value
-    array = value if isinstance(value, (np.ndarray, np.generic)) else _listed(value, wanted)
+    array = value if isinstance(value, (np.ndarray, np.generic)) else _listed(value, target)
     if array.dtype.kind in "SUO":
-        _check_kind(value, "S", wanted)
+        _check_kind(value, "S", target)
         return _strings(array)
-    if wanted is None:
-        wanted = as_dtype(array.dtype)
+    if target is None:
+        target = as_dtype(array.dtype)
         if not isinstance(value, (np.ndarray, np.generic)):
-            if wanted == float64:
-                wanted = float32
-            elif wanted == int64 and _fits(array):
-                wanted = int32
-    return _cast(array, wanted, value)
+            if target == float64:
+                target = float32
+            elif target == int64 and _fits(array):
+                target = int32
+    return _cast(array, target, value)
 
 
-def _listed(value: Any, wanted: DType | None) -> Any:
+def _listed(value: Any, target: DType | None) -> Any:
     if isinstance(value, TensorShape):
         if not value.is_fully_defined():
             raise ValueError(f"Cannot convert a partially known TensorShape to a Tensor: {value}")
@@ -917,8 +917,8 @@ def _listed(value: Any, wanted: DType | None) -> Any:
             "to a supported type."
         )
     if array.size == 0 and array.dtype == np.float64 and not isinstance(value, np.ndarray):
-        array = array.astype(np.float32 if wanted is None or wanted.kind == "S" else wanted)
-        if wanted is not None and wanted.kind == "S":
+        array = array.astype(np.float32 if target is None or target.kind == "S" else target)
+        if target is not None and target.kind == "S":
             array = array.astype(object)
     return array
 
@@ -938,15 +938,15 @@ def _check_kind(value: Any, kind: str, wanted: DType | None) -> None:
         raise _unexpected(wanted, value)
 
 
-def _unexpected(wanted: DType, value: Any) -> TypeError:
+def _unexpected(target: DType, value: Any) -> TypeError:
     # The error names the first item that isn't of the type.
     if isinstance(value, (list, tuple)):
         for one in value:
             try:
-                as_value(one, wanted)
+                as_value(one, target)
             except TypeError as error:
                 return error
-    return TypeError(f"Expected {name_of(wanted)}, got {value!r} of type '{type(value).__name__}' instead.")
+    return TypeError(f"Expected {name_of(target)}, got {value!r} of type '{type(value).__name__}' instead.")
 
 
 def _strings(array: Any) -> Any:
@@ -958,22 +958,22 @@ def _strings(array: Any) -> Any:
     return made.reshape(np.shape(array))
 
 
-def _cast(array: Any, wanted: DType, value: Any) -> Any:
-    if array.dtype == wanted:
+def _cast(array: Any, target_dtype: DType, value: Any) -> Any:
+    if array.dtype == target_dtype:
         return array
-    source, target = array.dtype.kind, wanted.kind
+    source, target = array.dtype.kind, target_dtype.kind
     if target == "S":
-        raise _unexpected(wanted, value)
+        raise _unexpected(target_dtype, value)
     exact = source == target or (source in "iu" and target in "iufc") or (source == "f" and target in "fc")
     if source == "b" and not isinstance(value, (np.ndarray, np.generic)):
         exact = target in "iuf"  # Python's booleans are numbers
     if array.size and not exact and not (target == "V" and source in "iuf"):
-        raise _unexpected(wanted, value)
+        raise _unexpected(target_dtype, value)
     if source in "iu" and target in "iu" and array.size:
-        info = np.iinfo(wanted)
+        info = np.iinfo(target_dtype)
         if int(array.min()) < info.min or int(array.max()) > info.max:
-            raise ValueError(f"{value!r} does not fit {name_of(wanted)}")
-    return array.astype(wanted)
+            raise ValueError(f"{value!r} does not fit {name_of(target_dtype)}")
+    return array.astype(target_dtype)
 
 
 def facts_of(value: Any) -> tuple[DType, TensorShape]:

@@ -106,15 +106,15 @@ class _Contents:
     def take(self, count: int, small: bool, timeout: float | None) -> Any:
         with self._lock:
             if self._is_closed:
-                there = self.ready.size()
+                total = self.ready.size()
                 if small:
-                    count = min(count, there)
+                    count = min(count, total)
                 else:
-                    there += len(self._incomplete)
-                if there < max(count, 1):
+                    total += len(self._incomplete)
+                if total < max(count, 1):
                     raise OutOfRangeError(
                         f"Barrier '{self.name}' is closed and has insufficient elements (requested {count}, total size "
-                        f"{there})"
+                        f"{total})"
                     )
         # A batch that waits is a smaller one when the last complete elements are there.
         take = self.ready.dequeue_up_to if small else self.ready.dequeue_many

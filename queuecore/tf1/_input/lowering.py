@@ -59,18 +59,18 @@ def _lowered(op: Operation) -> Lowered | str:
     reads = [step for step in order if "reader" in step.attributes]
     if len(reads) != 1:
         return f"{_shown(op)} needs {len(reads)} reads, and a program has one reader"
-    read = reads[0]
-    if read.attributes["many"] != op.attributes["many"]:
-        return f"{_shown(read)} and {_shown(op)}: one is of single records, the other one of several"
-    keys = read.outputs[0]
-    if op.operands == [keys, read.outputs[1]]:
-        return _checked(op, queue, Lowered(read.attributes["reader"], read.attributes["work"], []))
+    read_op = reads[0]
+    if read_op.attributes["many"] != op.attributes["many"]:
+        return f"{_shown(read_op)} and {_shown(op)}: one is of single records, the other one of several"
+    keys = read_op.outputs[0]
+    if op.operands == [keys, read_op.outputs[1]]:
+        return _checked(op, queue, Lowered(read_op.attributes["reader"], read_op.attributes["work"], []))
     if any(tensor is keys for step in order for tensor in step.operands):
-        return f"the key of {_shown(read)} is used"
-    steps = [step for step in order if step is not read and step is not op]
+        return f"the key of {_shown(read_op)} is used"
+    steps = [step for step in order if step is not read_op and step is not op]
 
     def function(value: Any) -> tuple[Any, ...]:
-        values: dict[tuple[Operation, int], Any] = {(read, 1): value}
+        values: dict[tuple[Operation, int], Any] = {(read_op, 1): value}
         for step in steps:
             kernel = step.attributes.get("native", step.kernel)
             made = kernel(*[values[tensor.op, tensor.value_index] for tensor in step.inputs])
@@ -78,7 +78,7 @@ def _lowered(op: Operation) -> Lowered | str:
                 values[step, index] = made if len(step.outputs) == 1 else made[index]
         return tuple([values[tensor.op, tensor.value_index] for tensor in op.operands])
 
-    component = read.attributes["reader"].component()
+    component = read_op.attributes["reader"].component()
     batch = (None,) if op.attributes["many"] else ()
     try:
         traced = trace(function, [component], 0, batch=batch)
@@ -87,8 +87,8 @@ def _lowered(op: Operation) -> Lowered | str:
     if not isinstance(traced, Traced):
         return traced.reason
     if batch and not getattr(traced.stage, "rowwise", False):
-        return f"what is between {_shown(read)} and the queue needs more than one record at a time"
-    return _checked(op, queue, Lowered(read.attributes["reader"], read.attributes["work"], [traced.stage]))
+        return f"what is between {_shown(read_op)} and the queue needs more than one record at a time"
+    return _checked(op, queue, Lowered(read_op.attributes["reader"], read_op.attributes["work"], [traced.stage]))
 
 
 def _checked(op: Operation, queue: Any, program: Lowered) -> Lowered | str:
@@ -100,18 +100,18 @@ def _checked(op: Operation, queue: Any, program: Lowered) -> Lowered | str:
     return program
 
 
-def _way(op: Operation, order: list[Operation], seen: set[Operation]) -> str:
+def _way(op: Operation, order: list[Operation], visited_ops: set[Operation]) -> str:
     # All that it needs, in order, and why that can't be native.
-    if op in seen:
+    if op in visited_ops:
         return ""
-    seen.add(op)
+    visited_ops.add(op)
     if op.control_inputs:
         return f"{_shown(op)} has control dependencies: {op.control_inputs[0].name!r}"
     if "enqueue" not in op.attributes and "reader" not in op.attributes and not (op.pure or "native" in op.attributes):
         return f"{_shown(op)} needs Python"
     if "reader" not in op.attributes:
         for one in op.operands:
-            reason = _way(one.op, order, seen)
+            reason = _way(one.op, order, visited_ops)
             if reason:
                 return reason
     order.append(op)

@@ -449,15 +449,15 @@ class NextQueuedSequenceBatch:
         """
         if state_name not in self._states:
             raise KeyError(f"state was not declared: {state_name}")
-        wanted = self._states[state_name]
+        state = self._states[state_name]
         saver = self._saver
         with saver._graph.name_scope(name or "InputQueueingStateSaver_SaveState"):
-            new_state = convert_to_tensor(value, wanted.dtype, name=f"convert_{state_name}")
+            new_state = convert_to_tensor(value, state.dtype, name=f"convert_{state_name}")
             try:
-                new_state.shape.assert_has_rank(len(wanted.shape.sides or ()))
+                new_state.shape.assert_has_rank(len(state.shape.sides or ()))
             except ValueError as error:
                 raise ValueError(f"Rank check failed for {state_name}: {error}") from error
-            new_state.shape.assert_is_compatible_with(wanted.shape)
+            new_state.shape.assert_is_compatible_with(state.shape)
 
             def kernel(run: Any, old: Any, keys: Any, places: Any, counts: Any, new: Any) -> None:
                 if np.ndim(new) != np.ndim(old):
@@ -473,7 +473,7 @@ class NextQueuedSequenceBatch:
                 left = places + 1 < counts
                 saver.of(run.session).save(state_name, keys[left], new[left])
 
-            inputs = [wanted, self.next_key, self.sequence, self.sequence_count, new_state]
+            inputs = [state, self.next_key, self.sequence, self.sequence_count, new_state]
             return saver._graph.create_op("BarrierInsertMany", inputs, [], kernel, f"BarrierInsertState_{state_name}")
 
 

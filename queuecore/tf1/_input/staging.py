@@ -146,14 +146,14 @@ class _Entries:
                     raise InvalidArgumentError(f"Tensor at index '{index}' for key '{key}' has already been removed.")
             if keep:
                 return key, [values[index] for index in indices]
-            taken = [values.pop(index) for index in indices]
+            tensors = [values.pop(index) for index in indices]
             if not values:
                 del self._whole[key]
                 if self._area.ordered:
                     del self._sorted[bisect.bisect_left(self._sorted, key)]
-            self._nbytes -= _nbytes(taken)
+            self._nbytes -= _nbytes(tensors)
             self._ring(self._putters)
-        return key, taken
+        return key, tensors
 
     # ---- the rest
 
@@ -532,7 +532,7 @@ class MapStagingArea(StagingAreaBase):
         if key is not None:
             return key, self._under("MapUnstage", key, indices, False, name or f"{self.name}_get")
         places = self._places(indices)
-        taken: tuple[Any, Any] = self._taking(
+        result: tuple[Any, Any] = self._taking(
             self._type("MapUnstageNoKey"),
             [],
             places,
@@ -540,7 +540,7 @@ class MapStagingArea(StagingAreaBase):
             name or f"{self.name}_get_nokey",
             [(int64, TensorShape(()))],
         )
-        return taken
+        return result
 
     def _under(self, type_: str, key: Any, indices: Any, keep: bool, name: str) -> Any:
         places = self._places(indices)

@@ -123,17 +123,17 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
         The shape that values must have; `None`: any.
     name : str, optional
     """
-    wanted = as_dtype(dtype)
+    target = as_dtype(dtype)
     known = as_shape(shape).sides
     sides = "" if known is None else f" and shape {bracketed(known)}"
 
     def kernel(run: Any) -> Any:
         raise InvalidArgumentError(
-            f"You must feed a value for placeholder tensor '{made.op.name}' with dtype {word_of(wanted)}{sides}: "
+            f"You must feed a value for placeholder tensor '{made.op.name}' with dtype {word_of(target)}{sides}: "
             "run(..., feed_dict={placeholder: value})"
         )
 
-    made = apply_op("Placeholder", [], wanted, shape, kernel, name, pure=False)
+    made = apply_op("Placeholder", [], target, shape, kernel, name, pure=False)
     return made
 
 
@@ -216,18 +216,18 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     told = shape.as_list() if isinstance(shape, TensorShape) else shape
     parts = told if isinstance(told, (list, tuple)) else [told]
     long = any(isinstance(part, Tensor) and name_of(part.dtype) == "int64" for part in parts)
-    wanted = convert_to_tensor(told, np.int64 if long else np.int32)
-    known = constant_value(wanted)
-    if known is None:
+    shape_operand = convert_to_tensor(told, np.int64 if long else np.int32)
+    constant = constant_value(shape_operand)
+    if constant is None:
         return apply_op(
             "Reshape",
-            [operand, wanted],
+            [operand, shape_operand],
             operand.dtype,
-            shape_within(wanted),
+            shape_within(shape_operand),
             structural(lambda x, to: np.reshape(x, [int(side) for side in to]), operand.dtype),
             name,
         )
-    numbers = tuple(int(side) for side in np.ravel(known))
+    numbers = tuple(int(side) for side in np.ravel(constant))
     if numbers.count(-1) > 1 or any(side < -1 for side in numbers):
         raise ValueError(f"a shape is of numbers from 0 on, and -1 once at most, not {list(numbers)}")
     sides: list[int | None] = [None if side == -1 else side for side in numbers]
@@ -284,26 +284,26 @@ def _is_sparse(value: Any) -> bool:
 
 def shape(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tensor:
     """Return a tensor's shape, as a vector; also a sparse one's."""
-    wanted = as_dtype(out_type or np.int32)
+    target = as_dtype(out_type or np.int32)
     if _is_sparse(input):
-        return cast(input.dense_shape, wanted, name)
+        return cast(input.dense_shape, target, name)
     operand = convert_to_tensor(input)
     if operand.shape.is_fully_defined():
-        return convert_to_tensor(np.array(operand.shape.as_list(), wanted), name=name or "Shape")
-    return apply_op("Shape", [operand], wanted, [operand.shape.ndims], lambda x: np.array(np.shape(x), wanted), name)
+        return convert_to_tensor(np.array(operand.shape.as_list(), target), name=name or "Shape")
+    return apply_op("Shape", [operand], target, [operand.shape.ndims], lambda x: np.array(np.shape(x), target), name)
 
 
 def size(input: Any, name: str | None = None, out_type: Any = np.int32) -> Tensor:
     """Return how many items a tensor has; of a sparse one, how many it would have if it were dense."""
-    wanted = as_dtype(out_type or np.int32)
+    target = as_dtype(out_type or np.int32)
     if _is_sparse(input):
-        sides = cast(input.dense_shape, wanted)
-        return apply_op("Prod", [sides], wanted, (), lambda x: np.prod(x, dtype=wanted.dtype), name)
+        sides = cast(input.dense_shape, target)
+        return apply_op("Prod", [sides], target, (), lambda x: np.prod(x, dtype=target.dtype), name)
     operand = convert_to_tensor(input)
     count = operand.shape.num_elements()
     if count is not None:
-        return convert_to_tensor(np.array(count, wanted), name=name or "Size")
-    return apply_op("Size", [operand], wanted, (), lambda x: np.array(np.size(x), wanted), name)
+        return convert_to_tensor(np.array(count, target), name=name or "Size")
+    return apply_op("Size", [operand], target, (), lambda x: np.array(np.size(x), target), name)
 
 
 def rank(input: Any, name: str | None = None) -> Tensor:
@@ -393,16 +393,16 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Any:
     if len(operands) == 1:
         made: Tensor = identity(operands[0], name)
         return made
-    known = next((operand.shape for operand in operands if operand.shape.ndims is not None), TensorShape(None))
-    if known.ndims == 0:
+    known_shape = next((operand.shape for operand in operands if operand.shape.ndims is not None), TensorShape(None))
+    if known_shape.ndims == 0:
         raise ValueError("Can't concatenate scalars (use tf.stack instead)")
-    at = _at(axis, known.ndims, "concat")
+    at = _at(axis, known_shape.ndims, "concat")
     shape: Any = None
-    if known.ndims is not None:
+    if known_shape.ndims is not None:
         total: int | None = 0
-        others = TensorShape([None] * known.ndims)
+        others = TensorShape([None] * known_shape.ndims)
         for operand in operands:
-            sides = list(operand.shape.ranked(known.ndims).sides or ())
+            sides = list(operand.shape.ranked(known_shape.ndims).sides or ())
             total = None if total is None or sides[at] is None else total + int(sides[at] or 0)
             sides[at] = None
             others = others.merge_with(sides)
@@ -478,16 +478,16 @@ def split(
     sides = operand.shape.sides
     at = _at(axis, None if sides is None else len(sides), "split")
     side = None if sides is None else sides[at]
-    known = _known(num_or_size_splits, "num_or_size_splits")
-    if np.ndim(known) == 0:
-        count = int(known)
+    constant = _known(num_or_size_splits, "num_or_size_splits")
+    if np.ndim(constant) == 0:
+        count = int(constant)
         if count < 1:
             raise ValueError(f"split: the number of pieces must be positive, not {count}")
         if side is not None and side % count:
             raise ValueError(f"Dimension size, {side}, must be evenly divisible by {count}")
         lengths: list[int | None] = [None if side is None else side // count] * count
     else:
-        lengths = [int(length) for length in known]
+        lengths = [int(length) for length in constant]
         if num is not None and num != len(lengths):
             raise ValueError(f"split: {len(lengths)} sizes for {num} pieces")
         if lengths.count(-1) > 1 or any(length is not None and length < -1 for length in lengths):
@@ -499,16 +499,16 @@ def split(
     shapes = [None if sides is None else [*sides[:at], length, *sides[at + 1 :]] for length in lengths]
 
     def kernel(x: Any) -> Any:
-        there = np.size(x, at)
-        whole = list(lengths)
-        if np.ndim(known) == 0:
-            if there % len(whole):
-                raise InvalidArgumentError(f"split: a dimension of {there} can't be cut in {len(whole)} equal pieces")
-            whole = [there // len(whole)] * len(whole)
-        rest = there - sum(length for length in whole if length is not None)
-        ends = np.cumsum([0, *(rest if length is None else length for length in whole)]).tolist()
-        if ends[-1] != there or rest < 0:
-            raise InvalidArgumentError(f"split: sizes {lengths} of a dimension of {there}")
+        side = np.size(x, at)
+        pieces = list(lengths)
+        if np.ndim(constant) == 0:
+            if side % len(pieces):
+                raise InvalidArgumentError(f"split: a dimension of {side} can't be cut in {len(pieces)} equal pieces")
+            pieces = [side // len(pieces)] * len(pieces)
+        rest = side - sum(length for length in pieces if length is not None)
+        ends = np.cumsum([0, *(rest if length is None else length for length in pieces)]).tolist()
+        if ends[-1] != side or rest < 0:
+            raise InvalidArgumentError(f"split: sizes {lengths} of a dimension of {side}")
         lead = (np.s_[:],) * at
         return [x[(*lead, np.s_[a:b])] for a, b in zip(ends, ends[1:], strict=False)]
 
@@ -673,15 +673,15 @@ def gather(
     del validate_indices
     if batch_dims:
         raise ValueError("gather: batch_dims other than 0 are not supported")
-    operand, wanted = convert_to_tensor(params), convert_to_tensor(indices)
-    if wanted.dtype.kind not in "iu":
-        raise TypeError(f"gather: indices must be integers, not {name_of(wanted.dtype)}")
-    sides, places = operand.shape.sides, wanted.shape.sides
+    operand, index_operand = convert_to_tensor(params), convert_to_tensor(indices)
+    if index_operand.dtype.kind not in "iu":
+        raise TypeError(f"gather: indices must be integers, not {name_of(index_operand.dtype)}")
+    sides, places = operand.shape.sides, index_operand.shape.sides
     if sides == ():
         raise ValueError("gather: params must have a dimension")
     at = _at(0 if axis is None else axis, None if sides is None else len(sides), "gather")
     shape = None if sides is None or places is None else [*sides[:at], *places, *sides[at + 1 :]]
-    known = constant_value(wanted)
+    known = constant_value(index_operand)
     if known is not None and np.ndim(known) == 0 and sides is not None and sides[at] is not None:
         index, side = int(known), sides[at]
         if not 0 <= index < int(side or 0):
@@ -696,7 +696,7 @@ def gather(
             raise InvalidArgumentError(f"indices = {np.ravel(where[()])[np.ravel(wrong)][0]} is not in [0, {side})")
         return np.take(x, where, at)
 
-    return apply_op("GatherV2", [operand, wanted], operand.dtype, shape, kernel, name)
+    return apply_op("GatherV2", [operand, index_operand], operand.dtype, shape, kernel, name)
 
 
 def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int | None = None) -> Tensor:
@@ -729,14 +729,14 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int |
 
 def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
     """Return a tensor repeated along each axis, as often as `multiples` says."""
-    operand, wanted = convert_to_tensor(input), convert_to_tensor(multiples)
-    known = constant_value(wanted)
+    operand, multiples_operand = convert_to_tensor(input), convert_to_tensor(multiples)
+    constant = constant_value(multiples_operand)
     sides = operand.shape.sides
     shape: Any = None
-    if known is None:
+    if constant is None:
         shape = None if sides is None else [None] * len(sides)
     else:
-        numbers = [int(one) for one in np.ravel(known)]
+        numbers = [int(one) for one in np.ravel(constant)]
         if any(one < 0 for one in numbers) or sides is not None and len(sides) != len(numbers):
             raise ValueError(f"tile: multiples {numbers} of shape {operand.shape}")
         if sides is not None:
@@ -747,7 +747,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Tensor:
             raise InvalidArgumentError(f"tile: multiples {list(times)} of shape {list(np.shape(x))}")
         return np.tile(x, times)
 
-    return apply_op("Tile", [operand, wanted], operand.dtype, shape, structural(kernel, operand.dtype), name)
+    return apply_op("Tile", [operand, multiples_operand], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
 
 _PADDINGS = {"CONSTANT": "constant", "REFLECT": "reflect", "SYMMETRIC": "symmetric"}
@@ -773,12 +773,12 @@ def pad(
     ValueError
         If the paddings don't fit.
     """
-    operand, wanted = convert_to_tensor(tensor), convert_to_tensor(paddings)
+    operand, paddings_operand = convert_to_tensor(tensor), convert_to_tensor(paddings)
     if mode.upper() not in _PADDINGS:
         raise ValueError(f"Unknown padding mode: {mode}")
     how = _PADDINGS[mode.upper()]
     blank = as_value(b"" if operand.dtype == string and constant_values == 0 else constant_values, operand.dtype)
-    known = constant_value(wanted)
+    constant = constant_value(paddings_operand)
     sides = operand.shape.sides
 
     def kernel(x: Any, around: Any) -> Any:
@@ -793,10 +793,10 @@ def pad(
             return np.pad(x, around, how)  # type: ignore[call-overload]
         return np.pad(x, around, constant_values=blank)
 
-    if known is None:
+    if constant is None:
         made = None if sides is None else [None] * len(sides)
-        return apply_op("Pad", [operand, wanted], operand.dtype, made, kernel, name)
-    around = np.asarray(known).reshape(-1, 2).tolist()
+        return apply_op("Pad", [operand, paddings_operand], operand.dtype, made, kernel, name)
+    around = np.asarray(constant).reshape(-1, 2).tolist()
     if np.any(np.asarray(around) < 0) or sides is not None and len(around) != len(sides):
         raise ValueError(f"pad: paddings {around} of shape {operand.shape}")
     room = [None if side is None else side - (how == "reflect") for side in sides or ()]
@@ -830,16 +830,17 @@ def reverse(tensor: Any, axis: Any, name: str | None = None) -> Tensor:
 
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return a tensor repeated to a shape."""
-    operand, wanted = convert_to_tensor(input), shape_tensor(shape)
-    known = constant_value(wanted)
-    sides: Any = shape_within(wanted)
+    operand, shape_operand = convert_to_tensor(input), shape_tensor(shape)
+    known = constant_value(shape_operand)
+    sides: Any = shape_within(shape_operand)
     if known is not None:
         broadcast([operand.shape, TensorShape(sides)]).assert_is_compatible_with(sides)
 
     def kernel(x: Any, to: Any) -> Any:
         return np.broadcast_to(x, [int(one) for one in to]).copy()
 
-    return apply_op("BroadcastTo", [operand, wanted], operand.dtype, sides, structural(kernel, operand.dtype), name)
+    run = structural(kernel, operand.dtype)
+    return apply_op("BroadcastTo", [operand, shape_operand], operand.dtype, sides, run, name)
 
 
 # Tensors of one value
@@ -903,23 +904,23 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Tensor:
     ValueError
         If the value is no scalar, or a side is negative.
     """
-    wanted, scalar = shape_tensor(dims), convert_to_tensor(value)
+    shape_operand, scalar = shape_tensor(dims), convert_to_tensor(value)
     scalar.shape.ranked(0)
-    known = constant_value(wanted)
+    known = constant_value(shape_operand)
     sides: Any = None
     if known is not None:
         sides = [int(side) for side in known]
         if any(side < 0 for side in sides):
             raise ValueError(f"Fill dimensions must be >= 0: {sides}")
     else:
-        sides = shape_within(wanted)
+        sides = shape_within(shape_operand)
 
     def kernel(to: Any, x: Any) -> Any:
         array = np.empty([int(side) for side in to], object if scalar.dtype == string else scalar.dtype)
         array[...] = x
         return array[()]
 
-    return apply_op("Fill", [wanted, scalar], scalar.dtype, sides, kernel, name)
+    return apply_op("Fill", [shape_operand, scalar], scalar.dtype, sides, kernel, name)
 
 
 def zeros(shape: Any, dtype: Any = np.float32, name: str | None = None) -> Tensor:
@@ -984,10 +985,10 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
     parts = [convert_to_tensor(part, dtype) if not isinstance(part, Tensor) else part for part in (start, limit, delta)]
     # TensorFlow's order: the widest of the three.
     order = [as_dtype(word) for word in ("i4", "i8", "f4", "f8")]
-    wanted = max((part.dtype for part in parts), key=lambda kind: order.index(kind) if kind in order else -1)
+    target = max((part.dtype for part in parts), key=lambda kind: order.index(kind) if kind in order else -1)
     if dtype is not None:
-        wanted = as_dtype(dtype)
-    parts = [cast(part, wanted) for part in parts]
+        target = as_dtype(dtype)
+    parts = [cast(part, target) for part in parts]
     for part in parts:
         part.shape.ranked(0)
     values = [constant_value(part) for part in parts]
@@ -997,10 +998,10 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
     def kernel(a: Any, b: Any, step: Any) -> Any:
         if step == 0 or (b - a) * np.sign(step) < 0:
             raise InvalidArgumentError(f"range: no steps of {step} lead from {a} to {b}")
-        if wanted.kind == "f":
+        if target.kind == "f":
             count = math.ceil((float(b) - float(a)) / float(step))
-            return (a + np.arange(count).astype(wanted) * step).astype(wanted)
-        return np.arange(int(a), int(b), int(step)).astype(wanted)
+            return (a + np.arange(count).astype(target) * step).astype(target)
+        return np.arange(int(a), int(b), int(step)).astype(target)
 
     shape: Any = [None]
     if all(value is not None for value in values):
@@ -1010,7 +1011,7 @@ def range_(start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, nam
             raise
         except (MemoryError, ValueError) as error:  # the latter: more bytes than a number of 64 bits can say
             raise ValueError(f"range: no memory for the numbers from {values[0]} to {values[1]}") from error
-    return apply_op("Range", parts, wanted, shape, kernel, name)
+    return apply_op("Range", parts, target, shape, kernel, name)
 
 
 def _constant_cast(tensor: Tensor) -> Any:
@@ -1116,17 +1117,17 @@ def one_hot(
     count = int(_known(depth, "depth"))
     if count < 0:
         raise ValueError(f"one_hot: depth must be from 0 on, not {count}")
-    wanted = None if dtype is None else as_dtype(dtype)
+    target = None if dtype is None else as_dtype(dtype)
     values = []
     for value in (on_value, off_value):
         if value is not None:
-            value = convert_to_tensor(value, None if isinstance(value, Tensor) else wanted)
-            if wanted is not None and value.dtype != wanted:
-                raise TypeError(f"one_hot: {name_of(wanted)} and a value of {name_of(value.dtype)} do not match")
-            wanted = value.dtype
+            value = convert_to_tensor(value, None if isinstance(value, Tensor) else target)
+            if target is not None and value.dtype != target:
+                raise TypeError(f"one_hot: {name_of(target)} and a value of {name_of(value.dtype)} do not match")
+            target = value.dtype
         values.append(None if value is None else _known(value, "on_value and off_value"))
-    wanted = float32 if wanted is None else wanted
-    on, off = (as_value(n if value is None else value, wanted) for n, value in zip((1, 0), values, strict=True))
+    target = float32 if target is None else target
+    on, off = (as_value(n if value is None else value, target) for n, value in zip((1, 0), values, strict=True))
     sides = operand.shape.sides
     at = -1 if axis is None else axis
     if at < -1:
@@ -1136,17 +1137,17 @@ def one_hot(
         place = _at(at, len(sides) + 1, "one_hot")
         shape = [*sides[:place], count, *sides[place:]]
         at = -1 if place == len(sides) else place
-    if at == -1 and wanted != string and count:
-        return apply_op("OneHot", [operand], wanted, shape, lambda x: ops.one_hot(x, count, on, off, wanted), name)
+    if at == -1 and target != string and count:
+        return apply_op("OneHot", [operand], target, shape, lambda x: ops.one_hot(x, count, on, off, target), name)
 
     def kernel(x: Any) -> Any:
         which = np.expand_dims(x, at) == np.arange(count).reshape(-1, *[1] * (np.ndim(x) - at if at >= 0 else 0))
-        array = np.empty(which.shape, object if wanted == string else wanted)
+        array = np.empty(which.shape, object if target == string else target)
         array[...] = off
         array[which] = on
         return array
 
-    return apply_op("OneHot", [operand], wanted, shape, kernel, name)
+    return apply_op("OneHot", [operand], target, shape, kernel, name)
 
 
 # Several at once

@@ -191,13 +191,13 @@ def _range(what: str, given: Sequence[float]) -> tuple[float, float]:
     return float(given[0]), float(given[1])
 
 
-def _rectangles(boxes: Any, height: int, width: int, whole: bool) -> list[Box]:
+def _rectangles(boxes: Any, height: int, width: int, use_image: bool) -> list[Box]:
     flat = boxes.reshape(-1, boxes.shape[-1]) if boxes.size else boxes.reshape(0, 4)
     outside = flat[(flat < 0) | (flat > 1)]
     if len(outside):
         raise InvalidArgumentError(f"All bounding box coordinates must be in [0.0, 1.0]: {outside[0]:g}")
     if not len(flat):
-        if not whole:
+        if not use_image:
             raise InvalidArgumentError(
                 "No bounding boxes provided as input. One must enable use_image_if_no_bounding_boxes if you wish to "
                 "not provide any bounding boxes."

@@ -141,13 +141,13 @@ def _ranked(
     message: str | None, name: str,
 ) -> Operation:  # fmt: skip
     operand = convert_to_tensor(x)
-    wanted = [convert_to_tensor(rank) for rank in ranks]
-    for rank in wanted:
+    rank_operands = [convert_to_tensor(rank) for rank in ranks]
+    for rank in rank_operands:
         if rank.dtype.kind not in "iu":
             raise TypeError(f"a rank must be of type <dtype: 'int32'>, not {name_of(rank.dtype)}")
         if rank.shape.ndims not in (0, None):
             raise ValueError("Rank must be a scalar.")
-    known = [constant_value(rank) for rank in wanted]
+    known = [constant_value(rank) for rank in rank_operands]
     if operand.shape.ndims is not None and all(rank is not None for rank in known):
         if not holds(operand.shape.ndims, [int(rank) for rank in known]):
             told = ", ".join(str(int(rank)) for rank in known)
@@ -160,12 +160,12 @@ def _ranked(
     shown = [
         message or "",
         f"Tensor {operand.name} must have rank {what.strip()}".rstrip(),
-        *wanted,
+        *rank_operands,
         "Received rank: ",
         number,
     ]
     checked = lambda there, *to: holds(int(there), [int(rank) for rank in to])  # noqa: E731
-    return _asserted(checked, [number, *wanted], shown, data, summarize, name)
+    return _asserted(checked, [number, *rank_operands], shown, data, summarize, name)
 
 
 def assert_rank(

@@ -75,19 +75,19 @@ def summarized(value: Any, count: int) -> str:
     return text + ("..." if limit < len(flat) else "")
 
 
-def _rows(sides: Sequence[int], items: Iterator[str], left: list[int], inner: bool = False) -> Iterator[str]:
+def _rows(sides: Sequence[int], items: Iterator[str], budget: list[int], inner: bool = False) -> Iterator[str]:
     if len(sides) == 1:
-        row = list(itertools.islice(items, min(sides[0], left[0])))
-        left[0] -= len(row)
+        row = list(itertools.islice(items, min(sides[0], budget[0])))
+        budget[0] -= len(row)
         yield " ".join(row)
         if inner and len(row) < sides[0]:
             yield "..."
         return
     for _ in range(sides[0]):
-        if left[0] <= 0:
+        if budget[0] <= 0:
             return
         yield "["
-        yield from _rows(sides[1:], items, left, True)
+        yield from _rows(sides[1:], items, budget, True)
         yield "]"
 
 
@@ -261,20 +261,20 @@ def python_op(func: Any, call: Callable[..., Any], inp: Any, dtypes_of: Any, typ
     return list(op.outputs) if several else op.outputs[0]
 
 
-def _returned(name: str, index: int, value: Any, wanted: DType) -> Any:
+def _returned(name: str, index: int, value: Any, target: DType) -> Any:
     found = np.asarray(value) if not isinstance(value, (list, tuple)) else np.empty(0)
     if found.dtype.names or found.dtype.kind in "mM":
         raise UnimplementedError(f"Unsupported numpy type {found.dtype.num}: {index}-th value returned by {name}")
     if found.dtype.kind == "O" and not all(isinstance(one, (str, bytes)) for one in found.flat):
         raise UnimplementedError(f"Unsupported object type {type(value).__name__}: {index}-th value returned by {name}")
     try:
-        array = as_value(value, None if isinstance(value, (np.ndarray, np.generic)) else wanted)
+        array = as_value(value, None if isinstance(value, (np.ndarray, np.generic)) else target)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"{index}-th value returned by {name}: {error}") from error
     dtype = string if isinstance(array, bytes) or array.dtype == object else array.dtype
-    if dtype != wanted:
+    if dtype != target:
         raise InvalidArgumentError(
-            f"{index}-th value returned by {name} is {name_of(dtype)}, but expects {name_of(wanted)}"
+            f"{index}-th value returned by {name} is {name_of(dtype)}, but expects {name_of(target)}"
         )
     return array
 

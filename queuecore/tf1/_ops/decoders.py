@@ -397,14 +397,14 @@ def decode_image(
     Tensor
         Its shape is unknown; without `expand_animations`, it has three dimensions.
     """
-    wanted = as_dtype(dtype)
-    ops.decode_image(None, channels, wanted, None, expand_animations)
+    target = as_dtype(dtype)
+    ops.decode_image(None, channels, target, None, expand_animations)
     return _picture(
         "DecodeImage",
         contents,
-        wanted,
+        target,
         None if expand_animations else (None, None, channels or None),
-        lambda x: ops.decode_image(x, channels, wanted, None, expand_animations),
+        lambda x: ops.decode_image(x, channels, target, None, expand_animations),
         name,
     )
 
@@ -542,17 +542,17 @@ def _parsed(
 
     lengths = [(_INT, outer) for _ in extra]
     op = messages.graph.create_op(type_, [messages], [*outputs, *lengths], kernel, name or type_, pure=True)
-    left = list(op.outputs)
+    rest = list(op.outputs)
     results = []
     for section in parts:
         tensors = {}
         for key, part in section.items():
             count = len(part.outputs)
-            tensors[key] = part.built(left[:count])
-            left = left[count:]
+            tensors[key] = part.built(rest[:count])
+            rest = rest[count:]
         results.append(tensors)
     if extra:
-        results.append(dict(zip(extra, left, strict=True)))
+        results.append(dict(zip(extra, rest, strict=True)))
     return results
 
 

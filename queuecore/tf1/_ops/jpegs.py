@@ -84,7 +84,7 @@ def decode_and_crop_jpeg(
     """
     window = convert_to_tensor(crop_window, int32)
     window.shape.ranked(1).assert_is_compatible_with([4])
-    whole = decode_jpeg(
+    full_picture = decode_jpeg(
         contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method
     )
     known = constant_value(window)
@@ -99,4 +99,4 @@ def decode_and_crop_jpeg(
             )
         return np.ascontiguousarray(picture[top:bottom, left:right])
 
-    return apply_op("DecodeAndCropJpeg", [whole, window], uint8, (*sides, channels or None), kernel, name)
+    return apply_op("DecodeAndCropJpeg", [full_picture, window], uint8, (*sides, channels or None), kernel, name)

@@ -62,15 +62,15 @@ def _message(text: bytes) -> bytes:
         raise InvalidArgumentError(f"Error while parsing JSON: {error}") from error
 
 
-def _fields(told: Any, *known: str) -> Mapping[str, Any]:
+def _fields(told: Any, *field_names: str) -> Mapping[str, Any]:
     # The fields of an object that are there; `null` is none.
     if told is None:
         return {}
     if not isinstance(told, dict):
         raise ValueError(f"expected an object, got {told!r:.80}")
-    strange = [one for one in told if one not in known]
+    strange = [one for one in told if one not in field_names]
     if strange:
-        raise ValueError(f"no such field: {strange[0]!r}; there are {', '.join(known)}")
+        raise ValueError(f"no such field: {strange[0]!r}; there are {', '.join(field_names)}")
     return {key: one for key, one in told.items() if one is not None}
 
 

@@ -97,13 +97,13 @@ def while_loop(
         def kernel(run: Any, *values: Any) -> Any:
             now = list(values[: len(first)])
             fixed = dict(zip(captured, values[len(first) :], strict=False))
-            left = None if limit is None else int(values[-1])
-            while left is None or left > 0:
+            countdown = None if limit is None else int(values[-1])
+            while countdown is None or countdown > 0:
                 known = {**fixed, **dict(zip(rounds, now, strict=True))}
                 if not test.run(run, known)[0]:
                     break
                 now = step.run(run, known)
-                left = None if left is None else left - 1
+                countdown = None if countdown is None else countdown - 1
                 if run.session.is_closed:
                     raise CancelledError("the operation was cancelled: the session was closed")
             return now[0] if len(now) == 1 else now
@@ -235,16 +235,16 @@ def map_fn(
 
         def call() -> Any:
             returned.append(fn(structure(list(rows))))
-            return _typed(returned[0], [row.dtype for row in rows] if wanted is None else _leaves(wanted))
+            return _typed(returned[0], [row.dtype for row in rows] if signature is None else _leaves(signature))
 
-        wanted = dtype if fn_output_signature is None else fn_output_signature
+        signature = dtype if fn_output_signature is None else fn_output_signature
         each = Branch(graph, call)
-        if wanted is not None and _nesting(returned[0]) != _nesting(wanted):
+        if signature is not None and _nesting(returned[0]) != _nesting(signature):
             raise TypeError(
                 "The two structures don't have the same nested structure: the function returns "
-                f"{_nesting(returned[0])}, and dtype is {_nesting(wanted)}"
+                f"{_nesting(returned[0])}, and dtype is {_nesting(signature)}"
             )
-        told = [one.dtype for one in operands] if wanted is None else [as_dtype(one) for one in _leaves(wanted)]
+        told = [one.dtype for one in operands] if signature is None else [as_dtype(one) for one in _leaves(signature)]
         found = [result.dtype if isinstance(result, Tensor) else None for result in each.results]
         if found != told:
             raise TypeError(f"the function returns {list(map(str, found))}, and dtype says {list(map(str, told))}")

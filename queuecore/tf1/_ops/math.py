@@ -220,26 +220,26 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Tensor:
     """Return it as another type; a value that doesn't fit becomes the nearest number that does."""
-    operand, wanted = convert_to_tensor(value), as_dtype(dtype)
-    if wanted.kind not in "iu" or operand.dtype.kind not in "iuf":
-        return cast(operand, wanted, name)
-    limits = np.iinfo(wanted)
+    operand, target = convert_to_tensor(value), as_dtype(dtype)
+    if target.kind not in "iu" or operand.dtype.kind not in "iuf":
+        return cast(operand, target, name)
+    limits = np.iinfo(target)
     if operand.dtype.kind == "f":
         # Behind the largest integer, which may have no float of its own.
         end = np.float64(2) ** (limits.bits - (limits.min < 0))
 
         def kernel(x: Any) -> Any:
-            numbers = np.array(np.where((x > limits.min) & (x < end), x, 0).astype(wanted.dtype))
+            numbers = np.array(np.where((x > limits.min) & (x < end), x, 0).astype(target.dtype))
             numbers[x <= limits.min] = limits.min
             numbers[x >= end] = limits.max
             return numbers
 
-        return apply_op("SaturateCast", [operand], wanted, operand.shape, kernel, name)
+        return apply_op("SaturateCast", [operand], target, operand.shape, kernel, name)
     inner = np.iinfo(operand.dtype)
     low, high = max(limits.min, inner.min), min(limits.max, inner.max)
     if (low, high) != (inner.min, inner.max):
         operand = clip_by_value(operand, low, high)
-    return cast(operand, wanted, name)
+    return cast(operand, target, name)
 
 
 def _conversion(name: str, dtype: Any) -> Any:
@@ -449,7 +449,7 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
     ) -> Tensor:
         if axis is not None and dimension is not None:
             raise ValueError("Cannot specify both 'axis' and 'dimension'.")
-        operand, wanted = convert_to_tensor(input), as_dtype(output_type)
+        operand, target = convert_to_tensor(input), as_dtype(output_type)
         sides = operand.shape.sides
         chosen = dimension if axis is None else axis
         at = axes_of(0 if chosen is None else chosen, None if sides is None else len(sides))
@@ -460,9 +460,9 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
         def run(x: Any) -> Any:
             if not x.shape[at[0]]:
                 raise ValueError(f"Reduction axis {at[0]} is empty in shape {list(x.shape)}")
-            return kernel(x, at[0]).astype(wanted)
+            return kernel(x, at[0]).astype(target)
 
-        return apply_op(type_, [operand], wanted, shape, run, name)
+        return apply_op(type_, [operand], target, shape, run, name)
 
     return find
 

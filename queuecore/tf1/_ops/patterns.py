@@ -40,13 +40,13 @@ _LINES = re.compile(r"\(\?[a-z]*m")  # a flag by which $ ends lines
 
 def _ranges_anew(category: str, other: bool) -> str:
     # The characters of a category of Unicode, or all others, as they stand between brackets.
-    wanted = {one for one in _CATEGORY_NAMES.split() if one.startswith(category)}
-    if not category or not wanted:
+    categories = {one for one in _CATEGORY_NAMES.split() if one.startswith(category)}
+    if not category or not categories:
         raise re.error(f"invalid character class range: \\p{{{category}}}")
     ranges: list[list[int]] = []
     for point in range(sys.maxunicode + 1):
         found = unicodedata.category(chr(point))
-        if found != "Cs" and (found in wanted) != other:
+        if found != "Cs" and (found in categories) != other:
             if ranges and ranges[-1][1] == point - 1:
                 ranges[-1][1] = point
             else:

@@ -270,7 +270,7 @@ def searchsorted(
     """
     if side not in ("left", "right"):
         raise ValueError(f"side must be either 'right' or 'left'. Saw: {side}.")
-    rows, wanted = tensors(sorted_sequence, values)
+    rows, needles = tensors(sorted_sequence, values)
     kind = as_dtype(out_type)
 
     def kernel(x: Any, v: Any) -> Any:
@@ -278,7 +278,7 @@ def searchsorted(
         found = [np.searchsorted(row, want, side) for row, want in flat]
         return np.array(found, kind.dtype).reshape(v.shape)
 
-    return apply_op("SearchSorted", [rows, wanted], kind, wanted.shape, kernel, name)
+    return apply_op("SearchSorted", [rows, needles], kind, needles.shape, kernel, name)
 
 
 # Rows of different lengths
@@ -460,24 +460,24 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:
         Smaller ones get a further dimension; for larger ones the last dimension must have as many items as go into one.
     name : str, optional
     """
-    operand, wanted = convert_to_tensor(input), as_dtype(type)
-    if operand.dtype.base_dtype == wanted:
+    operand, target = convert_to_tensor(input), as_dtype(type)
+    if operand.dtype.base_dtype == target:
         made: Tensor = identity(operand, name)
         return made
-    have, want = operand.dtype.itemsize, wanted.itemsize
+    have, want = operand.dtype.itemsize, target.itemsize
     sides = operand.shape.sides
     shape: Any = None
     if sides is not None:
         if want > have and (not sides or sides[-1] not in (None, want // have)):
-            told = f"from {name_of(operand.dtype)} to {name_of(wanted)}"
+            told = f"from {name_of(operand.dtype)} to {name_of(target)}"
             raise ValueError(f"Cannot bitcast {told}: the last dimension of {operand.shape} is not {want // have}")
         shape = sides if have == want else (*sides, have // want) if have > want else sides[:-1]
 
     def kernel(x: Any) -> Any:
         array = np.ascontiguousarray(x)
         if have > want:
-            return array.reshape(*np.shape(x), 1).view(wanted.dtype)
-        numbers = array.reshape(np.shape(x)).view(wanted.dtype)
+            return array.reshape(*np.shape(x), 1).view(target.dtype)
+        numbers = array.reshape(np.shape(x)).view(target.dtype)
         return numbers[..., 0] if want > have else numbers
 
-    return apply_op("Bitcast", [operand], wanted, shape, kernel, name)
+    return apply_op("Bitcast", [operand], target, shape, kernel, name)

@@ -243,10 +243,10 @@ class RaggedTensor:
         blank = None if padding is None else as_value(padding, operand.dtype)
         inputs = [operand] if lengths is None else [operand, convert_to_tensor(lengths)]
 
-        def kernel(whole: Any, long: Any = None) -> Any:
-            count, width = whole.shape[:2]
+        def kernel(dense: Any, long: Any = None) -> Any:
+            count, width = dense.shape[:2]
             if blank is not None:
-                same = (whole == blank).reshape(count, width, -1).all(-1)
+                same = (dense == blank).reshape(count, width, -1).all(-1)
                 long = width - np.argmin(same[:, ::-1], 1)
                 long[same.all(1)] = 0
             if long is None:
@@ -254,7 +254,7 @@ class RaggedTensor:
             if len(long) != count:
                 raise InvalidArgumentError(f"from_tensor: {len(long)} lengths for {count} rows")
             long = np.clip(long, 0, width)
-            flat = whole[np.arange(width) < np.asarray(long)[:, None]]
+            flat = dense[np.arange(width) < np.asarray(long)[:, None]]
             return flat, np.append(0, np.cumsum(long)).astype(as_dtype(row_splits_dtype).dtype)
 
         inner = None if operand.shape.sides is None else list(operand.shape.sides)
@@ -406,27 +406,27 @@ class RaggedTensor:
         """
         flat, dtype = self.flat_values, self.dtype
         blank = as_value((b"" if dtype == string else 0) if default_value is None else default_value, dtype)
-        wanted = self.shape if shape is None else as_shape(shape)
-        if wanted.ndims is not None and self.shape.ndims not in (None, wanted.ndims):
-            raise ValueError(f"Shape {wanted} must have rank {self.shape.ndims}")
-        sides = wanted.sides if shape is not None else None
-        if wanted.sides is not None and self.shape.sides is not None:
-            wanted = TensorShape([b if a is None else a for a, b in zip(wanted.sides, self.shape.sides, strict=True)])
+        full_shape = self.shape if shape is None else as_shape(shape)
+        if full_shape.ndims is not None and self.shape.ndims not in (None, full_shape.ndims):
+            raise ValueError(f"Shape {full_shape} must have rank {self.shape.ndims}")
+        sides = full_shape.sides if shape is not None else None
+        if full_shape.sides is not None and self.shape.sides is not None:
+            pairs = zip(full_shape.sides, self.shape.sides, strict=True)
+            full_shape = TensorShape([b if a is None else a for a, b in pairs])
 
         def kernel(values: Any, *splits: Any) -> Any:
-            there = [*_lengths(splits), *np.shape(values)[1:]]
-            whole = [
-                had if side is None else side for had, side in zip(there, sides or [None] * len(there), strict=True)
-            ]
-            array = np.empty(whole, object if dtype == string else dtype.dtype)
+            own_sides = [*_lengths(splits), *np.shape(values)[1:]]
+            asked = sides or [None] * len(own_sides)
+            full_sides = [had if side is None else side for had, side in zip(own_sides, asked, strict=True)]
+            array = np.empty(full_sides, object if dtype == string else dtype.dtype)
             array[...] = blank
             places = _places(splits)
-            inside = np.logical_and.reduce([at < most for at, most in zip(places, whole, strict=False)])
-            inner = tuple(slice(min(a, b)) for a, b in zip(whole, there, strict=True))[len(places) :]
+            inside = np.logical_and.reduce([at < most for at, most in zip(places, full_sides, strict=False)])
+            inner = tuple(slice(min(a, b)) for a, b in zip(full_sides, own_sides, strict=True))[len(places) :]
             array[(*[at[inside] for at in places], *inner)] = np.asarray(values)[(inside, *inner)]
             return array
 
-        return apply_op("RaggedTensorToTensor", [flat, *self.nested_row_splits], dtype, wanted, kernel, name)
+        return apply_op("RaggedTensorToTensor", [flat, *self.nested_row_splits], dtype, full_shape, kernel, name)
 
     def to_sparse(self, name: str | None = None) -> SparseTensor:
         """Return a sparse tensor of it."""
@@ -490,14 +490,14 @@ class RaggedTensor:
                 parts.append(part - part[0])
             return (flat[first:last], *(parts if several else parts[1:]))
 
-        kept = self.nested_row_splits[0 if several else 1 :]
+        inner_splits = self.nested_row_splits[0 if several else 1 :]
         inner = self.flat_values.shape
         count = None if several or depth > 1 else _known_length(self.row_splits, tensors[0])
         outputs = [(self.dtype, None if inner.ndims is None else [count, *inner[1:]])]
-        outputs += [(splits.dtype, [None]) for splits in kept]
+        outputs += [(splits.dtype, [None]) for splits in inner_splits]
         op = self.flat_values.graph.create_op(
             "RaggedGetItem", [self.flat_values, *self.nested_row_splits, *tensors], outputs,
-            kernel if kept else lambda *values: kernel(*values)[0], "RaggedGetItem", pure=True,
+            kernel if inner_splits else lambda *values: kernel(*values)[0], "RaggedGetItem", pure=True,
         )  # fmt: skip
         ragged: Any = op.outputs[0]
         for splits in reversed(op.outputs[1:]):
@@ -540,17 +540,17 @@ class RaggedTensor:
             new_splits = []
             for level, splits in enumerate(levels):
                 lengths = [np.diff(part) for part in splits]
-                whole = np.concatenate(lengths)
-                rows = np.repeat(np.arange(len(whole)), whole)
+                counts = np.concatenate(lengths)
+                rows = np.repeat(np.arange(len(counts)), counts)
                 if level == 0 and at == 1:
                     count = len(lengths[0])
                     merged, order = np.sum(lengths, 0), np.argsort(rows % max(count, 1), kind="stable")
                 elif order is None:
-                    merged = whole
+                    merged = counts
                 else:
                     turn = np.empty_like(order)
                     turn[order] = np.arange(len(order))
-                    merged, order = whole[order], np.argsort(turn[rows], kind="stable")
+                    merged, order = counts[order], np.argsort(turn[rows], kind="stable")
                 new_splits.append(np.append(0, np.cumsum(merged)).astype(splits[0].dtype))
             flat = np.concatenate(flats)
             return (flat if order is None else flat[order], *new_splits)

@@ -85,11 +85,11 @@ def _drawn(
     kinds: str = "f",
 ) -> Tensor:
     """Add an operation that draws an array, and of it and two numbers makes its output."""
-    wanted = as_dtype(dtype)
-    if wanted.kind not in kinds or wanted.itemsize > 8 or kinds != "f" and wanted.name not in _UNIFORM:
-        raise ValueError(f"{type_}: invalid dtype {name_of(wanted)}")
+    target = as_dtype(dtype)
+    if target.kind not in kinds or target.itemsize > 8 or kinds != "f" and target.name not in _UNIFORM:
+        raise ValueError(f"{type_}: invalid dtype {name_of(target)}")
     sides = shape_tensor(shape)
-    limits = [convert_to_tensor(bound, wanted) for bound in bounds]
+    limits = [convert_to_tensor(bound, target) for bound in bounds]
     pair = seed_pair(seed)
     known = constant_value(sides)
     static_shape: Any = None
@@ -110,9 +110,9 @@ def _drawn(
         if count > _MOST_ITEMS:
             raise ResourceExhaustedError(f"{type_}: {count} numbers of shape {dims} are more than can be made")
         block = run.session.resource(("random", result.op), RandomStream).take(count * _ASIDE)
-        return draw(pair, block, count, wanted, *numbers).reshape(dims)[()]
+        return draw(pair, block, count, target, *numbers).reshape(dims)[()]
 
-    result = apply_op(type_, [sides, *limits], wanted, static_shape, kernel, name, pure=False)
+    result = apply_op(type_, [sides, *limits], target, static_shape, kernel, name, pure=False)
     return result
 
 
@@ -163,13 +163,13 @@ def random_uniform(
     -----
     For the same two seeds, TensorFlow's own numbers, run by run.
     """
-    wanted = as_dtype(dtype)
+    target = as_dtype(dtype)
     if maxval is None:
-        if wanted.kind in "iu":
-            raise ValueError(f"Must specify maxval for integer dtype {name_of(wanted)}")
+        if target.kind in "iu":
+            raise ValueError(f"Must specify maxval for integer dtype {name_of(target)}")
         maxval = 1
     return _drawn(
-        "RandomUniform", shape, wanted, [minval, maxval], seed, name or "random_uniform", _between, kinds="fi"
+        "RandomUniform", shape, target, [minval, maxval], seed, name or "random_uniform", _between, kinds="fi"
     )
 
 
@@ -289,12 +289,13 @@ def random_poisson(
     -----
     The same for the same two seeds, run by run. Each number costs some microseconds, under the GIL.
     """
-    rates, sides, wanted = convert_to_tensor(lam), shape_tensor(shape), as_dtype(dtype)
-    for kind in (rates.dtype, wanted):
+    rates, sides, target = convert_to_tensor(lam), shape_tensor(shape), as_dtype(dtype)
+    for kind in (rates.dtype, target):
         if kind.name not in _UNIFORM:
             raise ValueError(f"random_poisson: invalid dtype {name_of(kind)}")
     pair = seed_pair(seed)
-    known = shape_within(sides) if constant_value(sides) is None else [int(side) for side in constant_value(sides)]
+    constant = constant_value(sides)
+    static_sides = shape_within(sides) if constant is None else [int(side) for side in constant]
 
     def kernel(run: Any, to: Any, values: Any) -> Any:
         dims = [int(side) for side in to]
@@ -306,12 +307,12 @@ def random_poisson(
         for column, rate in enumerate(flat):
             for row in range(each):
                 counts[row, column] = _poisson(rate, _doubles(pair, block + (column * each + row) * _ASIDE))
-        if wanted.kind == "i":
+        if target.kind == "i":
             np.nan_to_num(counts, copy=False)
-        return counts.astype(wanted).reshape(*dims, *np.shape(values))[()]
+        return counts.astype(target).reshape(*dims, *np.shape(values))[()]
 
-    static_shape = TensorShape(known).concatenate(rates.shape)
-    result = apply_op("RandomPoissonV2", [sides, rates], wanted, static_shape, kernel, name or "random_poisson",
+    static_shape = TensorShape(static_sides).concatenate(rates.shape)
+    result = apply_op("RandomPoissonV2", [sides, rates], target, static_shape, kernel, name or "random_poisson",
                       pure=False)  # fmt: skip
     return result
 

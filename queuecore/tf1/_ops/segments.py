@@ -88,7 +88,7 @@ def _sorted(kind: str) -> Any:
 def _unsorted(kind: str) -> Any:
     def segment(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
         operand, ids, most = convert_to_tensor(data), convert_to_tensor(segment_ids), convert_to_tensor(num_segments)
-        known, rank = constant_value(most), ids.shape.ndims
+        row_count, rank = constant_value(most), ids.shape.ndims
 
         def kernel(x: Any, numbers: Any, count: Any) -> Any:
             if np.shape(x)[: np.ndim(numbers)] != np.shape(numbers):
@@ -100,7 +100,7 @@ def _unsorted(kind: str) -> Any:
 
         rest: Any = None
         if operand.shape.sides is not None and rank is not None:
-            rest = (None if known is None else int(known), *operand.shape.sides[rank:])
+            rest = (None if row_count is None else int(row_count), *operand.shape.sides[rank:])
         return apply_op(f"UnsortedSegment{kind.title()}", [operand, ids, most], operand.dtype, rest, kernel, name)
 
     segment.__name__ = segment.__qualname__ = f"unsorted_segment_{kind}"
@@ -213,7 +213,7 @@ def histogram_fixed_width(
     """
     operand, kind = convert_to_tensor(values), as_dtype(dtype)
     limits, count = convert_to_tensor(value_range, operand.dtype), convert_to_tensor(nbins, int32)
-    known = constant_value(count)
+    bin_count = constant_value(count)
 
     def kernel(x: Any, ends: Any, number: Any) -> Any:
         low, high = (float(one) for one in ends)
@@ -223,5 +223,5 @@ def histogram_fixed_width(
         places = np.clip(np.floor((np.ravel(x) - low) / ((high - low) / int(number))), 0, int(number) - 1)
         return np.bincount(places.astype(np.int64), minlength=int(number)).astype(kind.dtype)
 
-    shape = (None if known is None else int(known),)
+    shape = (None if bin_count is None else int(bin_count),)
     return apply_op("HistogramFixedWidth", [operand, limits, count], kind, shape, kernel, name)

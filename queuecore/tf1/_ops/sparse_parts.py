@@ -114,8 +114,8 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
     InvalidArgumentError
         In a run, if the sizes don't match.
     """
-    sparse, wanted = _given(sp_input), convert_to_tensor(shape, int64)
-    wanted.shape.ranked(1)
+    sparse, shape_operand = _given(sp_input), convert_to_tensor(shape, int64)
+    shape_operand.shape.ranked(1)
 
     def kernel(x: Parts, to: Any) -> Parts:
         total = int(np.prod(x[2]))
@@ -132,7 +132,8 @@ def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> Sparse
         places = np.stack(np.unravel_index(flat, tuple(sides)), 1) if len(flat) else np.zeros((0, len(sides)), np.int64)
         return places.astype(np.int64), x[1], sides
 
-    made: SparseTensor = _made("SparseReshape", [sparse], [wanted], wanted.shape[0].value, kernel, name)[0]
+    rank = shape_operand.shape[0].value
+    made: SparseTensor = _made("SparseReshape", [sparse], [shape_operand], rank, kernel, name)[0]
     return made
 
 
@@ -271,7 +272,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
         In a run, if the new shape is smaller.
     """
     sparse = _given(sp_input)
-    wanted = [] if new_shape is None else [convert_to_tensor(new_shape, int64)]
+    operands = [] if new_shape is None else [convert_to_tensor(new_shape, int64)]
 
     def kernel(x: Parts, *to: Any) -> Parts:
         if not to:
@@ -280,7 +281,7 @@ def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
             raise InvalidArgumentError(f"new_shape {bracketed(to[0])} is smaller than {bracketed(x[2])}")
         return x[0], x[1], to[0]
 
-    made: SparseTensor = _made("SparseResetShape", [sparse], wanted, _rank(sparse), kernel, None)[0]
+    made: SparseTensor = _made("SparseResetShape", [sparse], operands, _rank(sparse), kernel, None)[0]
     return made
 
 
@@ -367,7 +368,7 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
 
         return _made("SparseAdd", [a, b], [], _rank(a), kernel, None)[0]
     sparse, dense = (a, b) if isinstance(a, SparseTensor) else (b, a)
-    whole = convert_to_tensor(dense, sparse.dtype)
+    dense_operand = convert_to_tensor(dense, sparse.dtype)
 
     def added(places: Any, values: Any, shape: Any, other: Any) -> Any:
         if list(shape) != list(other.shape):
@@ -377,5 +378,5 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
         np.add.at(made, tuple(places.T), values)
         return made
 
-    inputs = [sparse.indices, sparse.values, sparse.dense_shape, whole]
-    return apply_op("SparseTensorDenseAdd", inputs, sparse.dtype, whole.shape, added, None)
+    inputs = [sparse.indices, sparse.values, sparse.dense_shape, dense_operand]
+    return apply_op("SparseTensorDenseAdd", inputs, sparse.dtype, dense_operand.shape, added, None)

@@ -51,17 +51,17 @@ def _given(value: Any) -> Tensor:
 
 def _each(function: Callable[..., Any], dtype: Any) -> Callable[..., Any]:
     """Return a kernel that calls a function with each of the strings."""
-    wanted = as_dtype(dtype)
+    target = as_dtype(dtype)
 
     def kernel(*values: Any) -> Any:
         arrays = np.broadcast_arrays(*[np.asarray(one, object) for one in values])
         flat = [function(*items) for items in zip(*[one.ravel() for one in arrays], strict=True)]
-        if wanted == string:
+        if target == string:
             made = np.empty(len(flat), object)
             made[:] = flat
         else:
-            made = np.array(flat, wanted)
-        return as_value(made.reshape(arrays[0].shape)) if wanted == string else made.reshape(arrays[0].shape)[()]
+            made = np.array(flat, target)
+        return as_value(made.reshape(arrays[0].shape)) if target == string else made.reshape(arrays[0].shape)[()]
 
     return kernel
 
@@ -109,16 +109,16 @@ def reduce_join(
     between: bytes = as_value(separator, string)
     rank = strings.shape.ndims
     order = None if asked is None else convert_to_tensor(asked, np.int32)
-    known = None if order is None else constant_value(order)
+    constant = None if order is None else constant_value(order)
     shape: Any = None
-    if rank is not None and (order is None or known is not None):
-        gone = _joined_axes(known, rank)
+    if rank is not None and (order is None or constant is not None):
+        gone = _joined_axes(constant, rank)
         left = [1 if at in gone else side for at, side in enumerate(strings.shape.sides or ())]
         shape = left if keep else [side for at, side in enumerate(left) if at not in gone]
 
     def kernel(value: Any, *rest: Any) -> Any:
         array = np.asarray(value, object)
-        axes = _joined_axes(rest[0] if rest else known, array.ndim)
+        axes = _joined_axes(rest[0] if rest else constant, array.ndim)
         for at in axes:
             rows = np.moveaxis(array, at, -1)
             joined = np.empty(rows.shape[:-1], object)
@@ -127,7 +127,7 @@ def reduce_join(
             array = np.expand_dims(joined, at)
         return as_value(array if keep else array.reshape([n for at, n in enumerate(array.shape) if at not in axes]))
 
-    late = [] if order is None or known is not None else [order]
+    late = [] if order is None or constant is not None else [order]
     return apply_op("ReduceJoin", [strings, *late], string, shape, kernel, name)
 
 
@@ -182,14 +182,14 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Tenso
     pattern : Tensor of strings, scalar
     name : str, optional
     """
-    strings, what = _given(input), _given(pattern)
-    _known_pattern(what)
+    strings, pattern_operand = _given(input), _given(pattern)
+    _known_pattern(pattern_operand)
 
     def kernel(value: Any, expression: Any) -> Any:
         found = compiled(_scalar(expression, "Pattern must be scalar, but received"))
         return _each(lambda one: found.fullmatch(_text(one)) is not None, bool)(value)
 
-    return apply_op("RegexFullMatch", [strings, what], bool, strings.shape, kernel, name)
+    return apply_op("RegexFullMatch", [strings, pattern_operand], bool, strings.shape, kernel, name)
 
 
 def _pieces(
@@ -552,8 +552,8 @@ def regex_replace(
     Patterns are TensorFlow's as far as the module `re` knows them, with the categories of Unicode (``\pL``,
     ``\p{Lu}``): not its scripts (``\p{Greek}``), nor ``\C``.
     """
-    strings, what, new = _given(input), _given(pattern), _given(rewrite)
-    _known_pattern(what)
+    strings, pattern_operand, new = _given(input), _given(pattern), _given(rewrite)
+    _known_pattern(pattern_operand)
     new.shape.assert_has_rank(0)
 
     def kernel(value: Any, expression: Any, replacement: Any) -> Any:
@@ -561,7 +561,7 @@ def regex_replace(
         made = replacing(found, _scalar(replacement, "Rewrite must be scalar, but received"), replace_global)
         return _each(lambda one: made(_text(one)).encode(errors="surrogateescape"), string)(value)
 
-    return apply_op("RegexReplace", [strings, what, new], string, strings.shape, kernel, name)
+    return apply_op("RegexReplace", [strings, pattern_operand, new], string, strings.shape, kernel, name)
 
 
 def number_of(text: bytes, dtype: DType) -> Any:

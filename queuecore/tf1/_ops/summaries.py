@@ -299,7 +299,7 @@ def merge(inputs: Sequence[Any], collections: Any = None, name: str | None = Non
 
     def kernel(*parts: Any) -> bytes:
         summary = Summary()
-        seen: set[str] = set()
+        tags: set[str] = set()
         for part in parts:
             for data in [part] if isinstance(part, bytes) else np.ravel(part):
                 try:
@@ -307,9 +307,9 @@ def merge(inputs: Sequence[Any], collections: Any = None, name: str | None = Non
                 except ValueError as error:
                     raise InvalidArgumentError(f"Could not parse one of the summary inputs: {error}") from error
                 for value in read.value:
-                    if value.tag and value.tag in seen:
+                    if value.tag and value.tag in tags:
                         raise InvalidArgumentError(f"Duplicate tag {value.tag} found in summary inputs")
-                    seen.add(value.tag)
+                    tags.add(value.tag)
                     summary.value.append(value)
         return summary.SerializeToString()
 

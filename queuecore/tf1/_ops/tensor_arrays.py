@@ -76,15 +76,15 @@ class _Cells:
         array[...] = b""
         return array
 
-    def gather(self, indices: Sequence[int], known: TensorShape) -> Any:
-        # `known`: the shape of an element that isn't there.
-        if not len(indices) and not known.is_fully_defined():
+    def gather(self, indices: Sequence[int], element_shape: TensorShape) -> Any:
+        # `element_shape`: the shape of an element that isn't there.
+        if not len(indices) and not element_shape.is_fully_defined():
             raise InvalidArgumentError(
-                f"TensorArray has size zero, but element shape {known} is not fully defined. Currently only static "
-                "shapes are supported when packing zero-size TensorArrays."
+                f"TensorArray has size zero, but element shape {element_shape} is not fully defined. Currently only "
+                "static shapes are supported when packing zero-size TensorArrays."
             )
         rows = [self.read(index) for index in indices]
-        sides = np.shape(rows[0]) if rows else known.sides or ()
+        sides = np.shape(rows[0]) if rows else element_shape.sides or ()
         array = self._array((len(rows), *sides))
         for index, row in enumerate(rows):
             if np.shape(row) != sides:
@@ -95,7 +95,7 @@ class _Cells:
             array[index] = row
         return as_value(array)
 
-    def concat(self, known: TensorShape) -> Any:
+    def concat(self, element_shape: TensorShape) -> Any:
         rows = [self.read(index) for index in range(len(self.values))]
         for index, row in enumerate(rows):
             if not np.ndim(row):
@@ -110,7 +110,8 @@ class _Cells:
                     f"{list(np.shape(row)[1:])}"
                 )
         if not rows:
-            return self.gather([], TensorShape(None) if known.sides is None else TensorShape(known.sides[1:]))
+            sides = element_shape.sides
+            return self.gather([], TensorShape(None if sides is None else sides[1:]))
         return as_value(np.concatenate(rows))
 
     def split(self, value: Any, lengths: Any) -> None:

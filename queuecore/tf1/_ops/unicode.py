@@ -86,15 +86,15 @@ class _How:
 
     def encoded(self, points: Sequence[Any], encoding: str) -> bytes:
         """Return code points as a string."""
-        kept = []
+        characters = []
         for point in map(int, points):
             if 0 <= point <= 0x10FFFF and not 0xD800 <= point <= 0xDFFF:
-                kept.append(chr(point))
+                characters.append(chr(point))
             elif self.errors == "strict":
                 raise InvalidArgumentError("Code point is out of range for Unicode, or is a surrogate.")
             elif self.errors == "replace":
-                kept.append(chr(self.replacement))
-        return "".join(kept).encode(_OUTPUTS[encoding])
+                characters.append(chr(self.replacement))
+        return "".join(characters).encode(_OUTPUTS[encoding])
 
 
 def _check_output(type_: str, encoding: str) -> None:

@@ -571,24 +571,24 @@ def get_variable(
             f"Variable {full} does not exist, or was not created with tf.get_variable(). Did you mean to set "
             "reuse=tf.AUTO_REUSE in VarScope?"
         )
-    wanted = as_dtype(dtype or "float32")
+    target = as_dtype(dtype or "float32")
     initializer = scope.initializer if initializer is None else initializer
     if initializer is not None and not callable(initializer) and shape is not None:
         raise ValueError("If initializer is a constant, do not specify shape.")
     if initializer is None:
-        initializer = random_uniform_initializer(-0.05, 0.05) if wanted.kind == "f" else zeros_initializer()
+        initializer = random_uniform_initializer(-0.05, 0.05) if target.kind == "f" else zeros_initializer()
     if isinstance(initializer, type):
         initializer = initializer()
     if callable(initializer):
         if shape is None or not as_shape(shape).is_fully_defined():
             raise ValueError(f"Shape of a new variable ({full}) must be fully defined, but instead was {shape}.")
         make = initializer
-        made: Any = lambda: make(shape, wanted)  # noqa: E731
+        made: Any = lambda: make(shape, target)  # noqa: E731
     else:
         made = initializer
     with graph.name_scope(None):
         variable = Variable(made, trainable=trainable, collections=collections, name=full,
-                            dtype=wanted if callable(initializer) or dtype is not None else None)  # fmt: skip
+                            dtype=target if callable(initializer) or dtype is not None else None)  # fmt: skip
     graph.variable_store[full] = variable
     return variable
 

@@ -100,7 +100,7 @@ class HParams:
             If one isn't there, comes twice, or has another type.
         """
         at = 0
-        seen = set()
+        pairs = set()
         while at < len(values):
             found = _ASSIGNMENT.match(values, at)
             if found is None or found.end() == at:
@@ -109,9 +109,9 @@ class HParams:
             name, index, text = found[1], found[2], found[3].strip()
             if name not in self._types:
                 raise ValueError(f"Unknown hyperparameter type for {name}")
-            if (name, index) in seen:
+            if (name, index) in pairs:
                 raise ValueError(f"Multiple assignments to variable {name!r} in {values}")
-            seen.add((name, index))
+            pairs.add((name, index))
             kind, several = self._types[name]
             if index is not None:
                 items = list(getattr(self, name)) if several else []
