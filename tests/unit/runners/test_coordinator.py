@@ -680,13 +680,17 @@ def test_handlers_run_during_waits(coord, handlers, wait):
 def test_looper_calls_at_once_and_then_at_multiples(coord):
     times = []
     begun = time.monotonic()
-    thread = qc.LooperThread.loop(coord, 0.1, lambda: times.append(time.monotonic() - begun))
+
+    def work():
+        times.append(time.monotonic() - begun)
+        if len(times) == 4:
+            coord.request_stop()
+
+    thread = qc.LooperThread.loop(coord, 0.1, work)
     assert isinstance(thread, qc.LooperThread) and thread.daemon
-    assert not coord.wait_for_stop(0.35)
-    coord.request_stop()
     coord.join()
     assert not thread.is_alive()
-    assert 4 <= len(times) <= 4 + 10 * MARGIN
+    assert len(times) == 4
     assert all(at >= 0.1 * index for index, at in enumerate(times))
 
 
