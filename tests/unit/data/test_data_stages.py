@@ -273,7 +273,7 @@ def test_steps_of_native_maps(tmp_path, threads, how):
         )
         names = [", ".join(["sin"] * 8), "add"]
     with iter(ds.repeat(10_000).with_options(Options(num_threads=threads))) as it:
-        for _ in range(5000):  # until a thread that lost its processor in a short step weighs no more than all the others
+        for _ in range(5000):  # until no thread that lost its processor in a short step outweighs all others
             for _ in range(200):
                 next(it)
             rows = it.stages()
