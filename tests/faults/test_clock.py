@@ -19,15 +19,10 @@ WAITS = {
 }
 
 
-def preload(monkeypatch, folder):
-    for name, value in refusals.preloaded(refusals.library(folder, CLOCK)).items():
-        monkeypatch.setenv(name, value)
-
-
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("call", WAITS)
 def test_a_clock_that_is_set_changes_no_timeout(tmp_path, monkeypatch, call):
-    preload(monkeypatch, tmp_path)
+    refusals.preload(monkeypatch, tmp_path, CLOCK)
     child = run_python(f"""
         import queue as standard, time
         import queuecore as qc
@@ -49,7 +44,7 @@ def test_a_clock_that_is_set_changes_no_timeout(tmp_path, monkeypatch, call):
 
 def test_a_machine_that_sleeps(tmp_path, monkeypatch):
     """All threads stop; when they go on, every clock but the monotonic one is hours ahead. No wait ends for that."""
-    preload(monkeypatch, tmp_path)
+    refusals.preload(monkeypatch, tmp_path, CLOCK)
     child = start_python("""
         import threading, time
         import queuecore as qc

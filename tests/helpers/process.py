@@ -9,12 +9,17 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import queuecore
+
+if TYPE_CHECKING:
+    import pytest
 
 # How long something may take that should happen at once, on a machine that may stop for seconds under other work; under
 # a sanitizer all is many times slower. Only a failing test waits that long.
@@ -105,6 +110,12 @@ def interrupted_in(function: str) -> Iterator[None]:
     finally:
         sender.join()
     raise AssertionError("nothing was interrupted")
+
+
+def put_temporary_files(patch: pytest.MonkeyPatch, folder: pathlib.Path) -> None:
+    """Have this process, and those that it starts, make temporary files in a folder."""
+    patch.setenv("TMPDIR", os.fspath(folder))
+    patch.setattr(tempfile, "tempdir", None)
 
 
 def run_python(code: str, *arguments: object, timeout: float = PATIENCE) -> subprocess.CompletedProcess[str]:

@@ -96,8 +96,9 @@ def padded_shape(told: Any, shape: TensorShape) -> TensorShape:
             count = shape.ndims if told.shape[0].value is None else told.shape[0].value
             if count is None:
                 return shape
-            constant = [None] * count
-        told = constant
+            told = [None] * count
+        else:
+            told = constant
     target = told if isinstance(told, TensorShape) else _padded_sides(told)
     if target.sides is None or (shape.sides is not None and len(target.sides) != len(shape.sides)):
         raise ValueError(f"The padded shape {target} is not compatible with the corresponding input component "

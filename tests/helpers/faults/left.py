@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 import pathlib
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +18,7 @@ from helpers.process import (
     mapped_files,
     open_descriptors,
     pipeline_threads,
+    put_temporary_files,
     soon,
     thread_ids,
 )
@@ -35,8 +35,7 @@ def nothing_left(folder: pathlib.Path) -> Iterator[None]:
     ours, threads, descriptors = pipeline_threads(), thread_ids(), open_descriptors()
     children, mapped = child_processes(), mapped_files()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TMPDIR", os.fspath(folder))
-        patch.setattr(tempfile, "tempdir", None)
+        put_temporary_files(patch, folder)
         yield
     assert _comes(lambda: pipeline_threads() <= ours), pipeline_threads() - ours
     assert _comes(lambda: thread_ids() <= threads | _server()), list(map(_comm, thread_ids() - threads))

@@ -44,6 +44,12 @@ def preloaded(made: pathlib.Path) -> dict[str, str]:
     return {"LD_PRELOAD": made.name, "LD_LIBRARY_PATH": os.pathsep.join(folders)}
 
 
+def preload(patch: pytest.MonkeyPatch, folder: pathlib.Path, source: pathlib.Path) -> None:
+    """Compile a library into a folder, or skip; processes that are started from now on preload it."""
+    for name, value in preloaded(library(folder, source)).items():
+        patch.setenv(name, value)
+
+
 def sweep(what: int, number: int, offset: int, stride: int, folder: str, names: list[str]) -> int:
     """Refuse one request after the other, each in a run of its own. Returns how many runs there were.
 

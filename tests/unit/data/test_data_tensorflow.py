@@ -8,6 +8,7 @@ import random
 import subprocess
 
 import pytest
+from helpers.process import put_temporary_files
 from helpers.tensorflow import data as tensorflow_data
 from helpers.tensorflow.peers import ASKS_TENSORFLOW, PYTHON
 
@@ -18,6 +19,11 @@ pytestmark = [
     *ASKS_TENSORFLOW,
     pytest.mark.watchdog(600),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _temporary_files(monkeypatch, tmp_path):
+    put_temporary_files(monkeypatch, tmp_path)  # snapshots
 
 
 def chain(state: random.Random) -> list[list[object]]:

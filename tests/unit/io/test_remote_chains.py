@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.data.remote_store import CHAINS, elements, fresh
 from helpers.formats.tfrecords import stream
-from helpers.process import run_python
+from helpers.process import put_temporary_files, run_python
 
 import queuecore as qc
 from queuecore._core.io import remote as native
@@ -24,7 +24,8 @@ PARTS = {"a": b"".join(b"%d\n" % n for n in range(3000)), "b": b"x\ny\n"}
 
 
 @pytest.fixture(autouse=True)
-def store(monkeypatch):
+def store(monkeypatch, tmp_path):
+    put_temporary_files(monkeypatch, tmp_path)  # fsspec's caches leave folders
     return fresh(monkeypatch)
 
 

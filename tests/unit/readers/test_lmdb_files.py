@@ -85,9 +85,8 @@ def test_trees_of_many_levels(tmp_path, version):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [512, 1024, 2048, 8192, 16384, 32768])
 def test_pages_of_other_sizes(tmp_path, monkeypatch, size):
-    made = refusals.library(tmp_path, PRELOADED)
-    for name, value in (refusals.preloaded(made) | {"QC_PAGE_SIZE": str(size)}).items():
-        monkeypatch.setenv(name, value)
+    refusals.preload(monkeypatch, tmp_path, PRELOADED)
+    monkeypatch.setenv("QC_PAGE_SIZE", str(size))
     code = """
         import pickle, sys
         from helpers.formats import lmdb_files as files

@@ -28,11 +28,12 @@ def test_all_of_them_are_in_the_index():
 
 @pytest.mark.watchdog(90)
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_program(program):
+def test_program(program, tmp_path):
     package = NEEDED.get(program.stem)
     if package is not None and importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed: make doors")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUEUECORE")}
+    environment["TMPDIR"] = os.fspath(tmp_path)  # they leave files there
     # Other packages warn while they are imported.
     options = ["-W", "error"] if package is None else []
     command = [sys.executable, *options, str(program)]

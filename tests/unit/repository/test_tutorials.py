@@ -23,8 +23,9 @@ def test_all_of_them_are_there():
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.stem)
-def test_program(program):
+def test_program(program, tmp_path):
     environment = {key: value for key, value in os.environ.items() if not key.startswith("QUEUECORE")}
+    environment["TMPDIR"] = os.fspath(tmp_path)  # they leave files there
     command = [sys.executable, "-W", "error", str(program)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
