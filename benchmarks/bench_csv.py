@@ -26,7 +26,7 @@ def texts(rows: int) -> dict[str, bytes]:
 
     rng = np.random.default_rng(1)
     table = rng.normal(size=(rows, COLUMNS)) * 100
-    whole = rng.integers(-100_000, 100_000, (rows, COLUMNS))
+    integers = rng.integers(-100_000, 100_000, (rows, COLUMNS))
 
     def text(form: str, values: Any, quote: str = "") -> bytes:
         lines = (",".join(quote + format(one, form) + quote for one in row) for row in values.tolist())
@@ -34,7 +34,7 @@ def texts(rows: int) -> dict[str, bytes]:
 
     return {
         "4 decimals": text(".4f", table),
-        "whole numbers": text("d", whole),
+        "whole numbers": text("d", integers),
         "all digits of a double": text("", table),
         "with exponents": text(".6e", table),
         "quoted": text(".4f", table, '"'),

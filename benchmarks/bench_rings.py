@@ -65,14 +65,14 @@ def findings_of(row: str, raw: dict[str, list[float]]) -> list[dict[str, Any]]:
 
 def versions(packages: dict[str, str]) -> dict[str, str]:
     """Return the versions of Debian packages, by peer, where there is somebody to ask."""
-    known = {}
+    package_versions = {}
     for name, package in packages.items():
         try:
             asked = subprocess.run(["dpkg-query", "-W", "-f${Version}", package], capture_output=True, text=True)
         except OSError:
             continue
-        known[name] = f"{package} {asked.stdout}" if asked.returncode == 0 else "not from a Debian package"
-    return known
+        package_versions[name] = f"{package} {asked.stdout}" if asked.returncode == 0 else "not from a Debian package"
+    return package_versions
 
 
 def run(options: harness.Options) -> dict[str, Any]:

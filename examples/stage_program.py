@@ -48,21 +48,21 @@ def main() -> None:
 
         coord = qc.Coordinator()
         threads = qc.QueueRunner(queue, programs).create_threads(coord, start=True)
-        seen = []
+        numbers = []
         try:
             while True:
                 batch = queue.dequeue_up_to(BATCH)  # the last one is shorter
                 which = batch["image"][:, 0, 0, :2].astype(int)
                 assert np.array_equal(batch["label"], which[:, 1] % 10)
-                seen += (which[:, 0] * RECORDS + which[:, 1]).tolist()
+                numbers += (which[:, 0] * RECORDS + which[:, 1]).tolist()
         except qc.errors.OutOfRangeError:
             pass  # the programs are done, and so is the queue
         coord.request_stop()
         coord.join(threads)
 
-    assert sorted(seen) == list(range(FILES * RECORDS))
-    assert seen != sorted(seen)
-    print(f"{len(seen)} records of {FILES} files, each once, shuffled")
+    assert sorted(numbers) == list(range(FILES * RECORDS))
+    assert numbers != sorted(numbers)
+    print(f"{len(numbers)} records of {FILES} files, each once, shuffled")
 
 
 if __name__ == "__main__":

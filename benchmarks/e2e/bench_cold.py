@@ -194,14 +194,14 @@ def run(options: harness.Options) -> dict[str, Any]:
     with harness.scratch(options) as folder:
         names = harness.write_files(folder, files, file_bytes // 4096, 4096)
         rows = file_bytes // 3072
-        whole = Case("3,072-byte records in order", names, files * rows * 3072)
-        whole.add_floors(yardstick, chunks([rows * 3072] * files), absent)
+        in_order = Case("3,072-byte records in order", names, files * rows * 3072)
+        in_order.add_floors(yardstick, chunks([rows * 3072] * files), absent)
         records = FixedLengthRecordDataset(names, record=np.dtype(("u1", (3072,))), tail="drop")
-        add_dataset(whole, records.batch(128), files * rows, 0.90)
-        add_backends(whole, records.batch(128), files * rows, absent)
+        add_dataset(in_order, records.batch(128), files * rows, 0.90)
+        add_backends(in_order, records.batch(128), files * rows, absent)
         window = records.shuffle(10_000, seed=7).batch(128)
-        whole.add("queuecore, shuffle(10_000)", lambda: whole_pass(window), files * rows)
-        finish(whole)
+        in_order.add("queuecore, shuffle(10_000)", lambda: whole_pass(window), files * rows)
+        finish(in_order)
         for size in (3_072, 16_384, 110_000):
             per_file = file_bytes // size
             few = min(files * per_file, 4_000 if options.quick else 60_000)

@@ -108,13 +108,13 @@ def steps_on_numbers(steps: Steps, folder: Path) -> None:
     each = [(many - lone) / 4 for many, lone in zip(five, first, strict=True)]
     steps.findings.append(harness.finding("each further operation", "ns", each, at_most=1))
     # A row that is kept comes of two that are looked at.
-    kept = steps.compare(
+    half = steps.compare(
         "filter that keeps half",
         floats,
         {"step": lambda batches: spent(records.filter(lambda r: r["n"] % 2 == 0).batch(BATCH), batches) / 2},
         16,
     )["step"]
-    steps.findings.append(harness.finding("filter that keeps half, a row looked at", "ns", kept, at_most=8))
+    steps.findings.append(harness.finding("filter that keeps half, a row looked at", "ns", half, at_most=8))
     (folder / "csv").write_text("".join(f"{i},{i / 7:.6f},{i % 13}\n" for i in range(rows)))
     table = CsvDataset(str(folder / "csv"), [np.int64, np.float32, np.int32]).repeat()
     doubled = table.map(lambda a, b, c: (a, b * 2, c))

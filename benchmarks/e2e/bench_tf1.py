@@ -79,14 +79,14 @@ def pictures(tf: Any, pattern: str, rows: int) -> float:
         dataset = dataset.shuffle(2_000, seed=1).map(parse, num_parallel_calls=4).batch(BATCH).prefetch(2)
         fetch = tf.data.make_one_shot_iterator(dataset).get_next()
         with tf.Session() as sess:
-            seen = 0
+            count = 0
             begun = time.perf_counter()
             with contextlib.suppress(tf.errors.OutOfRangeError):
                 while True:
-                    seen += len(sess.run(fetch)[1])
+                    count += len(sess.run(fetch)[1])
             seconds = time.perf_counter() - begun
-    if seen != rows:
-        raise AssertionError(f"{seen} rows instead of {rows}")
+    if count != rows:
+        raise AssertionError(f"{count} rows instead of {rows}")
     return rows / seconds
 
 

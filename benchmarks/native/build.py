@@ -85,13 +85,13 @@ def _folder_flags(peer: Peer) -> list[str]:
 
 def headers_found() -> dict[str, bool]:
     """Return which peers have their header. One run of the preprocessor, so it can be asked every time."""
-    known = peers()
-    text = "".join(f"#if __has_include(<{peer.header}>)\nfound {peer.macro}\n#endif\n" for peer in known.values())
-    folders = [flag for peer in known.values() for flag in _folder_flags(peer)]
+    headers = peers()
+    text = "".join(f"#if __has_include(<{peer.header}>)\nfound {peer.macro}\n#endif\n" for peer in headers.values())
+    folders = [flag for peer in headers.values() for flag in _folder_flags(peer)]
     done = subprocess.run(
         [*compiler(), "-E", "-P", "-x", "c++", *folders, "-"], input=text, capture_output=True, text=True, check=True
     )
-    return {name: f"found {peer.macro}" in done.stdout for name, peer in known.items()}
+    return {name: f"found {peer.macro}" in done.stdout for name, peer in headers.items()}
 
 
 def why_unusable(peer: Peer) -> str:

@@ -141,15 +141,15 @@ def main():
         with tf.Session() as sess:
             coord = tf.train.Coordinator()
             threads = tf.train.start_queue_runners(sess=sess, coord=coord)
-            seen = set()
+            labels_seen = set()
             for _ in range(5):
                 batch, marks = sess.run([images, labels])
                 assert batch.shape == (8, SIDE, SIDE, 3) and batch.min() >= -1 and batch.max() <= 1
-                seen |= set(marks.tolist())
+                labels_seen |= set(marks.tolist())
                 batch, marks = sess.run([plain, numbers])
                 assert marks.tolist() == list(range(CLASSES))
                 assert np.allclose(batch[:, 12, 12, 0], 2 * (25 + 50 * marks) / 255 - 1, atol=0.02)
-            assert seen <= set(range(CLASSES)) and len(seen) > 1
+            assert labels_seen <= set(range(CLASSES)) and len(labels_seen) > 1
             told = tf.Summary.FromString(sess.run(summary))
             tags = {one.tag.rpartition("/image")[0].rpartition("/")[2] for one in told.value if one.image.height}
             assert tags == {"image_with_bounding_boxes", "images_with_distorted_bounding_box", "images"}

@@ -247,9 +247,9 @@ class Facade(types.ModuleType):
             raise AttributeError(name)
         if self._names is not None and name in self._names:
             return self._names[name]
-        whole = f"{self.__name__}.{name}"
-        if self.__name__ in _PACKAGES or whole in _PACKAGES:
-            return importlib.import_module(whole)
+        full_name = f"{self.__name__}.{name}"
+        if self.__name__ in _PACKAGES or full_name in _PACKAGES:
+            return importlib.import_module(full_name)
         if self._names is None:
             files = self.__name__.endswith(("python_io", "tf_record"))  # which have no modes
             if mode() == EAGER and name in eager.NAMES and not files:
@@ -260,7 +260,7 @@ class Facade(types.ModuleType):
                 found = _find(namespace, name)
                 if found is not _ABSENT:
                     return found
-        return Missing(whole)
+        return Missing(full_name)
 
 
 _RENAMED = _renamed()

@@ -261,23 +261,25 @@ def test_places_of_many_records(damaged, between, bad, size):
             one = None if isinstance(one, str) and one.endswith(ENDS) else event(it)
 
     with iter(make(2)) as it:
-        whole = list(events(it))
-    assert whole[-1] == "ChecksumError" + ENDS
+        all_events = list(events(it))
+    assert all_events[-1] == "ChecksumError" + ENDS
     if between.startswith("whole "):
-        assert len(set(map(len, whole[:-1]))) == 1
-    places = {len(whole) * k // 7 for k in range(7)} | {len(whole) - 2}
+        assert len(set(map(len, all_events[:-1]))) == 1
+    places = {len(all_events) * k // 7 for k in range(7)} | {len(all_events) - 2}
     states = {}
     with iter(make(1)) as it:
-        for at in range(len(whole)):
+        for at in range(len(all_events)):
             if at in places:
                 states[at] = json.dumps(it.state_dict())
-            assert event(it) == whole[at]
+            assert event(it) == all_events[at]
     for at, state in states.items():
         with iter(make(3)) as it:
             it.load_state_dict(json.loads(state))
             came = list(events(it))
-        first = next((k for k, pair in enumerate(zip(came, whole[at:], strict=False)) if pair[0] != pair[1]), len(came))
-        assert came == whole[at:], f"place {at} of {len(whole)}: other elements from {at + first} on"
+        first = next(
+            (k for k, pair in enumerate(zip(came, all_events[at:], strict=False)) if pair[0] != pair[1]), len(came)
+        )
+        assert came == all_events[at:], f"place {at} of {len(all_events)}: other elements from {at + first} on"
 
 
 @pytest.fixture(scope="module")
@@ -288,13 +290,13 @@ def large_sources(tmp_path_factory, damaged):
     (folder / "lines").write_text("".join(f"{'x' if k % 997 == 3 else 100 + k}\n" for k in range(count)))
     (folder / "table").write_text("".join(f"{k},{'y' if k % 991 == 4 else k}\n" for k in range(count)))
     (folder / "quote").write_text("".join(f"{k},{k}\n" for k in range(4011)) + '"11,11\n12,12\n')
-    whole, one, three = damaged(), damaged(3001), damaged(2500, 4000, 4003)
+    sound_file, one, three = damaged(), damaged(3001), damaged(2500, 4000, 4003)
     return {
         "lines": lambda: _into_numbers(TextLineDataset(folder / "lines")),
         "records": lambda: _into_numbers(TFRecordDataset(one)),
         "more records": lambda: _into_numbers(TFRecordDataset(three)),
-        "records of two files": lambda: _into_numbers(TFRecordDataset([whole, one])),
-        "a missing file": lambda: _into_numbers(TFRecordDataset([whole, folder / "missing"])),
+        "records of two files": lambda: _into_numbers(TFRecordDataset([sound_file, one])),
+        "a missing file": lambda: _into_numbers(TFRecordDataset([sound_file, folder / "missing"])),
         "table": lambda: CsvDataset(folder / "table", [np.int64, np.int64]).map(lambda a, b: a + b),
         "table that ends in a quote": lambda: CsvDataset(folder / "quote", [np.int64, np.int64]).map(lambda a, b: a),
         "numbers": lambda: Dataset.range(count).map(_rarely_spoilt),
@@ -317,20 +319,20 @@ def test_some_places_of_a_large_random_pipeline(large_sources, part):
         except QueueCoreError:  # no such pipeline can be made
             continue
         with iter(ds) as it:
-            whole = rest(it, 30000)
-        last = [one for one in whole[-1:] if isinstance(one, str) and one.endswith(ENDS)]
+            all_events = rest(it, 30000)
+        last = [one for one in all_events[-1:] if isinstance(one, str) and one.endswith(ENDS)]
         rng = random.Random(seed)
-        places = {rng.randrange(len(whole) + 1) for _ in range(5)}
-        places |= {at for at, one in enumerate(whole) if isinstance(one, str)} - {*range(3, len(whole) - 3)}
+        places = {rng.randrange(len(all_events) + 1) for _ in range(5)}
+        places |= {at for at, one in enumerate(all_events) if isinstance(one, str)} - {*range(3, len(all_events) - 3)}
         states = {}
         with iter(make(1)) as it:
             for at in range(max(places) + 1):
                 if at in places:
                     states[at] = json.dumps(it.state_dict())
-                if at < len(whole):
-                    assert event(it) == whole[at]
+                if at < len(all_events):
+                    assert event(it) == all_events[at]
         for at, state in states.items():
             with iter(make(at)) as it:
                 it.load_state_dict(json.loads(state))
                 came = rest(it, 30000 - at)
-            assert came == (whole[at:] or last), f"seed {seed}, place {at} of {len(whole)}\n{ds.plan()}"
+            assert came == (all_events[at:] or last), f"seed {seed}, place {at} of {len(all_events)}\n{ds.plan()}"

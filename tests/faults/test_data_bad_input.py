@@ -213,8 +213,8 @@ def test_what_a_function_returns_is_checked_in_its_place(what):
 
 
 def test_structures_that_do_not_match():
-    whole, halves, pairs = rows(), rows().map(lambda x: x / 2), Dataset.zip(rows(), rows())
-    for one, other in itertools.permutations((whole, halves, pairs), 2):
+    integers, halves, pairs = rows(), rows().map(lambda x: x / 2), Dataset.zip(rows(), rows())
+    for one, other in itertools.permutations((integers, halves, pairs), 2):
         for make in (
             lambda one=one, other=other: one.concatenate(other),
             lambda one=one, other=other: Dataset.choose_from_datasets([one, other], Dataset.range(2)),
@@ -225,11 +225,11 @@ def test_structures_that_do_not_match():
                 make()
     for make in (
         lambda: pairs.padded_batch(2, [None]),
-        lambda: whole.padded_batch(2, padding_values=b"x"),
-        lambda: whole.unbatch(),
-        lambda: Dataset.zip(whole, 3),
-        lambda: whole.flat_map(3),
-        lambda: whole.interleave(lambda x: whole, 0),
+        lambda: integers.padded_batch(2, padding_values=b"x"),
+        lambda: integers.unbatch(),
+        lambda: Dataset.zip(integers, 3),
+        lambda: integers.flat_map(3),
+        lambda: integers.interleave(lambda x: integers, 0),
     ):
         with pytest.raises(InvalidArgumentError):
             make()

@@ -479,7 +479,7 @@ def test_a_failed_look_into_an_empty_file_is_tried_again(tmp_path, workers):
     paths = write_files(tmp_path, [b"", b"a\nb\n", b""])
     ds = threads(TextLineDataset(paths).batch(1), workers).with_options(Options(retries=2))
     fixed = qc.data.FixedLengthRecordDataset(paths, 2).batch(1).with_options(Options(retries=2))
-    for dataset, wanted in ((ds, [b"a", b"b"]), (fixed, [b"a\n", b"b\n"])):
+    for dataset, expected in ((ds, [b"a", b"b"]), (fixed, [b"a\n", b"b\n"])):
         with iter(dataset) as it:
             next(it)
             place = it.state_dict()
@@ -492,7 +492,7 @@ def test_a_failed_look_into_an_empty_file_is_tried_again(tmp_path, workers):
                     if state is not None:
                         it.load_state_dict(state)
                     got = [np.asarray(batch)[0].tobytes() if dataset is fixed else batch[0] for batch in it]
-                assert got == wanted[state is not None :]
+                assert got == expected[state is not None :]
                 reads = max(reads, syscalls.read_count())
         assert reads > 3
     syscalls.reset_faults()

@@ -149,7 +149,7 @@ def test_a_part_of_what_is_appended_to_or_replaced(tmp_path, kind):
     make, ds = CUT[kind]
     path = tmp_path / "a"
     path.write_bytes(make())
-    whole, _ = run(ds([os.fspath(path)]))
+    elements, _ = run(ds([os.fspath(path)]))
     for way in ("appended to", "replaced"):
         with iter(ds([os.fspath(path)])) as it:
             first = [plain(next(it))]
@@ -160,7 +160,7 @@ def test_a_part_of_what_is_appended_to_or_replaced(tmp_path, kind):
                 (tmp_path / "b").write_bytes(make(1))
                 (tmp_path / "b").replace(path)
             got, error = pull(it)
-        assert error is None and flat(first + got) == flat(whole), way
+        assert error is None and flat(first + got) == flat(elements), way
 
 
 @pytest.mark.parametrize("number", THREADS)
@@ -371,8 +371,8 @@ def test_a_pass_over_an_input_finds_the_files_of_the_one_before(tmp_path, kind, 
     content = b"".join(b"%03d\n" % n for n in range(600))
     path.write_bytes(content)
     ds = NODES[kind](TextLineDataset(path)).batch(10)
-    whole = run(threads(ds, number))[0]
-    last = iter([False] * (len(whole) - 1) + [True])
+    elements = run(threads(ds, number))[0]
+    last = iter([False] * (len(elements) - 1) + [True])
 
     def passed(*batch):
         if next(last, False):  # of the first pass
@@ -382,7 +382,7 @@ def test_a_pass_over_an_input_finds_the_files_of_the_one_before(tmp_path, kind, 
     came, error = run(threads(ds.map(passed).repeat(2), number))
     assert isinstance(error, NotFoundError if way == "gone" else SourceChangedError)
     assert error.path == os.fspath(path)
-    assert came == whole
+    assert came == elements
 
 
 def test_closing_a_pass_that_there_is_no_memory_to_remember(tmp_path, monkeypatch):

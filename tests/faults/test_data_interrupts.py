@@ -139,16 +139,16 @@ def expected_of(ds):
 
 def steps(it, way):
     """The elements, each call of which is interrupted in each way possible; all are kept."""
-    kept, times = [], 0
+    elements, times = [], 0
     try:
         while True:
             it._stream.poll(20)  # what waits is another matter
             made, n = way(it.__next__)
-            kept.append(made)
+            elements.append(made)
             times += n
     except StopIteration:
         pass
-    return kept, times
+    return elements, times
 
 
 def interrupt_all(ds, way, leases):
@@ -156,14 +156,14 @@ def interrupt_all(ds, way, leases):
     ds = ds.with_options(Options(max_leases=leases, num_threads=2))
     with iter(ds) as it, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        kept, times = steps(it, way)
-        assert values(kept) == expected
+        elements, times = steps(it, way)
+        assert values(elements) == expected
         del times  # of some kinds, none: what no Python runs in, no signal cuts short
         stats = it.stats()
         assert stats["elements"] == len(expected)
         assert stats["leases"] <= min(leases, len(expected))
         records = stats["records"]
-        del kept
+        del elements
         gc.collect()
         assert it.stats()["leases"] == 0
     with iter(ds) as it:
@@ -225,16 +225,16 @@ def test_what_runs_within_a_call_may_take_the_element(tmp_path, monkeypatch):
     ds = _lines(tmp_path).batch(4).with_options(Options(max_leases=2))
     expected = expected_of(ds)
     with iter(ds) as it:
-        kept = [next(it), next(it)]
+        elements = [next(it), next(it)]
 
         def show(*_, **__):
-            kept.append(next(it))
+            elements.append(next(it))
 
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             monkeypatch.setattr(warnings, "showwarning", show)
-            kept += it
-        assert values(kept) == expected
+            elements += it
+        assert values(elements) == expected
         assert it.stats()["elements"] == len(expected)
 
 
@@ -253,14 +253,14 @@ def test_what_runs_within_a_call_may_go_elsewhere(tmp_path, monkeypatch):
 
 def test_what_runs_within_a_call_may_close(tmp_path, monkeypatch):
     with iter(_lines(tmp_path).batch(4).with_options(Options(max_leases=2))) as it:
-        kept = [next(it), next(it)]
+        elements = [next(it), next(it)]
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             monkeypatch.setattr(warnings, "showwarning", lambda *_, **__: it.close())
-            kept.append(next(it))  # it was on its way
+            elements.append(next(it))  # it was on its way
             with pytest.raises(qc.errors.FailedPreconditionError, match="closed"):
                 next(it)
-        assert values(kept) == [list(range(x, x + 4)) for x in (0, 4, 8)]
+        assert values(elements) == [list(range(x, x + 4)) for x in (0, 4, 8)]
 
 
 @pytest.mark.thorough
@@ -274,22 +274,22 @@ def test_real_signals_at_any_time(tmp_path, monkeypatch):
         raise Mine
 
     before = signal.signal(signal.SIGALRM, alarm)
-    kept = []
+    elements = []
     with warnings.catch_warnings(), iter(ds) as it:
         warnings.simplefilter("ignore")
         try:
             for delay in itertools.cycle(np.linspace(5e-5, 1e-3, 37)):
-                if len(kept) >= len(expected):
+                if len(elements) >= len(expected):
                     break
                 try:
                     signal.setitimer(signal.ITIMER_REAL, delay)
-                    kept.extend(itertools.islice(it, 20))  # in C from the element to the list: what came is there
+                    elements.extend(itertools.islice(it, 20))  # in C from the element to the list: what came is there
                     signal.setitimer(signal.ITIMER_REAL, 0)
                 except Mine:
                     pass
         finally:
             signal.signal(signal.SIGALRM, before)
-    assert values(kept) == expected
+    assert values(elements) == expected
 
 
 @pytest.mark.parametrize("every", [1, 3])

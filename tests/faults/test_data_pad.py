@@ -204,7 +204,7 @@ def test_what_all_shards_make_is_told_by_all(tmp_path, kind, before, after):
     for seed, bad in some_bad(before, after):
         if kind == "two datasets" and len(bad) == COUNT:
             continue  # nothing tells what the elements are: concatenate refuses
-        whole = events_of(BEFORE[before](ALL[kind](tmp_path, bad)))
+        all_events = events_of(BEFORE[before](ALL[kind](tmp_path, bad)))
         left = left_of(BEFORE[before](ALL[kind](tmp_path, bad)))
         ignored = events_of(BEFORE[before](ALL[kind](tmp_path, bad)).ignore_errors())
         for index in range(SIZE):
@@ -214,7 +214,7 @@ def test_what_all_shards_make_is_told_by_all(tmp_path, kind, before, after):
                 return AFTER[after](ds.shard(SIZE, index, uneven="pad"))
 
             came = check(lambda options, make=make: make().with_options(options), seed)
-            assert flat(came) == flat(followed(shared(whole, index), after))
+            assert flat(came) == flat(followed(shared(all_events, index), after))
             if left is not None:
                 came = check(lambda options, make=make: skipping(make(), options), seed)
                 assert flat(came) == flat(followed(shared(left, index), after))

@@ -306,22 +306,22 @@ def test_a_forked_child_is_told_and_may_begin_anew():
 def test_fewer_elements_than_ranks(name):
     for source in SOURCES.values():
         for count in (0, 1, 5):
-            whole = KINDS[name](source()).take(count)
-            expected = all_of(whole)
-            ranks = [all_of(whole.shard(4, rank, uneven="drop")) for rank in range(4)]
+            ds = KINDS[name](source()).take(count)
+            expected = all_of(ds)
+            ranks = [all_of(ds.shard(4, rank, uneven="drop")) for rank in range(4)]
             # As many on each: nobody waits for one that has none.
             assert ranks == [expected[rank : count // 4 * 4 : 4] for rank in range(4)]
             for rank in range(4):
                 got = []
                 try:
-                    for x in whole.shard(4, rank, uneven="raise"):
+                    for x in ds.shard(4, rank, uneven="raise"):
                         got.append(list(numbers_in(x)))
                     assert count % 4 == 0
                 except InvalidArgumentError:
                     assert count % 4
-                assert got == ranks[rank] or (got == [] and whole.cardinality() == count)  # then it was told at once
+                assert got == ranks[rank] or (got == [] and ds.cardinality() == count)  # then it was told at once
             padded = [*expected, *itertools.islice(itertools.cycle(expected), -len(expected) % 4)]
-            assert [all_of(whole.shard(4, rank, uneven="pad")) for rank in range(4)] == [
+            assert [all_of(ds.shard(4, rank, uneven="pad")) for rank in range(4)] == [
                 padded[rank::4] for rank in range(4)
             ]
 

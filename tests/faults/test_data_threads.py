@@ -238,7 +238,7 @@ def test_others_wait_for_a_call_in_its_middle(tmp_path, monkeypatch, way):
     held = Held(monkeypatch)
     it = iter(ds)
     state = it.state_dict()
-    kept = [next(it)]
+    elements = [next(it)]
     got = []
     warnings.simplefilter("always")
     first = threading.Thread(target=lambda: got.append(next(it)))
@@ -270,7 +270,7 @@ def test_others_wait_for_a_call_in_its_middle(tmp_path, monkeypatch, way):
     first.join(PATIENCE)
     other.join(PATIENCE)
     assert not first.is_alive() and not other.is_alive()
-    numbers = sorted(list(numbers_in(x)) for x in [*kept, *got])
+    numbers = sorted(list(numbers_in(x)) for x in [*elements, *got])
     assert numbers == [list(range(x, x + 10)) for x in range(0, 10 * len(numbers), 10)]
     if way == "load_state_dict":
         assert list(numbers_in(next(it))) == list(range(10))

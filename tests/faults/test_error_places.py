@@ -165,9 +165,9 @@ def test_what_is_wrong_is_the_same_after_a_resume(tmp_path, kind, threads):
     ds = (ds[0] if kind in FILES else ds).map(qc.ops.decode_csv(record_defaults=[np.int64])).map(lambda x: x + 1)
     ds = ds.with_options(qc.data.Options(num_threads=threads))
     with iter(ds) as it:
-        whole = told(it)
-    assert len(whole) == 12
-    assert [sum(end in str(event) for event in whole) for end in ("…' is no int64 (", "y' is no int64 (")] == [3, 3]
+        outcomes = told(it)
+    assert len(outcomes) == 12
+    assert [sum(end in str(event) for event in outcomes) for end in ("…' is no int64 (", "y' is no int64 (")] == [3, 3]
     shown = []
     for n in range(12):
         with iter(ds) as it:
@@ -183,7 +183,7 @@ def test_what_is_wrong_is_the_same_after_a_resume(tmp_path, kind, threads):
             shown.append(at)
         with iter(ds) as it:
             it.load_state_dict(state)
-            assert told(it) == whole[n:]
+            assert told(it) == outcomes[n:]
     assert shown or kind != "lines"
 
 

@@ -72,7 +72,7 @@ BMP_FIELDS = [
 def test_bmp(channels):
     pixels = PIXELS[..., 0] if channels == 1 else PIXELS[..., :channels]
     data = saved(pixels, "BMP")
-    whole = decode_bmp(data)
+    whole_picture = decode_bmp(data)
     outcomes = set()
     for name, value, damaged in changed(data, BMP_FIELDS):
         picture = decoded(decode_bmp, damaged)
@@ -84,7 +84,7 @@ def test_bmp(channels):
             other = by_pillow(damaged, MODES[picture.shape[2]])
             np.testing.assert_array_equal(picture, other.reshape(picture.shape), f"{name} = {value}")
         else:  # what TensorFlow doesn't use changes nothing
-            np.testing.assert_array_equal(picture, whole, f"{name} = {value}")
+            np.testing.assert_array_equal(picture, whole_picture, f"{name} = {value}")
     assert outcomes == {True, False}
 
 
@@ -130,7 +130,7 @@ def jpeg_fields(data):
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 1}])
 def test_jpeg(options):
     data = saved(np.tile(PIXELS[..., :3], (4, 3, 1)), "JPEG", **options)
-    whole = decode_image(data)
+    whole_picture = decode_image(data)
     for name, value, damaged in changed(data, jpeg_fields(data)):
         picture = decoded(decode_image, damaged)
         if picture is None:
@@ -138,7 +138,7 @@ def test_jpeg(options):
         other = by_pillow(damaged, MODES[picture.shape[2]])
         if other is None:  # Pillow wants the segment of JFIF to have its usual length
             assert name == "length of e0"
-            np.testing.assert_array_equal(picture, whole)
+            np.testing.assert_array_equal(picture, whole_picture)
         else:
             np.testing.assert_array_equal(picture, other.reshape(picture.shape), f"{name} = {value}")
 
@@ -151,8 +151,8 @@ def test_gif():
     names = [("screen width", 6, 2), ("screen height", 8, 2), ("flags", 10, 1)]
     names += [("left", image + 1, 2), ("top", image + 3, 2), ("width", image + 5, 2), ("height", image + 7, 2)]
     names += [("own flags", image + 9, 1), ("codes", image + 10, 1), ("block", image + 11, 1)]
-    whole = decode_gif(data)
-    np.testing.assert_array_equal(whole[0], by_pillow(data, "RGB"))
+    whole_frames = decode_gif(data)
+    np.testing.assert_array_equal(whole_frames[0], by_pillow(data, "RGB"))
     for name, value, damaged in changed(data, [Field(*one) for one in names]):
         frames = decoded(decode_gif, damaged)
         if frames is None:
@@ -160,7 +160,7 @@ def test_gif():
         if name in ("screen width", "screen height", "left", "top"):  # black where the frame isn't, as TensorFlow's
             left, top = value * (name == "left"), value * (name == "top")
             expected = np.zeros_like(frames)
-            expected[:, top : top + 2, left : left + 2] = whole
+            expected[:, top : top + 2, left : left + 2] = whole_frames
             np.testing.assert_array_equal(frames, expected, f"{name} = {value}")
         elif name in ("width", "height"):
             height, width = (value, 2) if name == "height" else (2, value)
@@ -218,7 +218,7 @@ SIDES = [0, 1, 2, 3, 5, 6, 7, 12, -1, -6, 2**31, 2**32, 2**62, 2**63 - 1, 2**63,
 def test_shapes_of_arrays(tmp_path, order):
     numbers = np.arange(6, dtype="<i4")
     path = tmp_path / "array.npy"
-    taken = 0
+    cases = 0
     for shape in [(side,) for side in SIDES] + [(one, other) for one in SIDES for other in SIDES]:
         text = f"{{'descr': '<i4', 'fortran_order': {order}, 'shape': {shape}, }}\n".encode()
         path.write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + numbers.tobytes())
@@ -226,9 +226,9 @@ def test_shapes_of_arrays(tmp_path, order):
             made = np.array(list(NumpyDataset(path)))
         except QueueCoreError:
             continue
-        taken += 1
+        cases += 1
         np.testing.assert_array_equal(made, np.load(path))
-    assert taken == 5  # (6,), and the four pairs whose product is 6
+    assert cases == 5  # (6,), and the four pairs whose product is 6
 
 
 # ---- caches and snapshots ----
@@ -278,22 +278,22 @@ def test_what_is_kept_is_checked_before_it_is_used(tmp_path, kind, step):
     def make():
         return [plain(one) for one in SOURCES[kind]().cache(tmp_path / "kept")]
 
-    whole = make()
-    kept = Kept(tmp_path / "kept.index", tmp_path / "kept.data-00000-of-00001")
+    expected = make()
+    files = Kept(tmp_path / "kept.index", tmp_path / "kept.data-00000-of-00001")
     refused = 0
-    for what, piece in itertools.islice(kept.piece.variants(), 0, None, step):
-        kept.put(piece)
+    for what, piece in itertools.islice(files.piece.variants(), 0, None, step):
+        files.put(piece)
         try:
             elements = make()
         except DataLossError as error:
-            assert error.path == str(kept.data), what
+            assert error.path == str(files.data), what
             refused += 1
         else:  # as many elements, of no more than there is
-            assert len(elements) == len(whole), what
-            assert total(elements) <= max(total(whole), len(whole) * sum(map(len, piece.parts))), what
+            assert len(elements) == len(expected), what
+            assert total(elements) <= max(total(expected), len(expected) * sum(map(len, piece.parts))), what
     assert refused > 3
-    kept.restore()
-    assert make() == whole
+    files.restore()
+    assert make() == expected
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -304,27 +304,27 @@ def test_an_index_is_checked_before_it_is_used(tmp_path, kind, step):
         ds = ds.cache(tmp_path / "kept") if kind == "cache" else ds.snapshot(tmp_path / "kept")
         return list(ds)
 
-    whole = make()
+    expected = make()
     if kind == "snapshot":
-        whole = make()  # in the order of its shards
+        expected = make()  # in the order of its shards
     (index,) = tmp_path.rglob("*.index")
     (data,) = tmp_path.rglob("*.data-00000-of-00001")
-    kept = Kept(index, data)
-    for what, facts in itertools.islice(kept.facts.variants(), 0, None, step):
-        kept.put_facts(facts)
+    files = Kept(index, data)
+    for what, facts in itertools.islice(files.facts.variants(), 0, None, step):
+        files.put_facts(facts)
         try:
-            assert sorted(make()) == sorted(whole), what
+            assert sorted(make()) == sorted(expected), what
         except QueueCoreError as error:
             assert type(error) in (DataLossError, ChecksumError, TruncatedRecordError, FailedPreconditionError), what
-        if not data.exists() or data.read_bytes() != kept.intact[1]:  # a snapshot of another plan was written anew
-            kept.restore()
+        if not data.exists() or data.read_bytes() != files.intact[1]:  # a snapshot of another plan was written anew
+            files.restore()
 
 
 def test_a_piece_that_says_how_long_it_was(tmp_path):
     def make():
         return list(SOURCES["string"]().snapshot(tmp_path / "kept", compression="GZIP"))
 
-    whole = make()
+    expected = make()
     (index,) = tmp_path.rglob("*.index")
     (data,) = tmp_path.rglob("*.data-00000-of-00001")
     content = data.read_bytes()[28:-4]
@@ -338,7 +338,7 @@ def test_a_piece_that_says_how_long_it_was(tmp_path):
         data.write_bytes(MAGIC + framed)
         index.write_bytes(MAGIC + facts.framed())
         if length == int.from_bytes(content[:8], "little"):
-            assert sorted(make()) == sorted(whole)
+            assert sorted(make()) == sorted(expected)
         else:
             with pytest.raises(DecompressError):
                 make()

@@ -47,7 +47,7 @@ def codec(request, monkeypatch):
 def test_cut_at_every_byte(codec, name, capfd):
     data = SAMPLES[name]
     # A GIF may end behind any of its frames, whose pixels are all there a little before.
-    whole = decode_image(data)
+    pixels = decode_image(data)
     lengths = []
     for length in range(len(data)):
         try:
@@ -56,7 +56,7 @@ def test_cut_at_every_byte(codec, name, capfd):
             assert any(word in str(error) for word in ("cut", "neither", "empty"))
         else:
             lengths.append(length)
-            np.testing.assert_array_equal(part, whole[: len(part)])
+            np.testing.assert_array_equal(part, pixels[: len(part)])
     assert bool(lengths) == name.startswith("gif")
     if name == "gif":
         assert min(lengths) > len(data) - 8
@@ -245,14 +245,14 @@ def test_scans_without_end(codec):
 
 def test_recover_a_cut_picture(codec):
     data = saved(colours(64, 48), "JPEG", subsampling=0)
-    whole = decode_jpeg(data)
+    pixels = decode_jpeg(data)
     for share in (0.6, 0.8, 0.95):
         cut = data[: int(len(data) * share)]
         with pytest.raises(qc.errors.DecodeError, match="cut"):
             decode_jpeg(cut)
         got = decode_jpeg(cut, try_recover_truncated=True, acceptable_fraction=0.5)
-        assert got.shape == whole.shape
-        same = (got == whole).all((1, 2))
+        assert got.shape == pixels.shape
+        same = (got == pixels).all((1, 2))
         assert same[:8].all()
         assert not same.all()
     with pytest.raises(qc.errors.DecodeError):  # without a whole header there is nothing to begin with

@@ -144,34 +144,34 @@ def native(capacity, start, kind="FIFOQueue"):
 @pytest.mark.parametrize("wrap", [2**32, 2**62, 2**63])
 def test_counters_wrap(wrap, below, kind):
     q = native(4, wrap - below, kind)
-    put, taken = iter(range(1000)), []
+    put, numbers = iter(range(1000)), []
     for _ in range(60):
         q.enqueue_many([np.array([next(put) for _ in range(3)])])
         q.enqueue(next(put))
         with pytest.raises(DeadlineExceededError):
             q.enqueue(-1, 0)
         assert q.size() == 4
-        taken += q.dequeue_many(2, False).tolist() + [int(q.dequeue()), int(q.dequeue())]
+        numbers += q.dequeue_many(2, False).tolist() + [int(q.dequeue()), int(q.dequeue())]
         with pytest.raises(DeadlineExceededError):
             q.dequeue(0)
         assert q.size() == 0
-    assert sorted(taken) == list(range(240))
-    assert kind == "RandomShuffleQueue" or taken == sorted(taken)
+    assert sorted(numbers) == list(range(240))
+    assert kind == "RandomShuffleQueue" or numbers == sorted(numbers)
     stats = q.stats()
     assert (stats["enqueued"], stats["dequeued"], stats["high_water"]) == (240, 240, 4)
 
 
 def test_threads_across_a_wrap():
     q = native(3, 2**63 - 5000)
-    taken = []
+    numbers = []
     threads = [
         threading.Thread(target=lambda p=p: [q.enqueue(10_000 * p + i) for i in range(3000)]) for p in range(4)
-    ] + [threading.Thread(target=lambda: [taken.append(int(q.dequeue())) for _ in range(6000)]) for _ in range(2)]
+    ] + [threading.Thread(target=lambda: [numbers.append(int(q.dequeue())) for _ in range(6000)]) for _ in range(2)]
     for one in threads:
         one.start()
     for one in threads:
         one.join()
-    assert sorted(taken) == sorted(10_000 * p + i for p in range(4) for i in range(3000))
+    assert sorted(numbers) == sorted(10_000 * p + i for p in range(4) for i in range(3000))
 
 
 @pytest.mark.parametrize("cls", [qc.FIFOQueue, qc.PriorityQueue])
@@ -183,11 +183,11 @@ def test_without_bound_it_grows_while_others_take(cls):
         for i in range(first, first + 4000, 8):
             q.enqueue_many([np.arange(i, i + 8) for _ in rows])
 
-    taken = []
+    numbers = []
 
     def take():
         for element in q:
-            taken.append(int(element[0]) if cls is qc.PriorityQueue else int(element))
+            numbers.append(int(element[0]) if cls is qc.PriorityQueue else int(element))
 
     takers = [threading.Thread(target=take) for _ in range(2)]
     putters = [threading.Thread(target=put, args=(4000 * k,)) for k in range(4)]
@@ -202,7 +202,7 @@ def test_without_bound_it_grows_while_others_take(cls):
     q.close()
     for thread in takers:
         thread.join()
-    assert sorted(taken) == list(range(16_000))
+    assert sorted(numbers) == list(range(16_000))
 
 
 def test_objects_are_let_go():
@@ -427,13 +427,13 @@ def test_what_is_kept_of_a_lease_stays_as_it_is(keep, cls):
     q = cls(8, ["i4"], [(4,)])
     q.enqueue_many([np.arange(32).reshape(8, 4)])
     with q.lease(8) as rows:
-        kept = keep(rows)
-        wanted = np.array(kept)
+        view = keep(rows)
+        wanted = np.array(view)
     del rows
     busy(q)
-    assert (np.asarray(kept) == wanted).all()
+    assert (np.asarray(view) == wanted).all()
     assert q.stats()["held_rows"] == 8
-    del kept
+    del view
     assert q.stats()["held_rows"] == 0
 
 
@@ -443,19 +443,19 @@ def test_what_is_kept_of_a_reservation_is_nobody_elses(n):
     with q.reserve(n) as rows:
         rows[0][:] = 5
         rows[1][:] = 0.5
-        kept, part = rows[0], rows[1][-1:]
+        view, part = rows[0], rows[1][-1:]
     assert rows == []
-    kept[:] = 77
+    view[:] = 77
     part[:] = 7.7
     a, b = q.dequeue_many(n)
     assert (a == 5).all() and (b == 0.5).all()
     for _ in range(4):
         q.enqueue_many([np.full((8, 4), 9), np.full(8, 0.9)])
         q.dequeue_many(8)
-    assert (kept == 77).all() and (part == 7.7).all()
+    assert (view == 77).all() and (part == 7.7).all()
     assert q.stats()["copied_rows"] == n
     assert q.stats()["held_rows"] == n
-    del kept, part
+    del view, part
     assert q.stats()["held_rows"] == 0
 
 
@@ -474,13 +474,13 @@ def test_a_reservation_of_which_nothing_is_kept_is_not_copied():
 def test_what_is_kept_of_a_reservation_that_was_given_up(end):
     q = qc.FIFOQueue(4, ["i4"], [(1000,)])
     if end == "error":
-        with pytest.raises(ZeroDivisionError), q.reserve(4) as [kept]:
-            kept[:] = 1
+        with pytest.raises(ZeroDivisionError), q.reserve(4) as [view]:
+            view[:] = 1
             raise ZeroDivisionError
     else:
         room = q.reserve(4)
-        [kept] = room.rows
-        kept[:] = 1
+        [view] = room.rows
+        view[:] = 1
         if end == "cancel":
             room.cancel()
         elif end == "closed":
@@ -489,13 +489,13 @@ def test_what_is_kept_of_a_reservation_that_was_given_up(end):
                 room.commit()
         del room
     if end == "closed":
-        assert (kept == 1).all()
+        assert (view == 1).all()
         return
     q.enqueue_many([np.full((4, 1000), 2)])
-    kept[:] = 3
+    view[:] = 3
     assert (q.dequeue_many(4) == 2).all()
     assert q.stats()["held_rows"] == 4
-    del kept
+    del view
     assert q.stats()["held_rows"] == 0
 
 
@@ -529,19 +529,19 @@ def test_arrays_put_into_the_list_of_a_reservation_change_nothing():
 def test_views_outlive_the_queue_and_end_in_another_thread():
     q = qc.FIFOQueue(8, ["i4"], [(4,)])
     q.enqueue_many([np.arange(32).reshape(8, 4)])
-    kept = []
+    views = []
     with q.lease(4) as rows:
-        kept.append(rows[0][2:])
+        views.append(rows[0][2:])
     with q.reserve(4) as rows:
-        kept.append(rows[0])
+        views.append(rows[0])
     del rows
     q.close(cancel_pending_enqueues=True)
     assert q.dequeue_many(4).tolist() == np.arange(16, 32).reshape(4, 4).tolist()
     native = q._native
     del q
     gc.collect()
-    assert kept[0].tolist() == np.arange(8, 16).reshape(2, 4).tolist() and not kept[1].any()
-    thread = threading.Thread(target=kept.clear)
+    assert views[0].tolist() == np.arange(8, 16).reshape(2, 4).tolist() and not views[1].any()
+    thread = threading.Thread(target=views.clear)
     thread.start()
     thread.join()
     assert native.stats()["held_rows"] == 0
@@ -552,23 +552,23 @@ def test_rows_are_lent_and_returned_by_many_threads():
     wrong = []
 
     def put(first):
-        kept = None
+        view = None
         for k in range(first, first + 100):
             with q.reserve(2) as rows:
                 rows[0][:] = k
                 if k % 2:
-                    kept = rows[0][0]
-            if kept is not None:
-                kept[:] = -1
+                    view = rows[0][0]
+            if view is not None:
+                view[:] = -1
 
     def get():
-        kept = []
+        views = []
         for _ in range(200):
             with q.lease(1) as rows:
-                kept.append((int(rows[0][0, 0]), rows[0][0, 1:]))
-            wrong.extend(k for k, row in kept if k < 0 or not (row == k).all())
-            if len(kept) == 40:
-                del kept[:]
+                views.append((int(rows[0][0, 0]), rows[0][0, 1:]))
+            wrong.extend(k for k, row in views if k < 0 or not (row == k).all())
+            if len(views) == 40:
+                del views[:]
 
     threads = [threading.Thread(target=put, args=(1000 * k,)) for k in range(2)]
     threads += [threading.Thread(target=get) for _ in range(2)]
@@ -650,13 +650,13 @@ def test_a_reservation_is_whole_or_given_up_where_memory_ends(kind):
         for apart in (False, True):
             held = [q.reserve(1) for _ in range(6)]
             del held[:: 2 if apart else 1]
-            room = kept = None
+            room = view = None
 
             def put_two():
-                nonlocal room, kept
+                nonlocal room, view
                 room = q.reserve(2)
-                kept = room.rows[0]
-                room.rows[1][:] = kept[:] = n  # noqa: B023
+                view = room.rows[0]
+                room.rows[1][:] = view[:] = n  # noqa: B023
                 room.commit()
 
             with contextlib.suppress(MemoryError):
@@ -668,7 +668,7 @@ def test_a_reservation_is_whole_or_given_up_where_memory_ends(kind):
                 assert numbers.tolist() in ([n, n], [0, 0]) and rows.shape == (2, 3)
                 put += 1
             assert q.size() == 0
-            del held, kept, room
+            del held, view, room
             assert q.stats()["held_rows"] == 0
     assert put
 

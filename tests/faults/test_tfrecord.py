@@ -32,17 +32,17 @@ def flipped(data, bit):
     return bytes(damaged)
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("size_known", [True, False])
 @pytest.mark.parametrize("number", range(len(RECORDS)))
-def test_each_bit_of_a_header(number, known):
+def test_each_bit_of_a_header(number, size_known):
     others = [one for one in read(DATA)[0] if one[1] != number]
     for bit in range(8 * HEADER):
         data = flipped(DATA, 8 * STARTS[number] + bit)
         block = 1 + bit % 64
-        records, faults, _ = outcome(data, block, known=known)
+        records, faults, _ = outcome(data, block, known=size_known)
         assert faults == [("ChecksumError", STARTS[number], number)]
         assert records == others[:number]
-        records, faults, _ = outcome(data, block, known=known, resync=True)
+        records, faults, _ = outcome(data, block, known=size_known, resync=True)
         assert faults == [("ChecksumError", STARTS[number], number)]
         assert records == others
 
@@ -78,21 +78,21 @@ def test_cut_at_each_byte(known, resync):
             assert wanted <= max(block, 33 + FRAME)
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("size_known", [True, False])
 @pytest.mark.parametrize("length", HUGE)
-def test_a_huge_length_with_a_valid_checksum(length, known):
+def test_a_huge_length_with_a_valid_checksum(length, size_known):
     assert header(length) == parsers.tfrecord_header(length)
     data = stream(KNOWN) + header(length) + b"and some data" + stream(KNOWN)
     at = len(stream(KNOWN))
     for block in (1, 12, 64, 1000):
-        records, faults, wanted = outcome(data, block, known=known)
+        records, faults, most_bytes = outcome(data, block, known=size_known)
         assert faults == [("RecordTooLargeError", at, 3)]
         assert [one[2] for one in records] == KNOWN
-        assert wanted <= max(block, 5 + FRAME)
-    records, faults, wanted = outcome(data, 30, known=known, resync=True)
+        assert most_bytes <= max(block, 5 + FRAME)
+    records, faults, most_bytes = outcome(data, 30, known=size_known, resync=True)
     assert faults == [("RecordTooLargeError", at, 3)]
     assert [one[2] for one in records] == KNOWN + KNOWN
-    assert wanted <= 30
+    assert most_bytes <= 30
     (error,) = parsers.tfrecord_read(data, 30)[1]
     assert str(length) in str(error)
     assert isinstance(error, MemoryError)
@@ -185,14 +185,14 @@ def test_mutations(seed):
         records = [rng.randbytes(rng.choice([0, 1, 5, 30, 200])) for _ in range(rng.randrange(8))]
         data = mutated(rng, stream(records)) if records else rng.randbytes(rng.randrange(60))
         expected, fault = read(data)
-        known, block, most = rng.random() < 0.5, rng.randrange(1, 100), rng.randrange(1, 9)
-        got, faults, wanted = outcome(data, block, known=known, most=most)
+        size_known, block, most = rng.random() < 0.5, rng.randrange(1, 100), rng.randrange(1, 9)
+        got, faults, wanted = outcome(data, block, known=size_known, most=most)
         assert got == expected
         assert faults == ([] if fault is None else [(fault.error, fault.offset, fault.record)])
-        if known:
+        if size_known:
             assert wanted <= max(block, len(data), 1)
         # Going on: what is delivered is whole, in order and never twice; each other byte belongs to a fault.
-        got, faults, _ = outcome(data, block, known=known, most=most, resync=True)
+        got, faults, _ = outcome(data, block, known=size_known, most=most, resync=True)
         assert got[: len(expected)] == expected
         assert len(faults) >= (fault is not None)
         end = 0
@@ -203,6 +203,6 @@ def test_mutations(seed):
         indices = [index for _, index, _ in got]
         assert indices == sorted(set(indices))
         assert not {offset for _, offset, _ in faults} & {offset for offset, _, _ in got}
-        scan = RecordScan(Bytes(data), b"x", len(data) if known else -1, block_bytes=block)
+        scan = RecordScan(Bytes(data), b"x", len(data) if size_known else -1, block_bytes=block)
         found = [(type(e).__name__, e.offset, e.record) for e, _ in iter(scan.next_fault, None)]
         assert (found, scan.records) == (faults, len(got))

@@ -181,20 +181,20 @@ def compressed() -> dict[str, object]:
     def expected(data: bytes, suffix: str) -> bytes | None:
         # Python's own word, member for member; None: it is an error, or too long.
         _, _, make, error = kinds[suffix]
-        whole = b""
-        while data and len(whole) <= most:
+        content = b""
+        while data and len(content) <= most:
             stream = make()
             try:
-                whole += stream.decompress(data, most + 1)
+                content += stream.decompress(data, most + 1)
             except error:
                 return None
             if not stream.eof or (suffix == ".zlib" and stream.unused_data):
                 return None
             data = stream.unused_data.lstrip(b"\0") if suffix in (".gz", ".xz") else stream.unused_data
-        return whole if len(whole) <= most else None
+        return content if len(content) <= most else None
 
     counts = dict.fromkeys(("wrong", "refused", "accepted", "places", "kinds", "long", "corpus"), 0)
-    seen: dict[str, set[int]] = {suffix: set() for suffix in kinds}
+    results: dict[str, set[int]] = {suffix: set() for suffix in kinds}
 
     def check(suffix: str, data: bytes) -> None:
         word, encoding, make, _ = kinds[suffix]
@@ -204,7 +204,7 @@ def compressed() -> dict[str, object]:
             parsers.prefer_library(name)
             source, into = state.choice([1, 2, 3, 7, 64, 1000, 100_000]), state.choice([1, 2, 3, 7, 64, 1000, 200_000])
             got, what, place = parsers.inflate_pieces(data, encoding, source, into, most)
-            seen[suffix].add(what)
+            results[suffix].add(what)
             counts["places"] += not 0 <= place <= len(data)
             counts["long"] += len(got) > most + into
             right = expected(data, suffix) if make else None
@@ -225,12 +225,12 @@ def compressed() -> dict[str, object]:
     for suffix, files in seeds.items():
         for data in files:
             check(suffix, data)
-        counts["corpus"] += seen[suffix] - {0} != set()
+        counts["corpus"] += results[suffix] - {0} != set()
     # Each round one of any kind, and one of GZIP: every way that its data can be wrong is to be seen.
     for _ in range(rounds(400)):
         for suffix in (state.choice(list(kinds)), ".gz"):
             check(suffix, mutated(state.choice(seeds[suffix]), seeds[suffix]))
-    counts["unseen"] = len({-1, 0, 101, 102, 103, 104} - seen[".gz"])
+    counts["unseen"] = len({-1, 0, 101, 102, 103, 104} - results[".gz"])
     return {name: [count] for name, count in counts.items()}
 
 
@@ -247,14 +247,14 @@ def pictures() -> dict[str, object]:
     from queuecore import errors, ops
 
     files = {name: data for name, data in samples().items() if not name.startswith("gif")}
-    whole = {name: ops.decode_image(data) for name, data in files.items()}
+    pixels = {name: ops.decode_image(data) for name, data in files.items()}
     counts = {"wrong": [0] * 4, "accepted": [0] * 4, "other": [0] * 4}
 
     def work(index: int) -> None:
         state = random.Random(f"{os.environ.get('QUEUECORE_FUZZ_SEED', '1')} {index}")
         for _ in range(rounds(500)):
             name = state.choice(list(files))
-            if not np.array_equal(ops.decode_image(files[name]), whole[name]):
+            if not np.array_equal(ops.decode_image(files[name]), pixels[name]):
                 counts["wrong"][index] += 1
             damaged = bytearray(files[name])
             if state.random() < 0.2:
@@ -539,15 +539,15 @@ def early_end() -> dict[str, object]:
         write_files(folder, 24)
         shuffled = data.FixedLengthRecordDataset(str(folder / "*.bin"), 24).shuffle(300, seed=3).repeat().batch(64)
         dataset = shuffled.with_options(data.Options(num_threads=4))
-        kept = []
+        batches_held = []
         for turn in range(rounds(20)):
             if turn % 2:
                 digest(dataset, take=turn)
             else:
                 batches = iter(dataset)
-                kept = [next(batches) for _ in range(turn)]
+                batches_held = [next(batches) for _ in range(turn)]
                 del batches
-        return {"kept": len(kept)}
+        return {"kept": len(batches_held)}
 
 
 def programs() -> dict[str, object]:
@@ -621,10 +621,10 @@ def device() -> dict[str, object]:
         threading.Thread(target=fill, daemon=True).start()
         return cuda.dequeued(queue)
 
-    def missing(cuda, ds, wanted: list) -> int:
+    def missing(cuda, ds, elements: list) -> int:
         count = 0
         with iter(ds) as it:
-            for got, right in zip(it, wanted[: rounds(10)], strict=False):
+            for got, right in zip(it, elements[: rounds(10)], strict=False):
                 part = got["x"] if isinstance(got, dict) else got
                 part.consume(right)
                 cuda.order(cuda.streams[0], cuda.streams[1])
@@ -636,16 +636,16 @@ def device() -> dict[str, object]:
                 other.start()
                 other.join()
                 count += 1
-        return count - min(rounds(10), len(wanted))
+        return count - min(rounds(10), len(elements))
 
     counts = []
-    for number, (host, more, wanted) in enumerate(kinds.values()):
+    for number, (host, more, elements) in enumerate(kinds.values()):
         for schedule in SCHEDULES:
             for cuda in plane(Path(os.environ["QUEUECORE_LIBCUDA"])):
                 cuda.fake.schedule(schedule, number)
                 cuda.stream()
                 cuda.aside()
-                counts += [missing(cuda, more(cuda.of(host)), wanted) for _ in range(2)]
+                counts += [missing(cuda, more(cuda.of(host)), elements) for _ in range(2)]
                 if number == 0:
                     counts.append(missing(cuda, dequeued(cuda), expected))
     return {"missing": counts}

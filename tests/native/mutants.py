@@ -276,14 +276,14 @@ def mutated(file: str, text: str, mutants: Sequence[Mistake]) -> str:
             name, function, *which = edit.place.split()
             if name != file:
                 continue
-            wanted = edit.text.removesuffix(REST)
-            places = [i for i in _function(lines, function) if wanted in lines[i]]
+            fragment = edit.text.removesuffix(REST)
+            places = [i for i in _function(lines, function) if fragment in lines[i]]
             nth, count = map(int, which[0].split("/")) if which else (1, 1)
-            if len(places) != count or lines[places[nth - 1]].count(wanted) != 1:
+            if len(places) != count or lines[places[nth - 1]].count(fragment) != 1:
                 raise Stale(f"{mistake.name}: {edit.text!r} is {len(places)} times in {edit.place}")
             at = places[nth - 1]
             code = lines[at].split("  #")[0].strip()
-            if code == wanted or (code.startswith(wanted) and edit.text.endswith(REST)):
+            if code == fragment or (code.startswith(fragment) and edit.text.endswith(REST)):
                 statements.setdefault(at, []).append((number, edit.wrong))
             else:
                 expressions.setdefault((at, edit.text), []).append((number, edit.wrong))

@@ -598,9 +598,9 @@ def test_freed_memory_is_used(device):
     fake, driver = device.fake, device.driver
     stream, source, freed = device.stream(), device.pinned(PAGE), device.memory(PAGE)
     check(driver.cuMemFree_v2(freed))
-    kept = device.memory(PAGE)
+    target = device.memory(PAGE)
     assert device.copy(freed, source, stream) == INVALID_VALUE
-    assert driver.cuMemcpyDtoDAsync_v2(kept, freed + 100, 10, stream) == INVALID_VALUE
+    assert driver.cuMemcpyDtoDAsync_v2(target, freed + 100, 10, stream) == INVALID_VALUE
     assert driver.cuMemFree_v2(freed) == INVALID_VALUE
     with pytest.raises(CudaError):
         fake.consume(stream, freed, PAGE)
@@ -610,8 +610,8 @@ def test_freed_memory_is_used(device):
     # Freed while an operation waits that needs it.
     fake.clear()
     fake.hold(stream)
-    check(device.copy(kept, source, stream))
-    check(driver.cuMemFree_v2(kept))
+    check(device.copy(target, source, stream))
+    check(driver.cuMemFree_v2(target))
     assert fake.faults() == {"freed_in_use": 1}
     fake.go_on(stream)
     assert driver.cuStreamSynchronize(stream) == ILLEGAL_ADDRESS
@@ -865,7 +865,7 @@ def test_a_kernel_runs_in_order_with_the_parameters_of_its_launch(device):
     stream, source = device.stream(), device.pinned(n)
     source[:] = numbers(n)
     narrow, wide = device.memory(n), device.memory(4 * n)
-    seen = []
+    dims = []
 
     @ctypes.CFUNCTYPE(None, ctypes.POINTER(c_void_p))
     def widen(params):
@@ -873,7 +873,7 @@ def test_a_kernel_runs_in_order_with_the_parameters_of_its_launch(device):
         bytes_ = (ctypes.c_uint8 * count).from_address(driver.fake_translate(outof))
         out = (ctypes.c_float * count).from_address(driver.fake_translate(into))
         np.frombuffer(out, np.float32)[:] = np.frombuffer(bytes_, np.uint8)
-        seen.append(driver.fake_dims()[:7])
+        dims.append(driver.fake_dims()[:7])
 
     kernel = fake.kernel(widen, 8, 8, 8)
     values = [c_uint64(wide), c_uint64(narrow), c_uint64(n)]
@@ -886,7 +886,7 @@ def test_a_kernel_runs_in_order_with_the_parameters_of_its_launch(device):
     fake.go_on(stream)
     check(driver.cuStreamSynchronize(stream))
     assert np.array_equal(np.frombuffer(fake.read(wide, 4 * n), np.float32), source.astype(np.float32))
-    assert seen == [[4, 1, 1, 256, 1, 1, 16]]
+    assert dims == [[4, 1, 1, 256, 1, 1, 16]]
     assert fake.happened()["kernels"] == 1
     # A function's address is a handle too, whose parameters stay where they are.
     for parameter, value in zip(values, (wide, narrow + n // 2, 2), strict=True):

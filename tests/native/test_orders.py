@@ -281,13 +281,13 @@ def stops(call: str):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("call", ["push", "pop", "pop_many", "seal", "turn_take", "push_turn_take", "outside"])
 def test_a_suspended_thread_holds_back_nobody(call):
-    seen: set[str] = set()
+    steps: set[str] = set()
     for labels, verdict, _, good in stops(call):
         assert verdict == "fine"
         # Who was half way through its call at that moment may find nothing more at the end.
         assert good >= 4 * WANT - 12, f"suspended before {labels}"
-        seen |= labels
-    assert seen == STEPS[call]
+        steps |= labels
+    assert steps == STEPS[call]
 
 
 @pytest.mark.sampled(2)
@@ -329,13 +329,13 @@ def hand_stops(call: str, capacities: tuple[int, ...]):
 @pytest.mark.thorough
 @pytest.mark.parametrize("call", HAND_STEPS)
 def test_a_suspended_thread_holds_back_no_queue(call):
-    seen: set[str] = set()
+    steps: set[str] = set()
     for where, verdict, good in hand_stops(call, (1, 2, 4, -1)):
         assert verdict == "fine"
         # Settling: every call of the others came back.
         assert good >= 4 * HAND_WANT - (0 if call == "hand_settle" else 12), f"suspended at {where}"
-        seen |= {*where[-1]}
-    assert seen == HAND_STEPS[call]
+        steps |= {*where[-1]}
+    assert steps == HAND_STEPS[call]
 
 
 # As many as there may be fibres beside two that go on: for each capacity up to two more than it has places.
@@ -346,7 +346,7 @@ CROWD_WANT = 60
 @pytest.mark.parametrize("call", ["put_try", "get_try"])
 @pytest.mark.parametrize("capacity", [1, 2, 4, -1])
 def test_any_number_of_suspended_threads_holds_back_no_queue(call, capacity):
-    seen: set[str] = set()
+    steps: set[str] = set()
     for count in range(1, (capacity if capacity > 0 else 4) + 3):
         for filled in (0, 1, capacity if capacity > 0 else 2):
             for seed in range(2):
@@ -359,11 +359,11 @@ def test_any_number_of_suspended_threads_holds_back_no_queue(call, capacity):
                         assert verdict == "fine"
                         # Who was half way through its call may have put or taken one more.
                         assert good >= 2 * CROWD_WANT - count - 8, f"{count} suspended before {at}: {labels}"
-                        seen |= {*labels}
+                        steps |= {*labels}
                     at += 1
     # All of them before the same operation: some are only made by one that another was faster than.
-    assert seen <= HAND_STEPS[call]
-    assert seen >= HAND_STEPS[call] - {"H2", "R4"}
+    assert steps <= HAND_STEPS[call]
+    assert steps >= HAND_STEPS[call] - {"H2", "R4"}
 
 
 @pytest.mark.thorough
@@ -389,13 +389,13 @@ def test_what_happens_around_suspended_threads_is_linearizable(capacity):
 
 @pytest.mark.parametrize("count", range(1, 7))
 def test_suspended_threads_keep_no_slots_from_others(count):
-    seen: set[str] = set()
+    steps: set[str] = set()
     for seed in range(4):
         at, labels = 1, []
         while labels is not None:
             verdict, labels, taken = queues.suspend_in_pool([at] * count, seed, CROWD_WANT)
             if labels is not None:
                 assert (verdict, taken) == ("fine", 3 * CROWD_WANT), f"{count} suspended before {at}: {labels}"
-                seen |= {*labels}
+                steps |= {*labels}
             at += 1
-    assert {"Q1", "Q2", "Q3"} <= seen <= {"Q1", "Q2", "Q3", "Q4", "Q5", "Q6"}
+    assert {"Q1", "Q2", "Q3"} <= steps <= {"Q1", "Q2", "Q3", "Q4", "Q5", "Q6"}

@@ -41,7 +41,7 @@ def pipelines(path: pathlib.Path) -> list[Dataset]:
 
 def watch(it: Any, seconds: float) -> tuple[int, int, int]:
     """Take elements slowly; return the most bytes that were held, by how many it grew, and how many elements came."""
-    taken = sum(1 for _ in itertools.islice(it, 300))
+    count = sum(1 for _ in itertools.islice(it, 300))
     begun = _resident()
     end = time.monotonic() + seconds
     most = grown = 0
@@ -49,9 +49,9 @@ def watch(it: Any, seconds: float) -> tuple[int, int, int]:
         time.sleep(0.05)  # the slow consumer: producers run ahead as far as they may
         for _ in itertools.islice(it, 20):
             most = max(most, it.stats()["memory_bytes"])
-            taken += 1
+            count += 1
         grown = max(grown, _resident() - begun)
-    return most, grown, taken
+    return most, grown, count
 
 
 def _resident() -> int:

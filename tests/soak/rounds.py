@@ -77,10 +77,10 @@ class Round:
     def some(self) -> bool:
         """Take a few batches, and perhaps mark the place behind them; return whether there may be more."""
         received: list[Any] = []
-        wanted = self.state.randint(1, 6)
+        count = self.state.randint(1, 6)
         try:
             # An exception of a signal handler leaves here what has been delivered.
-            received.extend(itertools.islice(self.iterator, wanted))
+            received.extend(itertools.islice(self.iterator, count))
         finally:
             for batch in received:
                 self.accounts.take(batch)
@@ -89,7 +89,7 @@ class Round:
             with contextlib.suppress(errors.FailedPreconditionError):  # a failed read has changed the order
                 self.accounts.mark(self.iterator.state_dict())
             self.marks += 1
-        return len(received) == wanted
+        return len(received) == count
 
     def play(self, expected: tuple[type[BaseException], ...] = (), between: Callable[[], None] | None = None) -> int:
         """Go to the end; make another iterator after each of these errors. Return how many of them came."""
@@ -276,7 +276,7 @@ class Trap:
 def shared(round_: Round) -> int:
     """Let several threads take from one iterator: each batch comes to one of them."""
     round_.open()
-    taken: list[list[Any]] = [[] for _ in range(round_.state.randint(2, 4))]
+    batches: list[list[Any]] = [[] for _ in range(round_.state.randint(2, 4))]
     failures: list[BaseException] = []
 
     def take(into: list[Any]) -> None:
@@ -286,14 +286,14 @@ def shared(round_: Round) -> int:
         except BaseException as error:  # noqa: BLE001 - told to the main thread
             failures.append(error)
 
-    threads = [threading.Thread(target=take, args=(into,)) for into in taken]
+    threads = [threading.Thread(target=take, args=(into,)) for into in batches]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     if failures:
         raise failures[0]
-    for batch in itertools.chain.from_iterable(taken):
+    for batch in itertools.chain.from_iterable(batches):
         round_.accounts.take(batch)
     round_.iterator.close()
     round_.done = round_.accounts.finish()
@@ -306,7 +306,7 @@ def changed(round_: Round, folder: pathlib.Path) -> int:
     cut = round_.state.random() < 0.5
     round_.open()
     received: list[Any] = []
-    whole = True
+    complete = True
     try:
         received.extend(itertools.islice(round_.iterator, round_.state.randint(1, 12)))
         if cut:
@@ -315,17 +315,17 @@ def changed(round_: Round, folder: pathlib.Path) -> int:
             path.write_bytes(path.read_bytes()[::-1])
         received.extend(round_.iterator)
     except errors.DataLossError:
-        whole = False
+        complete = False
     except errors.InvalidArgumentError:
         if cut:
             raise
-        whole = False
+        complete = False
     finally:
         round_.iterator.close()
-    if whole or cut:
+    if complete or cut:
         for batch in received:
             round_.accounts.take(batch)
-        round_.done = round_.accounts.finish(whole)
+        round_.done = round_.accounts.finish(complete)
     return 1
 
 
@@ -359,7 +359,7 @@ def queues(state: random.Random) -> tuple[int, int]:
     cut = state.random() < 0.3
     parts = np.array_split(contents(np.arange(count)), state.randint(1, 4))
     put: list[int] = []
-    taken: list[Any] = []
+    rows: list[Any] = []
     sizes = [state.choice([1, 1, 5, 300]) for _ in parts]
 
     def give(part: Any, size: int) -> None:
@@ -376,7 +376,7 @@ def queues(state: random.Random) -> tuple[int, int]:
     def get(size: int) -> None:
         while True:
             try:
-                taken.append([queue.dequeue()] if size == 1 else queue.dequeue_up_to(size))
+                rows.append([queue.dequeue()] if size == 1 else queue.dequeue_up_to(size))
             except errors.OutOfRangeError:
                 return
 
@@ -394,7 +394,7 @@ def queues(state: random.Random) -> tuple[int, int]:
     queue.close()
     for thread in takers:
         thread.join()
-    got = np.concatenate([np.asarray(one).ravel() for one in taken] or [np.zeros(0, np.int64)])
+    got = np.concatenate([np.asarray(one).ravel() for one in rows] or [np.zeros(0, np.int64)])
     if len(got) != sum(put) or len(np.unique(got)) != len(got) or not np.isin(got, contents(np.arange(count))).all():
         raise Wrong(
             f"{sum(put)} numbers were put into a queue, and {len(got)} taken, {len(np.unique(got))} of them distinct"
@@ -420,16 +420,16 @@ def play(seed: int, folder: pathlib.Path) -> dict[str, Any]:
         return {"records": records, "fault": "queues", "struck": struck, "pipeline": "queues"}
     name = state.choice(list(FAULTS))
     try:
-        with tempfile.TemporaryDirectory() as kept:
+        with tempfile.TemporaryDirectory() as kept_folder:
             if name == "changed":
-                copied(state, folder, pathlib.Path(kept))
-                pipeline = draw(state, pathlib.Path(kept))
+                copied(state, folder, pathlib.Path(kept_folder))
+                pipeline = draw(state, pathlib.Path(kept_folder))
                 while "+" in pipeline.text.replace(
                     "x + ", ""
                 ):  # it opens files twice: the second time as they are then
-                    pipeline = draw(state, pathlib.Path(kept))
+                    pipeline = draw(state, pathlib.Path(kept_folder))
                 round_ = Round(state, pipeline)
-                struck = changed(round_, pathlib.Path(kept))
+                struck = changed(round_, pathlib.Path(kept_folder))
             else:
                 trap = Trap(state)
                 last = (lambda ds: ds.map(trap)) if name == "tripped" else None

@@ -200,7 +200,7 @@ def test_rows_come_out_whole(module, kind, capacity):
     dtypes, shapes = [np.uint16, bytes], [(1031,), ()]
     make = getattr(module, kind)
     queue = make(capacity, 0, dtypes, shapes, seed=1) if kind == SHUFFLE else make(capacity, dtypes, shapes)
-    per_thread, seen, lock = 60, [], threading.Lock()
+    per_thread, batches, lock = 60, [], threading.Lock()
 
     def rows(first, count):
         numbers = np.arange(first, first + count)
@@ -229,7 +229,7 @@ def test_rows_come_out_whole(module, kind, capacity):
                 return
             # Kept while others go on, and looked at only then: a row that is used again would show.
             with lock:
-                seen.append(batch[-2:])
+                batches.append(batch[-2:])
 
     producers = [threading.Thread(target=produce, args=(t,), daemon=True) for t in range(4)]
     consumers = [threading.Thread(target=consume, args=(t,), daemon=True) for t in range(4)]
@@ -243,7 +243,7 @@ def test_rows_come_out_whole(module, kind, capacity):
         thread.join(PATIENCE)
         assert not thread.is_alive(), queue.stats()
     numbers = []
-    for columns in seen:
+    for columns in batches:
         for row, text in zip(*columns, strict=True):
             number = int(row[0])
             assert (row == number).all()

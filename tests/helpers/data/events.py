@@ -43,20 +43,20 @@ def check(make: Callable[[Options], Dataset], seed: int) -> list[Any]:
     """Save a pipeline, which `make` makes with options, at each of its places, go on from each; return what comes."""
     ds = make(OPTIONS[seed % len(OPTIONS)])
     with iter(ds) as it:
-        whole = rest(it)
+        all_events = rest(it)
     # An error that ends the run comes again, from a place behind it.
-    last = [one for one in whole[-1:] if isinstance(one, str) and one.endswith(ENDS)]
+    last = [one for one in all_events[-1:] if isinstance(one, str) and one.endswith(ENDS)]
     states = []
     with iter(make(OPTIONS[seed % len(OPTIONS)])) as it:
         states.append(json.dumps(it.state_dict()))
-        for expected in whole:
-            assert event(it) == expected, (seed, ds.plan(), whole)
+        for expected in all_events:
+            assert event(it) == expected, (seed, ds.plan(), all_events)
             states.append(json.dumps(it.state_dict()))
     for at, state in enumerate(states):
         with iter(make(OPTIONS[(seed + at) % len(OPTIONS)])) as it:
             it.load_state_dict(json.loads(state))
-            wanted = whole[at:] or last
+            wanted = all_events[at:] or last
             came = rest(it)[: max(MOST - at, len(wanted))]
         place = json.loads(state)["position"]
-        assert came == wanted, f"seed {seed}, place {at} of {whole}: {came}, {place}\n{ds.plan()}"
-    return whole
+        assert came == wanted, f"seed {seed}, place {at} of {all_events}: {came}, {place}\n{ds.plan()}"
+    return all_events

@@ -122,7 +122,7 @@ def plain(element: Any) -> Any:
 
 def main(file: str) -> None:
     """Write what this version makes of the datasets."""
-    kept = {}
+    records = {}
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         write_files(Path(folder))
@@ -137,8 +137,8 @@ def main(file: str) -> None:
             saved["begin"] = [plain(next(iterator)) for _ in range(AT)]
             saved["state"] = iterator.state_dict()
             saved["rest"] = [plain(element) for element in iterator]
-            kept[name] = saved
-    Path(file).write_text(json.dumps(kept) + "\n")
+            records[name] = saved
+    Path(file).write_text(json.dumps(records) + "\n")
 
 
 def main_torch(file: str) -> None:

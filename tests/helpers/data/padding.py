@@ -99,15 +99,17 @@ def grouped(elements: Sequence[Any], size: int, drop: bool = False) -> list[Sequ
 def cases(draw: st.DrawFn) -> tuple[list[Any], Component, tuple[int | None, ...], Any]:
     """Elements, what is known of them, what to pad them to, and with what."""
     dtype = np.dtype(draw(st.sampled_from(DTYPES)))
-    known = draw(st.lists(st.sampled_from([None, None, 0, 1, 2, 3]), min_size=1, max_size=3))
+    known_sides = draw(st.lists(st.sampled_from([None, None, 0, 1, 2, 3]), min_size=1, max_size=3))
     # Of rows without bytes, a ragged component doesn't know how many there are.
-    ragged = known[0] is None and None not in known[1:] and 0 not in known and draw(st.booleans())
+    ragged = known_sides[0] is None and None not in known_sides[1:] and 0 not in known_sides and draw(st.booleans())
     numbers = np.random.default_rng(draw(st.integers(0, 9)))
     elements = []
     for _ in range(draw(st.integers(0, 14))):
-        shape = [draw(st.integers(0, 4)) if side is None else side for side in known]
+        shape = [draw(st.integers(0, 4)) if side is None else side for side in known_sides]
         data = numbers.integers(1, 100, int(np.prod(shape)) * dtype.itemsize, np.uint8)
         elements.append((data % 2 if dtype.kind == "b" else data).view(dtype).reshape(shape))
-    sides = tuple(draw(st.sampled_from([None, 4, 6] if side is None else [None, side, side + 2])) for side in known)
+    sides = tuple(
+        draw(st.sampled_from([None, 4, 6] if side is None else [None, side, side + 2])) for side in known_sides
+    )
     fill = np.frombuffer(numbers.integers(0, 2, dtype.itemsize, np.uint8).tobytes(), dtype)[0]
-    return elements, Component(dtype, tuple(known), ragged=ragged), sides, fill
+    return elements, Component(dtype, tuple(known_sides), ragged=ragged), sides, fill

@@ -89,13 +89,13 @@ def made(count: int, size: int = 4096, seed: int = 0) -> list[Array]:
 def staged(plane: Plane) -> Counter[str]:
     """Python's batches, each read once."""
     feed = Feed(plane, made(60))
-    seen = 0
+    count = 0
     for lease, batch in feed.leases():
         feed.consume(plane.arrays.memory(lease), batch)
         lease.end()
-        seen += 1
+        count += 1
     feed.stop()
-    return Counter(missing=60 - seen)
+    return Counter(missing=60 - count)
 
 
 def growing(plane: Plane) -> Counter[str]:
@@ -277,14 +277,14 @@ def queued(plane: Plane) -> Counter[str]:
     with plane.dequeued(queue, BUFFERS) as it:
         held = next(it)
         full = soon(lambda: queue.size() == 40 - 2 * BUFFERS - 1, PATIENCE)  # held here, on the device, page-locked
-        seen = 0
+        count = 0
         for n, got in enumerate(itertools.chain([held], it)):
             got[0].consume(arrays[n])
             got[1].consume(np.arange(n % 3))
             held = None
-            seen += 1
+            count += 1
             del got
-    return Counter(missing=40 - seen, not_full=not full)
+    return Counter(missing=40 - count, not_full=not full)
 
 
 def failing_to_send(plane: Plane) -> Counter[str]:

@@ -236,18 +236,18 @@ ENDS = [_plain, _batch, _zip, _padded, _ragged]
 def dataset_law(seed: int, folder: pathlib.Path) -> None:
     """Let a hostile user iterate over one random dataset, and fail if anything that it receives or keeps is wrong."""
     quiet = Drawn(seed, folder, quiet=True)
-    wanted = [[np.array(leaf) for leaf in leaves(element)] for element in quiet.dataset]
+    expected = [[np.array(leaf) for leaf in leaves(element)] for element in quiet.dataset]
     drawn, state = Drawn(seed, folder), random.Random(~seed)
     holder = Holder(state)
     for array in drawn.given:
         array[...] = -1
-    end, at, place = state.randint(1, len(wanted)), 0, None
+    end, at, place = state.randint(1, len(expected)), 0, None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # more batches are kept than may be views
         iterator, beside = iter(drawn.dataset), iter(drawn.dataset)
         while at < end:
             arrays = leaves(next(iterator))
-            assert same(arrays, wanted[at]), f"seed {seed}: element {at} of {drawn.text}"
+            assert same(arrays, expected[at]), f"seed {seed}: element {at} of {drawn.text}"
             at += 1
             holder.receive(arrays)
             del arrays
@@ -272,7 +272,9 @@ def dataset_law(seed: int, folder: pathlib.Path) -> None:
         gc.collect(0)
         holder.check()
         again = [[np.array(leaf) for leaf in leaves(element)] for element in drawn.dataset]
-        assert len(again) == len(wanted) and all(map(same, again, wanted)), f"seed {seed}: a later pass of {drawn.text}"
+        assert len(again) == len(expected) and all(map(same, again, expected)), (
+            f"seed {seed}: a later pass of {drawn.text}"
+        )
     holder.check()
     beside.close()
 

@@ -157,7 +157,7 @@ def queue(make: Callable[[], Any], wide: bool) -> Run:
 
     def run(folder: pathlib.Path, got: Got) -> None:
         put: list[int] = []
-        taken: list[int] = []
+        numbers: list[int] = []
         waiting: list[int] = []  # of a call that failed: they are there, or not
         q = make()
         try:
@@ -166,7 +166,7 @@ def queue(make: Callable[[], Any], wide: bool) -> Run:
                 q.enqueue(row(x))
                 put += waiting
             for x in ROWS[20:24]:
-                taken.append(key(q.dequeue()))
+                numbers.append(key(q.dequeue()))
                 waiting = [x[0]]
                 q.enqueue(row(x))
                 put += waiting
@@ -183,7 +183,7 @@ def queue(make: Callable[[], Any], wide: bool) -> Run:
                     put += waiting
                 waiting = []
                 if not wide:
-                    taken += [int(x) for x in q.dequeue_many(2)[0]]
+                    numbers += [int(x) for x in q.dequeue_many(2)[0]]
         except Exception:
             calm()
             raise
@@ -192,11 +192,11 @@ def queue(make: Callable[[], Any], wide: bool) -> Run:
             q.close()
             while True:
                 try:
-                    taken.append(key(q.dequeue()))
+                    numbers.append(key(q.dequeue()))
                 except OutOfRangeError:
                     break
-            got += taken
-            lost, more = Counter(put) - Counter(taken), Counter(taken) - Counter(put)
+            got += numbers
+            lost, more = Counter(put) - Counter(numbers), Counter(numbers) - Counter(put)
             assert not lost, f"lost: {lost}"
             assert not more - Counter(waiting), f"out of nowhere: {more}"
 

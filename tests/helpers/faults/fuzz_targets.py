@@ -148,13 +148,13 @@ def lmdb(data: bytes) -> None:
             raise StopIteration
         return names.pop()
 
-    taken = 0
+    count = 0
     with contextlib.suppress(QueueCoreError, StopIteration):
-        while taken <= len(data):
+        while count <= len(data):
             key, value = records.read(next_name)
             assert len(key) + len(value) <= len(data)
-            taken += 1
-    assert taken <= len(data)
+            count += 1
+    assert count <= len(data)
     records.reset()
 
 
@@ -182,19 +182,19 @@ def picture(data: bytes) -> None:
         [qc.ops.resize(size=size, antialias=True, dct_scale=True)],
     ][kind % 4]
     chain = qc.ops.compose(qc.ops.decode_image(**decoding), *links)
-    whole = part = None
+    picture_pixels = part = None
     with contextlib.suppress(QueueCoreError):
         pixels = np.asarray(qc.ops.decode_image(contents, expand_animations=False, **decoding))
         for link in links:
             (pixels,) = link.bind([qc.ops.Component(pixels.dtype, pixels.shape)])(pixels)
-        whole = pixels
+        picture_pixels = pixels
     with contextlib.suppress(QueueCoreError):
         (part,) = chain.bind([qc.ops.Component(np.dtype("S"), ())])(contents)
-    if whole is not None and not contents.startswith(b"GIF8"):  # which no native step takes
+    if picture_pixels is not None and not contents.startswith(b"GIF8"):  # which no native step takes
         assert part is not None
-        assert part.shape == whole.shape
+        assert part.shape == picture_pixels.shape
         # What a smaller transform gives is another picture.
-        assert kind % 4 == 3 or np.array_equal(part, whole)
+        assert kind % 4 == 3 or np.array_equal(part, picture_pixels)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {one.__name__: one for one in (state, message, lmdb, arguments, picture)}

@@ -64,7 +64,7 @@ class _Seen:
 @contextlib.contextmanager
 def judged() -> Generator[None]:
     """Watch a test; judge what it used at its end."""
-    seen: weakref.WeakKeyDictionary[Iterator, _Seen] = weakref.WeakKeyDictionary()
+    histories: weakref.WeakKeyDictionary[Iterator, _Seen] = weakref.WeakKeyDictionary()
     failed: list[_Seen] = []
     queues: list[weakref.ref[QueueBase]] = []
     begin, follow, load_state = Iterator.__init__, Iterator.__next__, Iterator.load_state_dict
@@ -72,27 +72,27 @@ def judged() -> Generator[None]:
 
     def begun(it: Iterator, chain: Chain, target: Any = None, whole: Chain | None = None) -> None:
         begin(it, chain, target, whole)
-        seen[it] = _Seen(chain, target is None)
+        histories[it] = _Seen(chain, target is None)
 
     def following(it: Iterator) -> Any:
-        known = seen.get(it)
-        if known is None:  # it is older than the test
+        history = histories.get(it)
+        if history is None:  # it is older than the test
             return follow(it)
         try:
             element = follow(it)
         except QueueCoreError as error:
-            if known.chain is None and len(failed) < _MOST and not isinstance(error, FailedPreconditionError):
-                known.chain = it._stream.chain
-                known.unnamed = _unnamed(error)
-                failed.append(known)
+            if history.chain is None and len(failed) < _MOST and not isinstance(error, FailedPreconditionError):
+                history.chain = it._stream.chain
+                history.unnamed = _unnamed(error)
+                failed.append(history)
             raise
-        if known.chain is None and len(known.elements) < _FIRST:
-            known.elements.append(_told(element))
+        if history.chain is None and len(history.elements) < _FIRST:
+            history.elements.append(_told(element))
         return element
 
     def moving(it: Iterator, state: Mapping[str, Any]) -> None:
-        if it in seen:
-            seen[it].from_start = False
+        if it in histories:
+            histories[it].from_start = False
         load_state(it, state)
 
     def made(queue: QueueBase, *args: Any, **kwargs: Any) -> None:
@@ -126,18 +126,18 @@ def _told(element: Any) -> Any:
     return repr(plain(element))[:_LARGE]
 
 
-def _judge_iterator(seen: _Seen) -> None:
-    chain = seen.chain
+def _judge_iterator(history: _Seen) -> None:
+    chain = history.chain
     assert chain is not None
-    assert not seen.unnamed, seen.unnamed
+    assert not history.unnamed, history.unnamed
     chain = chain.with_options(Options(stall_warn=_LONG, stall_timeout=_LONG))  # a busy machine stands still, too
     runs = [_outcomes(chain.with_options(Options(num_threads=threads)))[0] for threads in (1, 2, 8)]
     if chain.shuffles or chain.is_free(chain.options) or not _is_repeatable(chain.source):
         return
     assert runs[0] == runs[1] == runs[2], runs
-    if seen.from_start and _stamps(chain) == seen.files:
+    if history.from_start and _stamps(chain) == history.files:
         # One run may have come further, and its error may have cut the last batch short.
-        for before, (kind, after) in zip(seen.elements[:-1], runs[0], strict=False):
+        for before, (kind, after) in zip(history.elements[:-1], runs[0], strict=False):
             assert kind != "element" or before == after
     _judge_places(chain, runs[0])
 

@@ -81,13 +81,15 @@ def check(expected: list[list[int]], got: list[list[int]], may_lack: bool, may_b
 
     `may_be_short`: the error of a thread that makes elements may have cut a batch short, but no record is away.
     """
-    flat, whole = list(itertools.chain(*got)), list(itertools.chain(*expected))
-    if got == expected or (may_be_short and flat == whole):
+    flat, flat_expected = list(itertools.chain(*got)), list(itertools.chain(*expected))
+    if got == expected or (may_be_short and flat == flat_expected):
         return
     assert may_lack, f"expected {expected}, got {got}"
     lacking = [expected[:i] + expected[i + 1 :] for i in range(len(expected))]
-    without_one = [whole[:i] + whole[i + 1 :] for i in range(len(whole))]
-    assert got in lacking or flat in without_one or flat == whole[: len(flat)], f"expected {expected}, got {got}"
+    without_one = [flat_expected[:i] + flat_expected[i + 1 :] for i in range(len(flat_expected))]
+    assert got in lacking or flat in without_one or flat == flat_expected[: len(flat)], (
+        f"expected {expected}, got {got}"
+    )
 
 
 def batches(of: list[Any], size: int) -> list[list[int]]:

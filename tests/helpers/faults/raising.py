@@ -45,15 +45,15 @@ class Cut(Exception):
 
 def is_behind(error: BaseException | None, cause: BaseException) -> bool:
     """Whether an exception is this one, or has it among its causes."""
-    known: set[int] = set()
+    ids: set[int] = set()
     left = [error]
     while left:
         chained = left.pop()
-        if chained is None or id(chained) in known:
+        if chained is None or id(chained) in ids:
             continue
         if chained is cause:
             return True
-        known.add(id(chained))
+        ids.add(id(chained))
         left += [chained.__cause__, chained.__context__, *getattr(chained, "exceptions", ())]
     return False
 

@@ -95,7 +95,7 @@ def _refused(calls: ctypes.CDLL, ds: Dataset, what: int, nth: int, expected: lis
             got.append(list(numbers_in(x)))
     except BaseException as error:
         met = error
-    seen = calls.requests()
+    requests = calls.requests()
     calls.refuse(NOTHING, 0, 0)
     # An error cuts a batch short, of buckets each one's; and shuffles give what they have.
     cut = 0 if met is None else len(got) if "shuffle" in place else 3 if "bucket" in place else 1
@@ -116,7 +116,7 @@ def _refused(calls: ctypes.CDLL, ds: Dataset, what: int, nth: int, expected: lis
     else:
         assert got == expected, (place, nth)
     assert all_of(ds) == expected, (place, nth)
-    return seen >= nth
+    return requests >= nth
 
 
 if __name__ == "__main__":

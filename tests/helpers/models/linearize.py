@@ -168,32 +168,32 @@ def _check_order(values: dict[Any, _Value]) -> None:
     by_invoked = sorted(values.items(), key=lambda item: item[1].put.invoked)
     by_returned = sorted((i for i in values.items() if i[1].put.result == OK), key=lambda item: item[1].put.returned)
     latest, who, done = -math.inf, None, 0
-    for b, known in by_invoked:
-        while done < len(by_returned) and by_returned[done][1].put.returned < known.put.invoked:
+    for b, passage in by_invoked:
+        while done < len(by_returned) and by_returned[done][1].put.returned < passage.put.invoked:
             a, other = by_returned[done]
             done += 1
             begun = other.get.invoked if other.get else math.inf
             if begun > latest:
                 latest, who = begun, a
-        if known.get is not None and known.get.returned < latest:
-            raise _Wrong(f"{b!r} overtook {who!r}: {known.put}, {known.get}, and {values[who]}")
+        if passage.get is not None and passage.get.returned < latest:
+            raise _Wrong(f"{b!r} overtook {who!r}: {passage.put}, {passage.get}, and {values[who]}")
     # The same inside one call.
-    for b, known in values.items():
-        if known.get is None:
+    for b, passage in values.items():
+        if passage.get is None:
             continue
-        if known.place:
-            a = known.put.values[known.place - 1]
+        if passage.place:
+            a = passage.put.values[passage.place - 1]
             before = values[a]
             if before.get is None:
-                raise _Wrong(f"{b!r} came out, {a!r} before it did not: {known.put}")
-            if before.get is known.get and before.got_place != known.got_place - 1:
-                raise _Wrong(f"rows of {known.put} are not in one piece in {known.get}")
-            if known.get.returned < before.get.invoked:
-                raise _Wrong(f"{b!r} overtook {a!r} of the same {known.put}")
-        if known.got_place:
-            a = known.get.values[known.got_place - 1]
-            if known.put.returned < values[a].put.invoked:
-                raise _Wrong(f"{a!r} overtook {b!r} within {known.get}")
+                raise _Wrong(f"{b!r} came out, {a!r} before it did not: {passage.put}")
+            if before.get is passage.get and before.got_place != passage.got_place - 1:
+                raise _Wrong(f"rows of {passage.put} are not in one piece in {passage.get}")
+            if passage.get.returned < before.get.invoked:
+                raise _Wrong(f"{b!r} overtook {a!r} of the same {passage.put}")
+        if passage.got_place:
+            a = passage.get.values[passage.got_place - 1]
+            if passage.put.returned < values[a].put.invoked:
+                raise _Wrong(f"{a!r} overtook {b!r} within {passage.get}")
 
 
 def _check_lost(history: History, values: dict[Any, _Value]) -> None:
@@ -288,15 +288,15 @@ def explained(
     calls = sorted(history, key=lambda c: c.invoked)
     everything = (1 << len(calls)) - 1
     optional = sum(1 << i for i, c in enumerate(calls) if c.returned == math.inf)
-    seen = set()
+    states = set()
     stack = [(0, None, None, (), False)]
     while stack:
         state = stack.pop()
-        if state in seen:
+        if state in states:
             continue
-        if len(seen) == budget:
+        if len(states) == budget:
             return True
-        seen.add(state)
+        states.add(state)
         done, putting, getting, rows, closed = state
         if (done | optional) == everything:
             return True
@@ -351,15 +351,15 @@ def _steps(i, call, done, putting, getting, rows, closed, capacity, kind, least)
     if mine or getting is None:
         if call.result == OK:
             count = len(call.values)
-            whole = count == call.wanted or (closed and count == len(rows))
+            full_count = count == call.wanted or (closed and count == len(rows))
             if kind == PRIORITY:
-                if whole and tuple(sorted(rows, key=priority))[:count] == call.values:
+                if full_count and tuple(sorted(rows, key=priority))[:count] == call.values:
                     yield over, putting, None, tuple(v for v in rows if v not in call.values), closed
             elif len(rows) - held > (0 if closed else least):
                 if held + 1 < count:
                     if kind == SHUFFLE or rows[held] == call.values[held]:
                         yield done, putting, (i, held + 1), rows, closed
-                elif whole and (set(call.values) <= set(rows) if kind == SHUFFLE else rows[:count] == call.values):
+                elif full_count and (set(call.values) <= set(rows) if kind == SHUFFLE else rows[:count] == call.values):
                     yield over, putting, None, tuple(v for v in rows if v not in call.values), closed
         elif kind != PRIORITY and held + 1 < call.wanted and len(rows) - held > (0 if closed else least):
             yield done, putting, (i, held + 1), rows, closed

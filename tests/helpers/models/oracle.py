@@ -103,13 +103,13 @@ class Shuffle:
 
 
 def _take(below: Iterator[Any], number: int) -> Iterator[Any]:
-    taken = 0
-    while number < 0 or taken < number:
+    count = 0
+    while number < 0 or count < number:
         try:
             yield next(below)
         except StopIteration:
             return
-        taken += 1
+        count += 1
 
 
 def _skip(below: Iterator[Any], number: int) -> Iterator[Any]:

@@ -270,8 +270,8 @@ class Recorder:
         """Make one call."""
         name, argument, timeout = step
         values = tuple(argument) if name in linearize.PUTS else ()
-        wanted = argument if name in (linearize.GET_MANY, linearize.GET_UP_TO) else 1
-        started = Call(name, next(self.clock), math.inf, None, values, wanted)
+        count = argument if name in (linearize.GET_MANY, linearize.GET_UP_TO) else 1
+        started = Call(name, next(self.clock), math.inf, None, values, count)
         self.begun.append(started)
         try:
             got = self._do(name, argument, {} if timeout is None else {"timeout": timeout})
@@ -280,7 +280,7 @@ class Recorder:
             got, result = (), RESULTS.get(type(error).__name__, repr(error))
         except Exception as error:
             got, result = (), repr(error)
-        done = Call(name, started.invoked, next(self.clock), result, values or tuple(got), wanted)
+        done = Call(name, started.invoked, next(self.clock), result, values or tuple(got), count)
         self.calls.append(done)
         return done
 

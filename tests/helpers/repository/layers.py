@@ -193,7 +193,7 @@ def _way(file: str) -> list[str]:
     return file.split("/")
 
 
-def circles(whole: Graph) -> list[list[str]]:
+def circles(whole_graph: Graph) -> list[list[str]]:
     """Return the strongly connected parts of more than one node (R. Tarjan, 1972)."""
     order: dict[str, int] = {}
     low: dict[str, int] = {}
@@ -203,7 +203,7 @@ def circles(whole: Graph) -> list[list[str]]:
     def visit(node: str) -> None:
         order[node] = low[node] = len(order)
         stack.append(node)
-        for other in sorted(whole[node]):
+        for other in sorted(whole_graph[node]):
             if other not in order:
                 visit(other)
                 low[node] = min(low[node], low[other])
@@ -215,7 +215,7 @@ def circles(whole: Graph) -> list[list[str]]:
             if len(part) > 1:
                 parts.append(part)
 
-    for node in sorted(whole):
+    for node in sorted(whole_graph):
         if node not in order:
             visit(node)
     return sorted(parts)

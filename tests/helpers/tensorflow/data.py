@@ -110,15 +110,15 @@ def answer(library: Any, dataset: Any, set_seed: Any, call: dict[str, Any]) -> A
 
 def events(iterator: Any) -> list[Any]:
     """Return elements, and a word for each that can't be made, of an iterator that goes on behind these."""
-    seen: list[Any] = []
-    while len(seen) < 400:
+    outcomes: list[Any] = []
+    while len(outcomes) < 400:
         try:
-            seen.append(plain(next(iterator)))
+            outcomes.append(plain(next(iterator)))
         except StopIteration:
             break
         except Exception:  # which one it is differs
-            seen.append("error")
-    return seen
+            outcomes.append("error")
+    return outcomes
 
 
 def iterate(ds: Any) -> Any:

@@ -188,19 +188,19 @@ def threads_that_end(api):
 @scenario
 def clean_types(api):
     """Default, replaced and empty clean types."""
-    seen = []
+    results = []
     for types in (None, (ValueError,), ()):
         for error in (api.errors.OutOfRangeError, ValueError):
             coord = api.Coordinator(types) if types is not None else api.Coordinator()
             handled(coord, api.end() if error is not ValueError else error("x"))
-            seen.append([coord.should_stop(), outcome(coord.join), coord.joined])
-    return seen
+            results.append([coord.should_stop(), outcome(coord.join), coord.joined])
+    return results
 
 
 @scenario
 def error_forms(api):
     """An instance and a triple, the same object each time."""
-    seen = []
+    results = []
     for triple in (False, True):
         coord = api.Coordinator()
         error = ValueError("x")
@@ -212,8 +212,8 @@ def error_forms(api):
             try:
                 use()
             except ValueError as caught:
-                seen.append(caught is error)
-    return seen
+                results.append(caught is error)
+    return results
 
 
 @scenario
@@ -228,7 +228,7 @@ def first_of_two_errors(api):
 @scenario
 def stragglers(api):
     """Threads that do not stop."""
-    seen = []
+    results = []
     for ignore in (False, True):
         for error in (None, ValueError("x")):
             coord = api.Coordinator()
@@ -237,13 +237,13 @@ def stragglers(api):
                 handled(coord, error) if error else coord.request_stop()
                 try:
                     coord.join(stop_grace_period_secs=0.05, ignore_live_threads=ignore)
-                    seen.append("joined")
+                    results.append("joined")
                 except ValueError:
-                    seen.append("ValueError")
+                    results.append("ValueError")
                 except RuntimeError as caught:
-                    seen.append(str(caught).split("\n")[0])
-                seen += [coord.joined, outcome(coord.join, stop_grace_period_secs=0)]
-    return seen
+                    results.append(str(caught).split("\n")[0])
+                results += [coord.joined, outcome(coord.join, stop_grace_period_secs=0)]
+    return results
 
 
 @scenario
@@ -267,7 +267,7 @@ def clear(api):
 @scenario
 def stop_on_exception(api):
     """Errors and interrupts of threads."""
-    seen = []
+    results = []
     for error in (ValueError, KeyboardInterrupt, SystemExit):
         coord = api.Coordinator()
 
@@ -277,14 +277,14 @@ def stop_on_exception(api):
 
         thread = threading.Thread(target=work)
         thread.start()
-        seen += [outcome(coord.join, [thread]), coord.should_stop()]
-    return seen
+        results += [outcome(coord.join, [thread]), coord.should_stop()]
+    return results
 
 
 @scenario
 def looper_hooks(api):
     """The hooks in their order, with and without an error."""
-    seen = []
+    results = []
     for interval in (None, 0.001):
         for failing in ("", "start", "run"):
             coord = api.Coordinator()
@@ -309,8 +309,8 @@ def looper_hooks(api):
 
             thread = Mine(coord, interval)
             thread.start()
-            seen.append([thread.daemon, outcome(coord.join), log])
-    return seen
+            results.append([thread.daemon, outcome(coord.join), log])
+    return results
 
 
 @scenario
@@ -324,13 +324,13 @@ def looper_arguments(api):
         coord.request_stop()
 
     api.LooperThread.loop(coord, 10, work, args=(1,), kwargs={"a": 2})
-    seen = [outcome(coord.join), got]
+    results = [outcome(coord.join), got]
     for bad in ((None, 1), (coord, 1, None, (1,)), (coord, 1, None, None, {"a": 1})):
         try:
             api.LooperThread(*bad)
         except ValueError:
-            seen.append("ValueError")
-    return seen
+            results.append("ValueError")
+    return results
 
 
 @scenario
@@ -363,15 +363,15 @@ def runner_parts(api):
 def bad_runners(api):
     """Without a queue, without ops, with closed types that are none."""
     queue = api.queue(10)
-    seen = []
+    results = []
     for types in ((), (ValueError,), [api.errors.OutOfRangeError], ("x",)):
-        seen.append(outcome(api.runner, queue, [int], types))
+        results.append(outcome(api.runner, queue, [int], types))
     for functions in ([],):
         try:
             api.runner(queue, functions)
         except ValueError:
-            seen.append("ValueError")
-    return seen
+            results.append("ValueError")
+    return results
 
 
 @scenario
@@ -449,16 +449,16 @@ def error_without_a_coordinator(api):
 @scenario
 def closed_by_somebody_else(api):
     """CancelledError is the coordinator's, unless it is one of the closed types."""
-    seen = []
+    results = []
     for types in (None, (api.errors.OutOfRangeError, api.errors.CancelledError)):
         queue, coord = api.queue(1), api.Coordinator()
         threads = api.threads(api.runner(queue, [int], types), coord)
-        seen.append(api.dequeue(queue))
+        results.append(api.dequeue(queue))
         api.close(queue)
-        seen += [ended(threads[:1]), coord.should_stop()]
+        results += [ended(threads[:1]), coord.should_stop()]
         coord.request_stop()
-        seen.append(outcome(coord.join))
-    return seen
+        results.append(outcome(coord.join))
+    return results
 
 
 # Where ours is meant to differ, both outcomes: TensorFlow's first.

@@ -315,23 +315,23 @@ def threads_of_one_session(tf):
     counter = tf.Variable(0, dtype=tf.int64)
     up = tf.assign_add(counter, 1, use_locking=True)
     queue = tf.FIFOQueue(400, tf.int64, [()])
-    taken = queue.dequeue()
+    element = queue.dequeue()
     with tf.Session() as sess:
         sess.run(tf.global_variables_initializer())
         sess.run(queue.enqueue_many([np.arange(400)]))
-        seen = []
+        numbers = []
 
         def work():
             for _ in range(50):
                 sess.run(up)
-                seen.append(int(sess.run(taken)))
+                numbers.append(int(sess.run(element)))
 
         workers = [threading.Thread(target=work) for _ in range(8)]
         for one in workers:
             one.start()
         for one in workers:
             one.join()
-        return [plain(sess.run(counter)), sorted(seen) == list(range(400)), plain(sess.run(queue.size()))]
+        return [plain(sess.run(counter)), sorted(numbers) == list(range(400)), plain(sess.run(queue.size()))]
 
 
 @scenario

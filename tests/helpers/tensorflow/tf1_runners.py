@@ -227,13 +227,13 @@ def again(tf):
 @scenario
 def a_python_function_in_a_runner(tf):
     """py_func, whose exception stops it."""
-    seen = []
+    calls = []
 
     def source():
-        if len(seen) == 5:
+        if len(calls) == 5:
             raise StopIteration
-        seen.append(1)
-        return np.float32(len(seen))
+        calls.append(1)
+        return np.float32(len(calls))
 
     queue = tf.FIFOQueue(9, tf.float32, [()], name="q")
     value = tf.py_func(source, [], tf.float32)

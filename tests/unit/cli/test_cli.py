@@ -416,21 +416,21 @@ def test_a_source_in_parts():
 
 def test_contenders_take_turns_over_the_parts(monkeypatch):
     parts = MeasuredSource(("a", "b"), (40, 40), None, 10).parts(40)
-    seen = []
+    calls = []
     monkeypatch.setattr(measure, "_machine_times", lambda: (0.0, 0.0, 0.0))
     monkeypatch.setattr(measure.os, "getloadavg", lambda: (0.0, 0.0, 0.0))
 
     def contender(name, seconds):
         def run(part):
-            seen.append((name, part.paths[0]))
+            calls.append((name, part.paths[0]))
             # Twice as slow from the second round on: rates follow, their ratios and the processors' time don't.
-            slow = 2 if len(seen) > 2 else 1
+            slow = 2 if len(calls) > 2 else 1
             return measure.Pass(4, 40, seconds * slow, 8e-6)
 
         return name, run
 
     compared = measure.compare([contender("floor", 1.0), contender("other", 4.0)], parts, 3)
-    assert seen == [("floor", "a"), ("other", "a"), ("other", "b"), ("floor", "b"), ("floor", "a"), ("other", "a")]
+    assert calls == [("floor", "a"), ("other", "a"), ("other", "b"), ("floor", "b"), ("floor", "a"), ("other", "a")]
     floor, other = compared.rows
     assert (floor.name, floor.ratio, other.ratio) == ("floor", 1.0, 0.25)
     assert other.median.records_per_s == 0.5

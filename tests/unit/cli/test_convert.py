@@ -59,19 +59,19 @@ def test_a_folder_becomes_examples(tmp_path, root, capsys):
 
 
 def test_archives_become_other_archives(tmp_path, capsys):
-    wanted = samples(60, random.Random(1))
-    for number, part in enumerate((wanted[:25], wanted[25:])):
+    expected = samples(60, random.Random(1))
+    for number, part in enumerate((expected[:25], expected[25:])):
         (tmp_path / f"a-{number}.tar").write_bytes(archive(members_of(part)))
     given = f"{tmp_path}/a-{{0,1}}.tar"
     assert convert(capsys, given, tmp_path / "b.tar", "--keys", "txt,cls")[0] == 0
-    assert list(TarDataset(tmp_path / "b.tar", KEYS)) == wanted
+    assert list(TarDataset(tmp_path / "b.tar", KEYS)) == expected
     code, lines = convert(capsys, given, tmp_path / "c-%d.tar", "--keys", "txt,cls", "--shard-bytes", 3000, "--shuffle")
     assert code == 0 and len(lines) > 3
     names = sorted(tmp_path.glob("c-*.tar"), key=lambda path: int(path.stem[2:]))
     parts = [list(TarDataset(name, KEYS)) for name in names]
     assert all(sum(len(one["txt"]) + len(one["cls"]) for one in part) <= 3000 for part in parts)
     got = [one for part in parts for one in part]
-    assert got != wanted and sorted(map(str, got)) == sorted(map(str, wanted))
+    assert got != expected and sorted(map(str, got)) == sorted(map(str, expected))
     assert not list(tmp_path.glob("*.part"))
 
 

@@ -38,14 +38,14 @@ def expected(data, kinds, delim=b",", quotes=True, fields=None):
     """What csv_table should return, by the model: columns, cursor, (sentence, line, record, field) or None."""
     rows, fault = csv_model.rows(data, delim, quotes)
     columns = [[] for _ in kinds]
-    wanted = fields or range(len(kinds))
+    columns_read = fields or range(len(kinds))
     for index, row in enumerate(rows):
         at = (row.offset, index, row.line)
         got = len(row.fields)
-        if got <= wanted[-1] or (fields is None and got != len(kinds)):
-            return columns, at, (f"expected {wanted[-1] + 1} fields, got {got}", row.line, index, None)
+        if got <= columns_read[-1] or (fields is None and got != len(kinds)):
+            return columns, at, (f"expected {columns_read[-1] + 1} fields, got {got}", row.line, index, None)
         values = []
-        for kind, field in zip(kinds, wanted, strict=True):
+        for kind, field in zip(kinds, columns_read, strict=True):
             text = row.fields[field]
             if kind == TEXT:
                 values.append(text)

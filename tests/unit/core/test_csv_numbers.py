@@ -29,8 +29,8 @@ LEVELS = [level for level in (0, 1) if level_there(level)]
 
 def same(kind, texts):
     """Each text alone, and in a column, by all kernels: equal to the model, bit for bit, or refused where it stands."""
-    wanted = [number(kind, text) for text in texts]
-    for text, want in zip(texts, wanted, strict=True):
+    expected = [number(kind, text) for text in texts]
+    for text, want in zip(texts, expected, strict=True):
         got = parsers.parse_number(kind, text)
         assert (got is None) == (want is None), (text, got, want)
         if want is not None and want == want:
@@ -39,7 +39,7 @@ def same(kind, texts):
             assert np.isnan(np.frombuffer(got, DTYPES[kind])[0]), text
     fine = [
         (text, want)
-        for text, want in zip(texts, wanted, strict=True)
+        for text, want in zip(texts, expected, strict=True)
         if want is not None and want == want and not set(b'\r\n,"') & set(text)
     ]
     for level in LEVELS:
@@ -49,7 +49,7 @@ def same(kind, texts):
         assert error is None
         for (text, want), got in zip(fine, column, strict=True):
             assert got == want.tobytes(), (text, level, np.frombuffer(got, DTYPES[kind]), want)
-        for text in [text for text, want in zip(texts, wanted, strict=True) if want is None][:100]:
+        for text in [text for text, want in zip(texts, expected, strict=True) if want is None][:100]:
             if text and not set(b'\r\n,"') & set(text):
                 got, _, error, _ = parsers.csv_table(form, b",1\n" * 20 + b"," + text + b"\n,1\n", 1 << 20)
                 assert (len(got[0]), error.line, error.field) == (20, 21, 1), text

@@ -95,12 +95,12 @@ def test_passes_places_and_errors_go_on(ahead):
     expected = [x for x in range(20) if x % 7 != 3] * 3
 
     def rest(iterator):
-        seen = []
+        elements = []
         while True:
             try:
-                seen.append(int(next(iterator)))
+                elements.append(int(next(iterator)))
             except StopIteration:
-                return seen
+                return elements
             except Exception as error:
                 assert "ValueError" in str(error)
 
@@ -108,16 +108,16 @@ def test_passes_places_and_errors_go_on(ahead):
         assert rest(iterator) == expected
     for taken in (1, 3, 4, 17, 30):
         with iter(ds) as iterator:
-            seen = []
-            while len(seen) < taken:
+            elements = []
+            while len(elements) < taken:
                 try:
-                    seen.append(int(next(iterator)))
+                    elements.append(int(next(iterator)))
                 except Exception:
                     continue
             state = iterator.state_dict()
         with iter(ds) as iterator:
             iterator.load_state_dict(state)
-            assert seen + rest(iterator) == expected
+            assert elements + rest(iterator) == expected
     skipped = ds.batch(4).prefetch(ahead).with_options(Options(on_error="skip"))
     assert [int(x) for batch in skipped for x in batch] == expected
 

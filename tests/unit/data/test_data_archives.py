@@ -52,13 +52,13 @@ def header(name, content=b"", **fields):
 def test_samples_are_those_that_tarfile_finds(tmp_path, form, ended):
     for seed in range(6):
         state = random.Random(seed)
-        wanted = samples(state.choice([0, 1, 7, 40]), state)
-        data = archive(members_of(wanted), form, ended)
-        assert list(samples_of(data, KEYS)) == wanted if data else not wanted
+        expected = samples(state.choice([0, 1, 7, 40]), state)
+        data = archive(members_of(expected), form, ended)
+        assert list(samples_of(data, KEYS)) == expected if data else not expected
         (tmp_path / "a").write_bytes(data)
         for piece in (1, 700, 1 << 18):
             got, error = run(threads(small(TarDataset(tmp_path / "a", KEYS), piece), seed % 3 + 1))
-            assert (got, error) == (wanted, None)
+            assert (got, error) == (expected, None)
 
 
 @pytest.mark.parametrize("form", ["v7", "oldgnu", "gnu", "ustar", "posix"])
@@ -268,8 +268,8 @@ def test_samples_that_lack_a_key_or_have_it_twice(tmp_path):
 
 
 def test_an_archive_cut_at_any_byte(tmp_path):
-    wanted = samples(4, random.Random(9))
-    data = archive(members_of(wanted), "gnu")
+    expected = samples(4, random.Random(9))
+    data = archive(members_of(expected), "gnu")
     path = tmp_path / "a"
     ends = set(range(0, len(data), 97)) | {end + step for end in range(0, len(data), 512) for step in (-1, 0, 1)}
     complete = 0
@@ -279,10 +279,10 @@ def test_an_archive_cut_at_any_byte(tmp_path):
             if compressed:
                 path.write_bytes(compress("ZSTD", data[:end]))
             got, error = run(small(TarDataset(path, KEYS, compression_type="ZSTD" if compressed else None), 600))
-            assert got == wanted[: len(got)]
+            assert got == expected[: len(got)]
             if error is not None:
                 assert isinstance(error, TruncatedRecordError | InvalidArgumentError) and error.path == str(path)
-            complete += error is None and got == wanted
+            complete += error is None and got == expected
     assert complete > 2
 
 
@@ -353,8 +353,8 @@ def test_what_is_too_large_is_not_asked_of_memory(tmp_path):
 
 
 def test_damage_and_what_comes_behind_it(tmp_path):
-    wanted = samples(40, random.Random(4))
-    good = archive(members_of(wanted))
+    expected = samples(40, random.Random(4))
+    good = archive(members_of(expected))
     bad = bytearray(good)
     with tarfile.open(fileobj=io.BytesIO(good)) as tar:
         bad[tar.getmembers()[40].offset] ^= 1  # of the sample in the middle
@@ -366,7 +366,7 @@ def test_damage_and_what_comes_behind_it(tmp_path):
         with iter(threads(ds, workers)) as it:
             got, error = pull(it)
             assert error is None and it.stats()["skipped_files"] == 1
-        assert got[:59] == wanted + wanted[:19] and got[-40:] == wanted
+        assert got[:59] == expected + expected[:19] and got[-40:] == expected
 
 
 @pytest.mark.parametrize(

@@ -34,15 +34,15 @@ def test_what_gains_is_found(monkeypatch, rate, first, expected):
     def settled(rate):
         """Return how many there are most of the time."""
         nonlocal now, threads
-        seen = collections.Counter()
+        durations = collections.Counter()
         end = now + 6
         while now < end:
             spent = 1 / rate(threads)
             now += spent
-            seen[threads] += spent
+            durations[threads] += spent
             threads = tuner.next()
             assert 1 <= threads <= 64
-        return seen.most_common(1)[0][0]
+        return durations.most_common(1)[0][0]
 
     found = settled(rate)
     assert found in expected
@@ -57,10 +57,10 @@ def test_numbers_of_threads_that_change(monkeypatch, deterministic):
     monkeypatch.setattr(pool.Tuner, "next", lambda self: (4, 4, 9, 9, 1, 1, 30, 30, 2, 2)[next(state) % 10])
     monkeypatch.setattr(python_map, "_QUICK", -1)  # none is
     alive = threading.active_count()
-    seen = []
+    callers = []
 
     def function(x):
-        seen.append(threading.current_thread())
+        callers.append(threading.current_thread())
         return {"x": int(x)}
 
     ds = Dataset.range(2000).map(function, num_parallel_calls=AUTOTUNE, deterministic=deterministic)
@@ -68,7 +68,7 @@ def test_numbers_of_threads_that_change(monkeypatch, deterministic):
     assert sorted(got) == list(range(2000))
     assert not deterministic or got == list(range(2000))
     assert 1900 < next(state) <= 2000
-    for thread in set(seen) - {threading.current_thread()}:  # which traced it
+    for thread in set(callers) - {threading.current_thread()}:  # which traced it
         thread.join(PATIENCE)
     assert soon(lambda: threading.active_count() <= alive)
 

@@ -164,16 +164,16 @@ def test_one_thread_reads_one_file_after_the_other(large):
 def test_what_runs_ahead_has_a_limit(large):
     paths, lines = large
     budget = 16 * MIB
-    taken = 0
+    count = 0
     ds = TextLineDataset(paths, "GZIP").repeat(2).batch(500)
     with iter(ds.with_options(Options(num_threads=4, memory_budget=budget))) as it:
         for batch in it:
-            taken += len(batch)
+            count += len(batch)
             stats = it.stats()
             assert stats["memory_bytes"] <= budget
             # A third of the budget is for blocks, and as much is in batches.
-            assert stats["bytes_read"] - taken * (len(lines[0]) + 1) <= budget
-    assert taken == 8 * len(lines)
+            assert stats["bytes_read"] - count * (len(lines[0]) + 1) <= budget
+    assert count == 8 * len(lines)
 
 
 # ---- what is wrong --------------------------------------------------------------------------------------------------

@@ -445,18 +445,18 @@ OTHERS = {
 @pytest.mark.parametrize("what", OTHERS)
 def test_another_pipeline(paths, tmp_path, what):
     pipeline, other, word = OTHERS[what]
-    wanted = [run(make(paths))[0] for make in (pipeline, other)]
-    assert wanted[0] != wanted[1]
-    assert run(pipeline(paths).cache(tmp_path / "x")) == (wanted[0], None)
+    expected = [run(make(paths))[0] for make in (pipeline, other)]
+    assert expected[0] != expected[1]
+    assert run(pipeline(paths).cache(tmp_path / "x")) == (expected[0], None)
     got, error = run(other(paths).cache(tmp_path / "x"))
     assert got == []
     assert type(error) is FailedPreconditionError
     assert word in str(error)
     assert error.path == str(tmp_path / "x.index")
-    assert run(pipeline(paths).cache(tmp_path / "x")) == (wanted[0], None)
+    assert run(pipeline(paths).cache(tmp_path / "x")) == (expected[0], None)
     for _ in range(2):  # snapshots stand side by side
-        assert run(pipeline(paths).snapshot(tmp_path / "y")) == (wanted[0], None)
-        assert run(other(paths).snapshot(tmp_path / "y")) == (wanted[1], None)
+        assert run(pipeline(paths).snapshot(tmp_path / "y")) == (expected[0], None)
+        assert run(other(paths).snapshot(tmp_path / "y")) == (expected[1], None)
     assert len(list((tmp_path / "y").glob("*"))) == 2
 
 

@@ -113,14 +113,14 @@ def judge(chain, got, after):
     """Every number comes once, but those whose errors have come; in their order, if it is kept."""
     failed = [(number, sick) for number in range(chain.passes) for sick in SICK]
     failed = failed[: sum(isinstance(one, QueueCoreError) for one in got)]
-    seen = [number for one in got if isinstance(one, list) for number in one]
+    numbers = [number for one in got if isinstance(one, list) for number in one]
     expected = []
     for number in range(chain.passes):
         expected += chain.of_pass([one for one in range(ELEMENTS) if (number, one) not in failed])
     if chain.shuffles:
-        assert Counter(seen + after) == Counter(expected)
+        assert Counter(numbers + after) == Counter(expected)
     else:
-        assert seen + after == expected
+        assert numbers + after == expected
 
 
 @pytest.mark.sampled(7)
@@ -169,13 +169,13 @@ def test_a_whole_batch_can_not_be_made_of_what_an_error_left():
 def test_a_place_reached_by_going_on_from_one(name):
     function = Function()
     ds = CHAINS[name].steps(Dataset.range(ELEMENTS).map(function))
-    whole = reached(ds, 40)[0]
+    all_events = reached(ds, 40)[0]
     for at in range(6):
         state = reached(ds, at)[1]
         for further in range(4):
             got, again = reached(ds, further, state)
             tail, _ = reached(ds, 40, again)
-            assert list(map(str, [*whole[:at], *got, *tail]))[:40] == list(map(str, whole)), (at, further)
+            assert list(map(str, [*all_events[:at], *got, *tail]))[:40] == list(map(str, all_events)), (at, further)
 
 
 @pytest.mark.sampled(4)
@@ -230,32 +230,32 @@ def test_a_read_that_fails_once(tmp_path, kind, name):
         return
     ds = FILES[name].steps(ds)
     with iter(ds) as it:
-        whole = [number for element in it for number in numbers_in(element)]
+        expected = [number for element in it for number in numbers_in(element)]
     for nth in (2, 5, 9, 14):
         syscalls.reset_faults()
         syscalls.short_reads(64)
         syscalls.fail_read(nth, errno.EIO)
-        states, seen, one = [], [], []
+        states, numbers, one = [], [], []
         with iter(ds) as it:
             while isinstance(one, list):
                 one = step(it)
-                seen += one if isinstance(one, list) else []
+                numbers += one if isinstance(one, list) else []
                 try:
-                    states.append((len(seen), it.state_dict()))
+                    states.append((len(numbers), it.state_dict()))
                 except FailedPreconditionError:
                     assert name in LOSE
         syscalls.reset_faults()
         for got, state in states:
             try:
-                everything = seen[:got] + rest(ds, state)
+                everything = numbers[:got] + rest(ds, state)
             except InvalidArgumentError as error:
                 # The last batches of batches don't come out even behind the cut.
                 assert "batches of batches" in name and "equal" in str(error)
                 continue
             if FILES[name].shuffles:
-                assert Counter(everything) == Counter(whole), (nth, got, state["position"])
+                assert Counter(everything) == Counter(expected), (nth, got, state["position"])
             else:
-                assert everything == whole, (nth, got, state["position"])
+                assert everything == expected, (nth, got, state["position"])
 
 
 # Steps over batches of a shuffle whose input a failed read ends.
@@ -284,25 +284,25 @@ def test_what_is_made_of_a_shuffle_that_a_failed_read_ends(tmp_path, name):
     ds = FixedLengthRecordDataset(write_files(tmp_path, [part.tobytes() for part in numbers]), record="<i8")
     ds = ABOVE[name](ds.shuffle(100, **SHUFFLE).batch(10))
     with iter(ds) as it:
-        whole = Counter(number for element in it for number in numbers_in(element))
+        expected = Counter(number for element in it for number in numbers_in(element))
     refused = 0
     for nth in (2, 5, 8):
         syscalls.reset_faults()
         syscalls.short_reads(6000)
         syscalls.fail_read(nth, errno.EIO)
-        states, seen = [], []
+        states, outcomes = [], []
         with iter(ds) as it:
             while isinstance(outcome := step(it), list):
-                seen += outcome
-                if len(seen) > 390 * (len(states) + refused):
+                outcomes += outcome
+                if len(outcomes) > 390 * (len(states) + refused):
                     try:
-                        states.append((len(seen), it.state_dict()))
+                        states.append((len(outcomes), it.state_dict()))
                     except FailedPreconditionError:
                         refused += 1
         assert isinstance(outcome, UnavailableError)
         syscalls.reset_faults()
         for got, state in states:
-            assert Counter(seen[:got] + rest(ds, state)) == whole, (nth, got)
+            assert Counter(outcomes[:got] + rest(ds, state)) == expected, (nth, got)
     # Of rows that come as they are handed in, only the last hundred have another order: no place was behind them.
     assert refused > 0 or name == "native filter"
 
@@ -319,18 +319,18 @@ def test_an_error_behind_a_read_that_failed_once(tmp_path, bad):
         syscalls.reset_faults()
         syscalls.short_reads(33)
         syscalls.fail_read(nth, errno.EIO)
-        seen = []
+        outcomes = []
         with iter(ds) as it:
             while (outcome := step(it)) is not None:
-                seen.append(outcome)
+                outcomes.append(outcome)
                 if it.closed:
                     break
         syscalls.reset_faults()
-        numbers = [number for outcome in seen if isinstance(outcome, list) for number in outcome]
-        assert len(set(numbers)) == len(numbers), (nth, seen)
-        if not isinstance(seen[-1], UnavailableError):  # it was read again behind the bad line
+        numbers = [number for outcome in outcomes if isinstance(outcome, list) for number in outcome]
+        assert len(set(numbers)) == len(numbers), (nth, outcomes)
+        if not isinstance(outcomes[-1], UnavailableError):  # it was read again behind the bad line
             assert sorted(numbers) == [number for number in range(60) if number != bad]
-        kinds |= {type(outcome) for outcome in seen}
+        kinds |= {type(outcome) for outcome in outcomes}
     assert UnavailableError in kinds
 
 

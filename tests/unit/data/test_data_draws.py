@@ -98,15 +98,15 @@ def test_numbers_that_are_given_go_before():
 
 
 def test_a_filter_draws_for_its_element():
-    kept = each(
+    pictures = each(
         Dataset.from_tensor_slices(PICTURES).filter(
             untraced(lambda x: bool((OPS["random_flip_left_right"](x) == x).all()))
         )
     )
     flipped = qc.ops.random_flip_left_right(PICTURES, seed=1)
     expected = [picture for picture, other in zip(PICTURES, flipped, strict=True) if (picture == other).all()]
-    assert 0 < len(expected) < len(PICTURES) and len(kept) == len(expected)
-    assert all((ours == theirs).all() for ours, theirs in zip(kept, expected, strict=True))
+    assert 0 < len(expected) < len(PICTURES) and len(pictures) == len(expected)
+    assert all((ours == theirs).all() for ours, theirs in zip(pictures, expected, strict=True))
 
 
 @pytest.mark.parametrize("op", [qc.ops.mixup, qc.ops.cutmix])

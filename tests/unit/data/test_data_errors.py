@@ -35,17 +35,17 @@ def texts():
 
 def events(it, most=200):
     """What calls give: elements, a word for each error, and at last why there is no more."""
-    seen = []
-    while len(seen) < most:
+    outcomes = []
+    while len(outcomes) < most:
         try:
-            seen.append(plain(next(it)))
+            outcomes.append(plain(next(it)))
         except StopIteration:
-            return seen
+            return outcomes
         except qc.errors.QueueCoreError as error:
             if it.closed:
-                return [*seen, type(error)]
-            seen.append(BAD)
-    return seen
+                return [*outcomes, type(error)]
+            outcomes.append(BAD)
+    return outcomes
 
 
 def odd_refused(x):
@@ -179,15 +179,15 @@ CASES = {
 def test_goes_on_behind_an_error_and_from_each_saved_place(case):
     make, expected = CASES[case]
     with iter(make()) as it:
-        whole = events(it)
-    assert whole == expected or expected is None
-    for at in range(len(whole) + 1):
+        all_events = events(it)
+    assert all_events == expected or expected is None
+    for at in range(len(all_events) + 1):
         with iter(make()) as it:
-            assert events(it, at) == whole[:at]
+            assert events(it, at) == all_events[:at]
             state = json.loads(json.dumps(it.state_dict()))
         with iter(make()) as it:
             it.load_state_dict(state)
-            assert events(it) == whole[at:], (at, state["position"])
+            assert events(it) == all_events[at:], (at, state["position"])
             # Its end is a place like any other.
             assert events(it) == []
 
@@ -260,15 +260,15 @@ def test_an_error_of_an_input_that_ends_a_shuffle_before_an_error_of_an_element(
         return ds.shuffle(4, seed).batch(2, drop_remainder=True)
 
     with iter(make()) as it:
-        whole = events(it)
-    assert whole.count(BAD) == 2
-    assert whole[-1] is qc.errors.NotFoundError
+        all_events = events(it)
+    assert all_events.count(BAD) == 2
+    assert all_events[-1] is qc.errors.NotFoundError
     it = iter(make())
-    for at in range(len(whole)):
+    for at in range(len(all_events)):
         with iter(make()) as other:
             other.load_state_dict(json.loads(json.dumps(it.state_dict())))
-            assert events(other) == whole[at:]
-        assert events(it, 1) == whole[at : at + 1]
+            assert events(other) == all_events[at:]
+        assert events(it, 1) == all_events[at : at + 1]
     it.close()
 
 

@@ -142,10 +142,10 @@ def test_elements_of_records(tmp_path, predicate):
     rows["inner"]["x"] = np.random.default_rng(0).random((50, 2))
     rows["inner"]["flag"] = rows["label"] % 2 == 1
     files = write_files(tmp_path, [rows.tobytes()])
-    seen = []
+    elements = []
 
     def look(element):
-        seen.append(plain(element))
+        elements.append(plain(element))
         return predicate(element["label"])
 
     ds = dataset(files, record)
@@ -153,7 +153,7 @@ def test_elements_of_records(tmp_path, predicate):
     got = [plain(x) for x in ds.filter(look)]
     assert got == expected[::3]
     if predicate is thirds_in_python:
-        assert seen[-50:] == expected
+        assert elements[-50:] == expected
     kept = ds.filter(lambda element: element["inner"]["flag"]).batch(10)
     assert kept.element_spec == ds.batch(10).element_spec
     assert [x["label"].tolist() for x in kept] == [list(range(i + 1, min(i + 20, 50), 2)) for i in range(0, 50, 20)]
@@ -424,17 +424,17 @@ def test_elements_of_generators(number):
 
 
 def test_arguments_of_generators_are_arrays():
-    seen = []
+    arguments = []
 
     def generate(*args):
-        seen.extend(args)
+        arguments.extend(args)
         return [0]
 
     given = np.array([1, 2])
     list(Dataset.from_generator(generate, args=(3, given, "x", [1.5])))
-    assert [type(one) for one in seen] == [np.ndarray, np.ndarray, bytes, np.ndarray]
-    assert plain(tuple(seen)) == (3, [1, 2], b"x", [1.5])
-    assert seen[1] is not given
+    assert [type(one) for one in arguments] == [np.ndarray, np.ndarray, bytes, np.ndarray]
+    assert plain(tuple(arguments)) == (3, [1, 2], b"x", [1.5])
+    assert arguments[1] is not given
 
 
 def test_a_saved_place_of_a_generator():
@@ -652,13 +652,13 @@ def test_the_plan_says_first_where_a_step_runs():
 @pytest.mark.parametrize("columns", [40, 79, 200])
 def test_the_plan_fits_the_terminal(monkeypatch, columns):
     ds = Dataset.range(9).map(lambda x: x * 2 + 1 - x * x * x).batch(2).map(lambda x: json.loads("1")).batch(3)
-    whole = ds.plan()  # no terminal
-    assert max(map(len, whole.splitlines())) > 100
+    plan = ds.plan()  # no terminal
+    assert max(map(len, plan.splitlines())) > 100
     monkeypatch.setattr(explain, "terminal_width", lambda: columns)
     lines = ds.plan().splitlines()
     assert max(map(len, lines)) <= columns
     # Nothing else is changed: what is broken goes on further in.
-    assert "".join(lines).split() != [] and "".join("".join(lines).split()) == "".join(whole.split())
+    assert "".join(lines).split() != [] and "".join("".join(lines).split()) == "".join(plan.split())
 
 
 def test_functions_of_numpy_show_as_themselves():

@@ -109,17 +109,17 @@ PIPELINES = {
 
 
 def taken(it, most=None):
-    seen = []
+    outcomes = []
     while most is None or most > 0:
         try:
             one = plain(next(it))
-            seen += one if isinstance(one, list) else [one]
+            outcomes += one if isinstance(one, list) else [one]
         except StopIteration:
             break
         except qc.errors.PipelineError:
-            seen.append("error")
+            outcomes.append("error")
         most = None if most is None else most - 1
-    return seen
+    return outcomes
 
 
 @pytest.mark.sampled(16)
@@ -136,16 +136,16 @@ def test_each_element_comes_exactly_once(name, threads):
         return it
 
     with begun() as it:
-        wanted = collections.Counter(taken(it))
+        expected = collections.Counter(taken(it))
     for at in (0, 7, 1000):
         with begun() as it:
-            seen = taken(it, at)
+            outcomes = taken(it, at)
             state = it.state_dict()
         for more in (3, 4, None):  # and a place after that place
             with begun(state) as it:
-                seen += taken(it, more)
+                outcomes += taken(it, more)
                 state = it.state_dict()
-        assert collections.Counter(seen) == wanted, (at, state["position"])
+        assert collections.Counter(outcomes) == expected, (at, state["position"])
 
 
 def test_the_size_of_a_state_does_not_grow():

@@ -176,17 +176,17 @@ def test_the_generator_may_fill_one_array_again():
 
 
 def test_no_element_waits_for_the_next_one():
-    taken = threading.Semaphore(0)
+    room = threading.Semaphore(0)
 
     def generate():
         for number in range(20):
             yield number, b"x" * number
-            taken.acquire()
+            room.acquire()
 
     got = []
     for number, text in Dataset.from_generator(generate, (np.int64, bytes), ((), ())):
         got.append((int(number), len(text)))
-        taken.release()
+        room.release()
     assert got == [(number, number) for number in range(20)]
 
 

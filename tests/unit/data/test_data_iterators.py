@@ -796,22 +796,22 @@ def test_elements_are_what_is_said_of_them(tmp_path, index, batches):
     assert [(leaf.dtype, leaf.shape) for leaf in leaves(spec)] == list(
         zip(leaves(types), leaves_of_shapes(types, shapes), strict=True)
     )
-    seen = 0
+    count = 0
     with iter(ds) as it:
         assert (it.output_types, it.output_shapes, it.output_classes) == (types, shapes, classes)
         for element in it:
-            seen += 1
+            count += 1
             assert skeleton(element) == skeleton(spec)
             for leaf, one in zip(leaves(spec), zip(leaves(element), leaves(classes), strict=True), strict=True):
                 value, kind = one
                 assert type(value) is kind
                 check(value, leaf)
-    assert seen > 0
+    assert count > 0
     # What they say is what a reinitializable iterator takes.
     again = qc.data.Iterator.from_structure(types, shapes)
     assert again.element_spec == spec
     again.make_initializer(ds)()
-    assert sum(1 for _ in again) == seen
+    assert sum(1 for _ in again) == count
     assert again.output_classes == classes
 
 

@@ -48,14 +48,14 @@ def test_copies_that_are_asked_for_are_not_warned_of(ds, content):
 
 def test_a_warning_that_is_an_error_loses_nothing(ds, content):
     for number in THREADS:
-        kept = []
+        elements = []
         with iter(threads(ds, number)) as it, warnings.catch_warnings():
             warnings.simplefilter("error")
             with pytest.raises(RuntimeWarning, match="more than 4 batches"):
-                kept += it  # the elements up to the error are in the list
-            kept += it
+                elements += it  # the elements up to the error are in the list
+            elements += it
         gc.collect()
-        assert_same(kept, list(Model([content], RECORD, BATCH)))
+        assert_same(elements, list(Model([content], RECORD, BATCH)))
 
 
 def test_kept_batches_of_a_shuffle(ds, content, tmp_path):
@@ -90,13 +90,13 @@ def test_a_loop_copies_nothing(ds):
 def test_on_hold_raise(ds, content):
     expected = list(Model([content], RECORD, BATCH))
     with iter(ds.with_options(Options(max_leases=3, on_hold="raise"))) as it:
-        kept = [next(it) for _ in range(3)]
+        batches = [next(it) for _ in range(3)]
         with pytest.raises(qc.errors.SlotsExhaustedError) as caught:
             next(it)
         assert isinstance(caught.value, MemoryError)
-        assert_same(kept, expected[:3])
+        assert_same(batches, expected[:3])
         # Nothing is lost: once there is room, it goes on.
-        kept.pop()
+        batches.pop()
         assert_same([next(it)], [expected[3]])
 
 
@@ -125,13 +125,13 @@ def test_one_field_is_enough_to_keep_a_batch(ds, content):
 
 def test_batches_outlive_their_iterator(ds, content):
     it = iter(ds)
-    kept = [next(it), next(it)]
+    batches = [next(it), next(it)]
     it.close()
     del it
     gc.collect()
     churn = [np.full(100_000, 255, dtype=np.uint8) for _ in range(20)]
-    assert_same(kept, list(Model([content], RECORD, BATCH))[:2])
-    del churn, kept
+    assert_same(batches, list(Model([content], RECORD, BATCH))[:2])
+    del churn, batches
     gc.collect()
 
 

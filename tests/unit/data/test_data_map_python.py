@@ -94,10 +94,10 @@ def test_a_saved_place_behind_shuffles(tmp_path):
 
 
 def test_a_saved_place_calls_the_function_from_about_there_on():
-    seen = []
+    calls = []
 
     def counted(x):
-        seen.append(int(x))
+        calls.append(int(x))
         return int(x)
 
     with iter(numbers(20_000).map(counted)) as it:
@@ -105,15 +105,15 @@ def test_a_saved_place_calls_the_function_from_about_there_on():
             next(it)
         state = it.state_dict()
         rest = [plain(x) for x in it]
-    del seen[:]
+    del calls[:]
     with iter(numbers(20_000).map(squared)) as it, pytest.raises(qc.errors.ResumeMismatchError):
         it.load_state_dict(state)
     with iter(numbers(20_000).map(counted)) as it:
-        del seen[:]  # what the tracer did
+        del calls[:]  # what the tracer did
         it.load_state_dict(state)
         assert [plain(x) for x in it] == rest == list(range(19_000, 20_000))
-    assert 14_000 < seen[0] <= 19_000
-    assert seen == list(range(seen[0], 20_000))
+    assert 14_000 < calls[0] <= 19_000
+    assert calls == list(range(calls[0], 20_000))
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
@@ -182,13 +182,13 @@ def test_what_is_ready_does_not_wait_for_what_is_not(calls, hanging):
 
 @pytest.mark.parametrize("calls", [None, 4])
 def test_work_ahead_is_bounded(calls):
-    seen = []
-    with iter(numbers(10**6).map(in_python(lambda x: seen.append(x) or 0), calls)) as it:
+    inputs = []
+    with iter(numbers(10**6).map(in_python(lambda x: inputs.append(x) or 0), calls)) as it:
         for _ in range(10):
             next(it)
         still = -1
-        while len(seen) != still:  # until it has come to rest
-            still = len(seen)
+        while len(inputs) != still:  # until it has come to rest
+            still = len(inputs)
             gone = threading.Event()
             gone.wait(0.3)
         assert still < 8192
@@ -295,10 +295,10 @@ def test_datasets_with_functions_can_be_pickled():
 
 
 def test_arguments():
-    seen = []
+    calls = []
 
     def star(*arguments):
-        seen.append(arguments)
+        calls.append(arguments)
         return 0
 
     def pairs():
@@ -306,13 +306,13 @@ def test_arguments():
         yield 4, (5, 6)
 
     list(Dataset.from_generator(pairs).map(star))
-    assert [plain(arguments) for arguments in seen] == [(1, (2, 3)), (4, (5, 6))]
-    del seen[:]
+    assert [plain(arguments) for arguments in calls] == [(1, (2, 3)), (4, (5, 6))]
+    del calls[:]
     list(Dataset.from_generator(lambda: [{"a": 1, "b": (2,)}]).map(star))
-    assert [plain(arguments) for arguments in seen] == [({"a": 1, "b": (2,)},)]
-    del seen[:]
+    assert [plain(arguments) for arguments in calls] == [({"a": 1, "b": (2,)},)]
+    del calls[:]
     list(Dataset.from_generator(lambda: [[1, 2]]).map(star))
-    assert [plain(arguments) for arguments in seen] == [([1, 2],)]
+    assert [plain(arguments) for arguments in calls] == [([1, 2],)]
 
 
 def test_batches_are_views_that_stay_valid(tmp_path):
@@ -377,18 +377,18 @@ Point = collections.namedtuple("Point", "x y")
 )
 @pytest.mark.parametrize("calls", [None, 2])
 def test_values_become_elements(value, expected, spec, calls):
-    def same(got, wanted):
+    def same(got, expected):
         # NumPy has two scalars for one dtype of 64 bits.
-        assert type(got) is type(wanted) or got.dtype == wanted.dtype == np.uint64
-        if isinstance(wanted, dict):
-            assert list(got) == list(wanted)
-            assert all(same(got[name], wanted[name]) for name in wanted)
-        elif isinstance(wanted, tuple):
-            assert len(got) == len(wanted)
-            assert all(map(same, got, wanted))
+        assert type(got) is type(expected) or got.dtype == expected.dtype == np.uint64
+        if isinstance(expected, dict):
+            assert list(got) == list(expected)
+            assert all(same(got[name], expected[name]) for name in expected)
+        elif isinstance(expected, tuple):
+            assert len(got) == len(expected)
+            assert all(map(same, got, expected))
         else:
-            assert plain(got) == plain(wanted)
-            assert getattr(got, "dtype", None) == getattr(wanted, "dtype", None)
+            assert plain(got) == plain(expected)
+            assert getattr(got, "dtype", None) == getattr(expected, "dtype", None)
         return True
 
     ds = numbers(3).map(in_python(lambda x: value), calls)
@@ -543,14 +543,14 @@ def test_specifications_of_batches():
 
 
 def test_the_first_element_is_made_once_for_the_specification():
-    seen = []
-    ds = numbers(9).map(in_python(lambda x: seen.append(int(x)) or 1), 3)
-    del seen[:]  # what the tracer did
+    calls = []
+    ds = numbers(9).map(in_python(lambda x: calls.append(int(x)) or 1), 3)
+    del calls[:]  # what the tracer did
     threads_before = thread_ids()
     assert ds.element_spec == ds.element_spec == ArraySpec((), np.dtype("i8"))
-    assert seen == [0]
+    assert calls == [0]
     assert ds.batch(3).element_spec == ArraySpec((None,), np.dtype("i8"))
-    assert seen == [0]
+    assert calls == [0]
     assert soon(lambda: thread_ids() <= threads_before)
 
 
@@ -739,7 +739,7 @@ ORDERS = [[1, 0, 1], [0, 1, 0], [0, 0, 1], [1, 0, 0]]
 def test_an_empty_list_takes_the_type_of_other_elements(order, workers, full, dtype, empty):
     lists = [full if filled else empty for filled in order]
     values = [[word.encode() if isinstance(word, str) else word for word in words] for words in lists]
-    wanted = [{"w": (value, dtype), "more": ((value, dtype), ([7], "int64"))} for value in values]
+    expected = [{"w": (value, dtype), "more": ((value, dtype), ([7], "int64"))} for value in values]
 
     def shaped(number):
         return {"w": lists[int(number)], "more": (lists[int(number)], [7])}
@@ -747,7 +747,7 @@ def test_an_empty_list_takes_the_type_of_other_elements(order, workers, full, dt
     mapped = Dataset.range(len(order)).map(shaped, num_parallel_calls=workers)
     generated = Dataset.from_generator(lambda: map(shaped, range(len(order))))
     for ds in (mapped, generated):
-        assert list(map(typed, ds)) == wanted
+        assert list(map(typed, ds)) == expected
         for skipped in range(len(order) + 1):  # also where an iterator begins later
             with iter(ds) as it:
                 for _ in range(skipped):
@@ -755,7 +755,7 @@ def test_an_empty_list_takes_the_type_of_other_elements(order, workers, full, dt
                 state = it.state_dict()
             with iter(ds) as it:
                 it.load_state_dict(state)
-                assert list(map(typed, it)) == wanted[skipped:]
+                assert list(map(typed, it)) == expected[skipped:]
 
 
 def test_empty_lists_alone_are_numbers():

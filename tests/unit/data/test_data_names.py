@@ -110,17 +110,17 @@ def test_any_place(tmp_path_factory, kind, counts, cycle, block, buffer, where, 
     def make():
         return named().interleave(opened(kind), cycle, block).repeat(3).shuffle(4, seed=2).take(60)
 
-    whole = run(threads(make(), number), text)
+    elements = run(threads(make(), number), text)
     records = itertools.chain(*(of_lists([parts[name] for name in one], cycle, block) for one in passes(named)))
     got = run(named().interleave(opened(kind), cycle, block).repeat(3), text)
     assert got == list(records)
-    at = int(where * len(whole))
+    at = int(where * len(elements))
     with iter(make()) as it:
         pulled(it, at, text)
         state = json.loads(json.dumps(it.state_dict()))
     with iter(threads(make(), number)) as it:
         it.load_state_dict(state)
-        assert pulled(it, None, text) == (whole[at:], None)
+        assert pulled(it, None, text) == (elements[at:], None)
 
 
 @pytest.mark.thorough
@@ -237,22 +237,22 @@ def test_errors_and_what_is_left_out(tmp_path, number):
 
     order = run(Dataset.from_tensor_slices(names).shuffle(9, seed=4), bytes)
     good = {name: [one for one in part if one != b"0102"] for name, part in parts.items()}
-    whole = of_lists([good.get(name, []) for name in order], 2, 1)
+    expected = of_lists([good.get(name, []) for name in order], 2, 1)
     got, error = pulled(iter(make()), None, text)
-    assert got == whole[: len(got)]
+    assert got == expected[: len(got)]
     assert isinstance(error, ChecksumError | NotFoundError)
     with iter(make().with_options(Options(on_error="skip"))) as it:
         assert sorted(pulled(it, None, text)[0]) == sorted(itertools.chain(*good.values()))
         assert (it.stats()["skipped"], it.stats()["skipped_files"]) == (1, 1)
     skip = make().with_options(Options(on_error="skip"))
-    whole = run(make().with_options(Options(on_error="skip")), text)
-    for at in range(len(whole) + 1):
+    expected = run(make().with_options(Options(on_error="skip")), text)
+    for at in range(len(expected) + 1):
         with iter(make().with_options(Options(on_error="skip"))) as it:
             pulled(it, at, text)
             state = it.state_dict()
         with iter(skip) as it:
             it.load_state_dict(state)
-            assert pulled(it, None, text) == (whole[at:], None)
+            assert pulled(it, None, text) == (expected[at:], None)
 
 
 def test_it_stops_at_once(tmp_path):

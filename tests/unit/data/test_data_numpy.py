@@ -136,14 +136,12 @@ def test_shapes_of_every_sort_by_every_way_of_reading(tmp_path, dtype, shape, or
     value = array(dtype, shape, order)
     other = array(dtype, (shape[0] // 2 + 1, *shape[1:]), order, 1)
     paths = [save(tmp_path / "a.npy", value), save(tmp_path / "b.npy", other)]
-    whole = np.concatenate([value, other])
+    rows = np.concatenate([value, other])
     ds = NumpyDataset(paths)
-    count = len(whole)
-    raw = dataset(
-        write_files(tmp_path, [np.ascontiguousarray(whole).tobytes()]), np.dtype((whole.dtype, whole.shape[1:]))
-    )
+    count = len(rows)
+    raw = dataset(write_files(tmp_path, [np.ascontiguousarray(rows).tobytes()]), np.dtype((rows.dtype, rows.shape[1:])))
     for size in (1, 64, 1000):
-        assert same(rows_of(ds, size), whole)
+        assert same(rows_of(ds, size), rows)
     ways = {
         "shuffle": lambda ds: ds.shuffle(50, seed=3),
         "large shuffle": lambda ds: ds.shuffle(count, seed=3),
@@ -231,17 +229,17 @@ def test_files_have_headers_of_their_own_lengths(tmp_path):
         text = "{'descr': '<i4', 'fortran_order': %s, 'shape': (3, 2)}" % (n % 3 == 0) + " " * (n * 37)
         paths.append(tmp_path / f"{n:02}.npy")
         paths[-1].write_bytes(raw(text, np.arange(6 * n, 6 * n + 6, dtype="<i4").tobytes()))
-    whole = np.concatenate([np.load(path) for path in paths])
+    rows = np.concatenate([np.load(path) for path in paths])
     ds = NumpyDataset(f"{tmp_path}/*.npy")
-    assert same(rows_of(ds), whole)
+    assert same(rows_of(ds), rows)
     for made in (
         Dataset.list_files(f"{tmp_path}/*.npy", shuffle=False).flat_map(NumpyDataset),
         Dataset.from_tensor_slices([os.fsencode(path) for path in paths]).interleave(NumpyDataset, 3, 2),
         Dataset.from_tensor_slices([os.fsencode(path) for path in paths]).interleave(lambda x: NumpyDataset(x), 1),
     ):
-        assert sorted(x.tobytes() for x in map(np.asarray, made)) == sorted(x.tobytes() for x in whole)
+        assert sorted(x.tobytes() for x in map(np.asarray, made)) == sorted(x.tobytes() for x in rows)
     first = next(iter(Dataset.list_files(f"{tmp_path}/*.npy", shuffle=False).flat_map(NumpyDataset).batch(120)))
-    assert same(np.array(first), whole)
+    assert same(np.array(first), rows)
 
 
 VALID = [raw(f"{{'descr': {d!r}, 'fortran_order': {f}, 'shape': (3, 2), }}\n", bytes(range(60))[: 6 * n])
@@ -286,14 +284,14 @@ def test_goes_on_at_every_place(tmp_path, way):
     def make():
         return ways[way](NumpyDataset(paths))
 
-    whole = [np.array(x) for x in make()]
+    elements = [np.array(x) for x in make()]
     with iter(make()) as it:
-        for at in range(len(whole) + 1):
+        for at in range(len(elements) + 1):
             with iter(make()) as again:
                 again.load_state_dict(it.state_dict())
                 rest = [np.array(x) for x in again]
-            assert len(rest) == len(whole) - at
-            assert all(same(one, other) for one, other in zip(rest, whole[at:], strict=True))
+            assert len(rest) == len(elements) - at
+            assert all(same(one, other) for one, other in zip(rest, elements[at:], strict=True))
             next(it, None)
 
 
@@ -334,7 +332,7 @@ def test_what_it_says_of_itself(tmp_path):
 def test_a_file_that_is_another_one_by_then(tmp_path, order):
     first = save(tmp_path / "a.npy", array("i4", (4, 3)))
     path = save(tmp_path / "b.npy", array("i4", (6, 3), order))
-    whole = path.read_bytes()
+    content = path.read_bytes()
 
     def met():
         got, error = run(ds)
@@ -352,11 +350,11 @@ def test_a_file_that_is_another_one_by_then(tmp_path, order):
         error = met()
         assert type(error) is SourceChangedError
         assert error.path == str(path)
-    path.write_bytes(whole[:-1])
+    path.write_bytes(content[:-1])
     error = met()
     assert type(error) is SourceChangedError
-    assert (error.path, error.offset) == (str(path), len(whole) - 1)
-    assert re.search(f"had {len(whole)} bytes", str(error))
+    assert (error.path, error.offset) == (str(path), len(content) - 1)
+    assert re.search(f"had {len(content)} bytes", str(error))
     path.write_bytes(b"")
     assert type(met()) is SourceChangedError
     path.unlink()
@@ -364,7 +362,7 @@ def test_a_file_that_is_another_one_by_then(tmp_path, order):
     path.mkdir()
     assert type(met()) is qc.errors.NotAFileError
     path.rmdir()
-    path.write_bytes(whole + b"more")  # what is appended is no change
+    path.write_bytes(content + b"more")  # what is appended is no change
     got, error = run(ds)
     assert (len(got), error) == (10, None)
     path.write_bytes(b"")

@@ -221,25 +221,25 @@ def test_elements_that_are_gone_the_second_time():
 
 @pytest.mark.thorough
 def test_another_number_of_shards(tmp_path):
-    def make(size, index, known):
-        ds = Dataset.range(20) if known else lines(tmp_path, 20).map(qc.ops.decode_csv(record_defaults=[np.int64]))
+    def make(size, index, size_known):
+        ds = Dataset.range(20) if size_known else lines(tmp_path, 20).map(qc.ops.decode_csv(record_defaults=[np.int64]))
         return ds.shuffle(7, seed=1).shard(size, index, uneven="pad").batch(2)
 
-    for known in (False, True):
-        whole = [plain(x) for x in np.concatenate([np.ravel(x) for x in run(make(1, 0, known), plain)])]
+    for size_known in (False, True):
+        elements = [plain(x) for x in np.concatenate([np.ravel(x) for x in run(make(1, 0, size_known), plain)])]
         for old, new in itertools.product([1, 2, 3, 6], [1, 2, 3, 6]):
-            with iter(make(old, old - 1, known)) as it:
+            with iter(make(old, old - 1, size_known)) as it:
                 pulled(it, 6 // old)
                 state = it.state_dict()
             for index in range(new):
-                with iter(make(new, index, known)) as it:
+                with iter(make(new, index, size_known)) as it:
                     it.load_state_dict(state)
                     rest = [x for one in it for x in np.ravel(plain(one)).tolist()]
-                    assert rest == padded(whole, new, index)[12 // new :]
-        with iter(make(5, 0, known)) as it:
+                    assert rest == padded(elements, new, index)[12 // new :]
+        with iter(make(5, 0, size_known)) as it:
             next(it)
             state = it.state_dict()
-        with iter(make(4, 0, known)) as it, pytest.raises(ResumeMismatchError):
+        with iter(make(4, 0, size_known)) as it, pytest.raises(ResumeMismatchError):
             it.load_state_dict(state)
 
 

@@ -195,9 +195,9 @@ def test_ragged_batches():
     # Down to the last dimension that differs.
     deep = [np.full((n, 2, n + 1), n, np.int32) for n in (1, 0, 2)]
     for make in (lambda ds: ds, lambda ds: ds.map(lambda x: [x][0] if x.size >= 0 else x)):  # natively, and in Python
-        (whole,) = make(given(deep, Component(np.dtype("<i4"), (None, 2, None)))).dense_to_ragged_batch(3)
-        assert isinstance(whole, Ragged)
-        assert whole.to_list() == [element.tolist() for element in deep]
+        (ragged,) = make(given(deep, Component(np.dtype("<i4"), (None, 2, None)))).dense_to_ragged_batch(3)
+        assert isinstance(ragged, Ragged)
+        assert ragged.to_list() == [element.tolist() for element in deep]
     assert list(given([], None).dense_to_ragged_batch(2)) == []
     assert ds.output_classes is Ragged
     assert given(elements, dense).padded_batch(2).output_classes is np.ndarray
@@ -206,8 +206,8 @@ def test_ragged_batches():
     ]
     # Batches that differ in their number of rows.
     batches = given(rows(5), VARYING).padded_batch(2, 7).dense_to_ragged_batch(3)
-    (whole,) = batches
-    assert whole.to_list() == [padded(group, (7,), 0).tolist() for group in grouped(rows(5), 2)]
+    (ragged,) = batches
+    assert ragged.to_list() == [padded(group, (7,), 0).tolist() for group in grouped(rows(5), 2)]
 
 
 @pytest.mark.parametrize("workers", THREADS)
@@ -549,13 +549,13 @@ def test_buckets_of_rows(function, most):
     count = 0
     for batch, members in zip(ds, numbers, strict=True):
         rows_ = [n % 900 for n in members]
-        for got, wanted in (
+        for got, right in (
             (batch["r"], padded([r[n] for n in rows_], [None], -1)),
             (batch["n"], lengths[rows_]),
             (batch["fixed"], padded(list(fixed[rows_]), [3, 4], 0.5)),
         ):
-            assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
-            assert np.array_equal(got, wanted)
+            assert (got.dtype, got.shape) == (right.dtype, right.shape)
+            assert np.array_equal(got, right)
         assert list(batch["text"]) == [text[n] for n in rows_]
         count += len(rows_)
     assert count == 1800
@@ -565,11 +565,11 @@ def test_buckets_of_rows(function, most):
 def test_places_and_skips_among_rows(function):
     lengths = np.random.default_rng(1).integers(0, 9, 600)
     ds = qc.data.Dataset.from_tensor_slices({"n": lengths, "r": qc.Ragged.from_list([[1] * n for n in lengths])})
-    kept = [n for n in lengths.tolist() if n < 7]
+    short = [n for n in lengths.tolist() if n < 7]
 
     def expected(boundaries, sizes):
         return [
-            [kept[n] for n in members] for _, members in bucketed([b"x" * n for n in kept], boundaries, sizes, False)
+            [short[n] for n in members] for _, members in bucketed([b"x" * n for n in short], boundaries, sizes, False)
         ]
 
     # Those of seven and more don't fit into the last bucket; those of five into no row.
@@ -591,7 +591,7 @@ def test_places_and_skips_among_rows(function):
         for batch in it:
             batches_.append(batch["n"].tolist())
             states.append(it.state_dict())
-        assert it.stats()["skipped"] == 600 - len(kept)
+        assert it.stats()["skipped"] == 600 - len(short)
     assert batches_ == expected([2, 7], [9, 30, 1])
     for index in range(0, len(states), 5):
         with iter(closed.with_options(Options(on_error="skip", num_threads=1))) as it:

@@ -319,7 +319,7 @@ def test_what_comes_before_a_missing_file(tmp_path, number, bad):
 
 @pytest.mark.parametrize("number", THREADS)
 def test_a_file_that_is_cut_meanwhile(tmp_path, number):
-    size, total, kept = 65_536, 1000, 300
+    size, total, rows_left = 65_536, 1000, 300
     path = tmp_path / "a"
     with open(path, "wb") as file:
         for n in range(total):
@@ -330,12 +330,12 @@ def test_a_file_that_is_cut_meanwhile(tmp_path, number):
     with iter(threads(dataset(path, size).permute(1), number)) as it:
         got = [int(next(it)[0])]
         with open(path, "r+b") as file:
-            file.truncate(kept * size)
+            file.truncate(rows_left * size)
         rest, error = pull(it)
     got += [int(one[0]) for one in rest]
     assert isinstance(error, SourceChangedError)
     assert got == [n % 251 for n in order[: len(got)]]
-    assert order[len(got)] >= kept
+    assert order[len(got)] >= rows_left
 
 
 @pytest.mark.parametrize("number", THREADS)

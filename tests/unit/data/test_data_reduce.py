@@ -219,14 +219,14 @@ def test_the_only_element(ds):
 
 
 def test_apply(ds):
-    seen = []
+    datasets = []
 
     def twice(given):
-        seen.append(given)
+        datasets.append(given)
         return given.repeat(2)
 
     made = ds.apply(twice)
-    assert seen == [ds]
+    assert datasets == [ds]
     assert isinstance(made, Dataset)
     assert [int(x) for x in made] == [*range(10), *range(10)]
     for bad in (lambda given: None, lambda given: [1], iter, 3, None):

@@ -101,22 +101,22 @@ def functions(draw):
     constants = draw(st.lists(st.sampled_from([0, 1, 3, -2, 0.5, True]), max_size=2))
     parts = draw(st.lists(st.sampled_from(CODES), min_size=1, max_size=3))
     element = draw(st.lists(st.sampled_from(CODES), min_size=1, max_size=2))
-    wanted = draw(st.lists(st.integers(0, 99), min_size=len(parts), max_size=len(parts)))
+    indices = draw(st.lists(st.integers(0, 99), min_size=len(parts), max_size=len(parts)))
 
     def function(state, given):
-        known = [*state, *given, *constants]
+        values = [*state, *given, *constants]
         for what, *at in steps:
-            read = [known[index % len(known)] for index in at]
+            operands = [values[index % len(values)] for index in at]
             if what == "where":
-                made = np.where(read[0] > 0, read[1], read[2])
+                made = np.where(operands[0] > 0, operands[1], operands[2])
             elif what == "less":
-                made = read[0] < read[1]
+                made = operands[0] < operands[1]
             else:
-                made = what(*read)
-            known.append(made)
+                made = what(*operands)
+            values.append(made)
         results = []
-        for code, index in zip(parts, wanted, strict=True):
-            value = known[index % len(known)]
+        for code, index in zip(parts, indices, strict=True):
+            value = values[index % len(values)]
             dtype = np.dtype(code)
             if type(value) in (bool, int, float):
                 value = state[len(results)]

@@ -318,14 +318,14 @@ def test_with_steps_for_one_row(name, shuffled):
         ds = ds.map(step)
     assert goes_natively(ds)
     assert "many rows at a time" in ds.plan()
-    wanted = [expected(value) for value in values]
+    rows = [expected(value) for value in values]
     for batch, threads in [(1, 1), (7, 2), (400, 1)]:
         got = []
         for parts in ds.batch(batch).with_options(Options(num_threads=threads)):
             parts = parts if type(parts) is tuple else (parts,)
             got += zip(*(part.to_list() if hasattr(part, "to_list") else part.copy() for part in parts), strict=True)
-        assert len(got) == len(wanted)
-        for row, want in zip(got, wanted, strict=True):
+        assert len(got) == len(rows)
+        for row, want in zip(got, rows, strict=True):
             for part, want_part in zip(row, want if type(want) is tuple else (want,), strict=True):
                 np.testing.assert_array_equal(part, want_part)
 

@@ -303,15 +303,15 @@ def test_what_comes_before_a_missing_file(tmp_path_factory, ops, bad, data):
     contents = [bytes(range(25)), bytes(range(25, 40)), bytes(range(40, 50))]
     paths = write_files(folder, contents)
     paths[bad].unlink()
-    seen = [*contents[:bad], "missing", *contents[bad + 1 :]]
-    got, fault = ShardModel(seen, 1, ops).all()
+    names = [*contents[:bad], "missing", *contents[bad + 1 :]]
+    got, fault = ShardModel(names, 1, ops).all()
     ds = threads(sharded(dataset(paths, 1), ops), data.draw(st.sampled_from(THREADS)))
     try:
         actual, error = run(ds)
     except (
         InvalidArgumentError
     ):  # uneven for certain: so it says before the first element, even if a take() never gets there
-        ends = [ShardModel(seen, 1, ops[:depth]).all()[1] for depth in range(len(ops) + 1)]
+        ends = [ShardModel(names, 1, ops[:depth]).all()[1] for depth in range(len(ops) + 1)]
         assert "uneven" in [end.kind for end in ends if end is not None]
         return
     if fault is not None and fault.kind == "uneven":
@@ -503,7 +503,7 @@ def test_with_other_shards_and_batches(tmp_path_factory, old, new, elements, dat
     def make(paths, world, rank, batch):
         return order().shard(world, rank, uneven=uneven).batch(batch)
 
-    whole = values(run(order())[0])
+    all_elements = values(run(order())[0])
     rank = data.draw(st.integers(0, old[0] - 1))
     with iter(make(paths, old[0], rank, old[1])) as it:
         elements = len(pull(it, elements)[0])
@@ -513,8 +513,8 @@ def test_with_other_shards_and_batches(tmp_path_factory, old, new, elements, dat
         with pytest.raises(ResumeMismatchError, match=f" {place} "):
             _finish(paths, state, *new, make)
     else:
-        end = None if uneven == "keep" else len(whole) // new[0] * new[0]
-        assert _finish(paths, state, *new, make) == whole[place:end]
+        end = None if uneven == "keep" else len(all_elements) // new[0] * new[0]
+        assert _finish(paths, state, *new, make) == all_elements[place:end]
 
 
 @pytest.mark.parametrize("kind", ["lines", "tfrecord"])
@@ -544,14 +544,14 @@ def test_shards_of_batches_and_maps_between(tmp_path):
     paths = write_files(tmp_path, CONTENTS)
     cast = qc.ops.cast(dtype=np.float32)
     ds = dataset(paths, 1).shuffle(40, seed=1)
-    whole = [own(one) for one in ds.batch(4).map(cast)]
+    batches = [own(one) for one in ds.batch(4).map(cast)]
     with iter(dataset(paths, 1).shuffle(40, seed=1).batch(4).map(cast).shard(2, 0)) as it:
         pull(it, 9)
         state = it.state_dict()
     for rank in range(3):
         with iter(dataset(paths, 1).shuffle(40, seed=1).batch(4).map(cast).shard(3, rank)) as it:
             it.load_state_dict(state)
-            assert_same(pull(it)[0], whole[18 + rank :: 3])
+            assert_same(pull(it)[0], batches[18 + rank :: 3])
 
 
 def test_what_may_not_differ(tmp_path):

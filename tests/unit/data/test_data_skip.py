@@ -35,13 +35,13 @@ def place(index):
 @pytest.fixture
 def files(tmp_path):
     """Bad records, no file, a bad length in record 30, all good."""
-    whole = tfrecords.stream(RECORDS)
-    data = bytearray(whole)
+    content = tfrecords.stream(RECORDS)
+    data = bytearray(content)
     for index in BAD:
         data[place(index + 1) - 1] ^= 1
-    length = bytearray(whole)
+    length = bytearray(content)
     length[place(30)] ^= 1
-    paths = write_files(tmp_path, [bytes(data), b"", bytes(length), whole])
+    paths = write_files(tmp_path, [bytes(data), b"", bytes(length), content])
     paths[1].unlink()
     return paths
 

@@ -56,17 +56,17 @@ THEN = {
 @pytest.mark.parametrize("first", FIRST)
 @pytest.mark.parametrize("then", THEN)
 def test_the_first_element_waits_for_no_further_ones(source, first, then):
-    taken = threading.Event()
+    first_taken = threading.Event()
     in_vain = []
 
     def make(number):
-        if number >= AT_ONCE and not taken.is_set() and not taken.wait(WAIT_SECONDS):
+        if number >= AT_ONCE and not first_taken.is_set() and not first_taken.wait(WAIT_SECONDS):
             in_vain.append(number)
         return number
 
     with iter(THEN[then](FIRST[first](SOURCES[source](make)))) as iterator:
         next(iterator)
-        taken.set()
+        first_taken.set()
         next(iterator)
     assert in_vain == []
 

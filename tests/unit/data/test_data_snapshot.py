@@ -110,16 +110,16 @@ def test_every_layout(tmp_path, kind, compression):
     def shard(*element):
         return first_of(element[0]) % 4
 
-    kept = ds.snapshot(tmp_path / "s", compression, reader_func=flat, shard_func=shard)
+    snapshot = ds.snapshot(tmp_path / "s", compression, reader_func=flat, shard_func=shard)
     turns = ds.snapshot(tmp_path / "t", compression, shard_func=shard)
     number = [one % 4 for one in run(ds, first_of)]
     shards = [[x for x, n in zip(elements, number, strict=True) if n == shard] for shard in range(4)]
-    assert run(kept, values) == elements
-    assert run(kept, values) == [element for one in shards for element in one]
-    assert kept.element_spec == ds.element_spec
+    assert run(snapshot, values) == elements
+    assert run(snapshot, values) == [element for one in shards for element in one]
+    assert snapshot.element_spec == ds.element_spec
     assert run(turns.repeat(2), values)[: len(elements)] == elements
     assert turns.cardinality() == len(elements)
-    assert kept.cardinality() == qc.data.UNKNOWN_CARDINALITY
+    assert snapshot.cardinality() == qc.data.UNKNOWN_CARDINALITY
     assert run(turns, values) == [x for row in itertools.zip_longest(*shards) for x in row if x is not None]
 
 

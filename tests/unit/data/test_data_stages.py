@@ -134,21 +134,21 @@ def test_times_stay_after_errors_places_and_the_end(tmp_path):
             raise ValueError
         return x
 
-    seen = []
+    tables = []
     with iter(FixedLengthRecordDataset(path, record="<i4").map(in_python(odd)).batch(8)) as it:
         state = it.state_dict()
         for _ in range(3):
             next(it)
-        seen.append(it.stages())
+        tables.append(it.stages())
         next(it)
         with pytest.raises(PipelineError):
             next(it)
-        seen.append(it.stages())
+        tables.append(it.stages())
         it.load_state_dict(state)
         next(it)
-        seen.append(it.stages())
-    seen.append(it.stages())
-    for before, after in zip(seen, seen[1:], strict=False):
+        tables.append(it.stages())
+    tables.append(it.stages())
+    for before, after in zip(tables, tables[1:], strict=False):
         rows = {(row["stage"], row["work"], row["level"], row["where"]): row for row in after}
         for row in before:
             for name in TIMES:
@@ -156,7 +156,7 @@ def test_times_stay_after_errors_places_and_the_end(tmp_path):
                 if row["where"] != "python":
                     later = rows[row["stage"], row["work"], row["level"], row["where"]][name]
                     assert later >= 0.99 * row[name]
-    assert row_of(seen[-1], "map", "python", 1)["busy"] > 0
+    assert row_of(tables[-1], "map", "python", 1)["busy"] > 0
 
 
 @pytest.mark.thorough

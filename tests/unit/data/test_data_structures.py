@@ -168,21 +168,21 @@ def test_sparse_parts():
     ds = Dataset.from_tensors(SPARSE)
     assert ds.element_spec == SparseSpec((2, 2), INT64)
     assert ds.output_classes is Sparse
-    whole = ([[0, 0], [1, 0], [1, 1]], [1, 3, 2], [2, 2])
-    check(lambda: ds.repeat(2), [whole, whole], parts)
+    batch = ([[0, 0], [1, 0], [1, 1]], [1, 3, 2], [2, 2])
+    check(lambda: ds.repeat(2), [batch, batch], parts)
     slices = Dataset.from_tensor_slices((SPARSE, [7, 8]))
     assert slices.element_spec == (SparseSpec((2,), INT64), NUMBER)
     check(lambda: slices, [(ROWS[0], 7), (ROWS[1], 8)], parts)
-    assert run(slices.batch(2), parts) == [(whole, [7, 8])]
+    assert run(slices.batch(2), parts) == [(batch, [7, 8])]
     assert slices.batch(2).element_spec == (SparseSpec((None, 2), INT64), ArraySpec((None,), INT64))
     for back in (slices.batch(2).unbatch(), slices.batch(2).rebatch([1, 1]).unbatch()):
         assert run(back, parts) == [(ROWS[0], 7), (ROWS[1], 8)]
     assert run(ds.unbatch(), parts) == ROWS
-    assert run(ds.batch(1).unbatch(), parts) == [whole]
-    assert run(slices.batch(1).rebatch([2]), parts) == [(whole, [7, 8])]
+    assert run(ds.batch(1).unbatch(), parts) == [batch]
+    assert run(slices.batch(1).rebatch([2]), parts) == [(batch, [7, 8])]
     assert run(slices.map(lambda s, x: s), parts) == ROWS
     made = Dataset.from_generator(lambda: iter([SPARSE]), output_signature=SparseSpec((None, 2), INT64))
-    assert (run(made, parts), made.element_spec) == ([whole], SparseSpec((None, 2), INT64))
+    assert (run(made, parts), made.element_spec) == ([batch], SparseSpec((None, 2), INT64))
     words = Sparse([[0, 1]], Ragged.from_list([b"a"]), [2, 2])
     assert run(Dataset.from_tensor_slices(words), parts) == [([[1]], [b"a"], [2]), ([], [], [2])]
 

@@ -28,13 +28,13 @@ def test_all_are_there():
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_place_is_found_again(name):
-    kept, options = WRITTEN[name], qc.data.Options(max_leases=64)
-    assert kept["state"]["version"] == 2
+    record, options = WRITTEN[name], qc.data.Options(max_leases=64)
+    assert record["state"]["version"] == 2
     iterator = iter(CASES[name]().with_options(options))
-    iterator.load_state_dict(kept["state"])
-    assert [plain(one) for one in iterator] == kept["rest"]
+    iterator.load_state_dict(record["state"])
+    assert [plain(one) for one in iterator] == record["rest"]
     iterator = iter(CASES[name]().with_options(options))
-    assert [plain(next(iterator)) for _ in range(AT)] == kept["begin"]
+    assert [plain(next(iterator)) for _ in range(AT)] == record["begin"]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -349,7 +349,7 @@ def test_states_are_swapped_in_and_go_on():
         random.seed(number)
         np.random.seed(number)
 
-    kept = random.getstate(), np.random.get_state()
+    states = random.getstate(), np.random.get_state()
     try:
         expected = []
         for number in (1, 2):
@@ -372,5 +372,5 @@ def test_states_are_swapped_in_and_go_on():
             raise KeyError
         assert draw() not in expected
     finally:
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])
+        random.setstate(states[0])
+        np.random.set_state(states[1])

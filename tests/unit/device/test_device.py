@@ -483,8 +483,8 @@ def test_chains_of_marked_maps(cuda, data):
     assert there.element_spec == host.element_spec
     expected = on_host(host)
     with iter(there) as it:
-        for got, wanted in zip(it, expected, strict=True):
-            same(got, wanted)
+        for got, right in zip(it, expected, strict=True):
+            same(got, right)
             del got
     names = [name for name, _ in steps]
     if {order, order_of_batches} <= {"none", "prefetch"} and all(STEPS[name][1] for name in names):
@@ -492,8 +492,8 @@ def test_chains_of_marked_maps(cuda, data):
         for name in names:
             whole = STEPS[name][1](whole).reshape(count, 12)
         kept = count - count % size if drop else count
-        wanted = [whole[at : at + size] for at in range(0, kept, size)]
-        assert [one.tobytes() for one in expected] == [one.tobytes() for one in wanted]
+        right = [whole[at : at + size] for at in range(0, kept, size)]
+        assert [one.tobytes() for one in expected] == [one.tobytes() for one in right]
 
 
 # Copies
@@ -588,13 +588,13 @@ def test_who_holds_all_gets_copies(cuda, kind, schedule):
 def test_a_warning_that_is_an_error_loses_nothing(cuda, kind):
     ds, expected = kind
     cuda.stream()
-    kept = []
+    elements = []
     with iter(cuda.of(ds)) as it, warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(RuntimeWarning, match="more than 2 batches"):
-            kept += it
-        kept += it
-    for got, wanted in zip(kept, expected, strict=True):
+            elements += it
+        elements += it
+    for got, wanted in zip(elements, expected, strict=True):
         got.consume(wanted)
 
 
@@ -685,11 +685,11 @@ def test_a_lease_that_ends_in_another_thread_and_stream(cuda, kind, schedule):
     cuda.fake.schedule(schedule, 8)
     cuda.stream()
     mine = cuda.arrays.current
-    box, taken, ended = [], threading.Semaphore(0), threading.Semaphore(0)
+    box, uses, ended = [], threading.Semaphore(0), threading.Semaphore(0)
 
     def end():
         for _ in expected:
-            taken.acquire()
+            uses.acquire()
             box.clear()
             gc.collect()
             ended.release()
@@ -704,7 +704,7 @@ def test_a_lease_that_ends_in_another_thread_and_stream(cuda, kind, schedule):
             box.append(got)
             cuda.arrays.current = 0  # another one is current when it ends
             del got
-            taken.release()
+            uses.release()
             ended.acquire()
     other.join(PATIENCE)
 
@@ -761,7 +761,7 @@ WITH_ERRORS = {
 }
 
 
-def told(it, read):
+def told(it, copy):
     """Give all that an iterator tells: elements, as bytes, and the names of errors; and the place after each."""
     while True:
         try:
@@ -771,7 +771,7 @@ def told(it, read):
         except qc.errors.QueueCoreError as error:
             yield type(error).__name__, it.state_dict()
         else:
-            yield mapped(lambda part: np.asarray(read(part)).tolist(), got), it.state_dict()
+            yield mapped(lambda part: np.asarray(copy(part)).tolist(), got), it.state_dict()
             del got
 
 
@@ -779,18 +779,18 @@ def told(it, read):
 def test_errors_and_places_are_the_host_s(cuda, tmp_path, name):
     ds = WITH_ERRORS[name](tmp_path)
     with iter(ds) as host:
-        wanted = [outcome for outcome, _ in told(host, np.copy)]
-    assert sum(isinstance(outcome, str) for outcome in wanted) == 6
+        outcomes = [outcome for outcome, _ in told(host, np.copy)]
+    assert sum(isinstance(outcome, str) for outcome in outcomes) == 6
     with iter(cuda.of(ds)) as it:
         got = list(told(it, lambda part: part.numpy()))
         with pytest.raises(StopIteration):
             next(it)
-    assert [outcome for outcome, _ in got] == wanted
+    assert [outcome for outcome, _ in got] == outcomes
     for at, (_, state) in enumerate(got):
         for resumed, read in ((iter(ds), np.copy), (iter(cuda.of(ds)), lambda part: part.numpy())):
             with resumed:
                 resumed.load_state_dict(state)
-                assert [outcome for outcome, _ in told(resumed, read)] == wanted[at + 1 :]
+                assert [outcome for outcome, _ in told(resumed, read)] == outcomes[at + 1 :]
 
 
 def test_an_error_keeps_no_page_locked_memory(cuda, tmp_path):
@@ -1162,7 +1162,7 @@ def test_as_many_streams_as_are_remembered(cuda, kind):
     ds, expected = kind
     main, *sides = cuda.stream(), *(cuda.aside() for _ in range(5))
     with iter(cuda.of(ds)) as it:
-        for wanted in expected:
+        for right in expected:
             got = next(it)
             for side in (*sides[:4], main, *sides[:4]):
                 record_stream(got, side)
@@ -1170,7 +1170,7 @@ def test_as_many_streams_as_are_remembered(cuda, kind):
                 record_stream(got, sides[4])
             for side in sides[:4]:
                 cuda.order(main, side)
-                got.consume(wanted, 500, side)
+                got.consume(right, 500, side)
             del got
 
 
@@ -1453,14 +1453,14 @@ QUEUES = {
 }
 
 
-def checked(got, wanted):
+def checked(got, expected):
     """Let the device read each array of an element."""
-    if isinstance(wanted, dict):
-        assert got.keys() == wanted.keys()
-        got, wanted = list(got.values()), list(wanted.values())
-    if not isinstance(wanted, list):
-        got, wanted = [got], [wanted]
-    for one, right in zip(got, wanted, strict=True):
+    if isinstance(expected, dict):
+        assert got.keys() == expected.keys()
+        got, expected = list(got.values()), list(expected.values())
+    if not isinstance(expected, list):
+        got, expected = [got], [expected]
+    for one, right in zip(got, expected, strict=True):
         if isinstance(right, bytes):
             assert one == right
         else:

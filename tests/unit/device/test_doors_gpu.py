@@ -42,18 +42,18 @@ def files(tmp_path):
 
 def test_files_and_each_place(files):
     ds = files.shuffle(300, 3, reshuffle_each_iteration=False).batch(64)
-    wanted = on_host(ds.map(scaled))
+    expected = on_host(ds.map(scaled))
     there = ds.prefetch_to_device("cuda").map(scaled)
     it, got, states = iter(there), [], []
     with it:
         for batch in it:
             got.append({name: cupy.asnumpy(part) for name, part in batch.items()})
             states.append(it.state_dict())
-    same(got, wanted)
+    same(got, expected)
     for at in (0, 5, len(states) - 1):
         with iter(there) as again:
             again.load_state_dict(states[at])
-            same([{name: cupy.asnumpy(part) for name, part in batch.items()} for batch in again], wanted[at + 1 :])
+            same([{name: cupy.asnumpy(part) for name, part in batch.items()} for batch in again], expected[at + 1 :])
 
 
 @pytest.mark.parametrize("how", [{"device": "cuda"}, {"pin_memory": True}])
@@ -62,7 +62,7 @@ def test_a_loader(files, how):
     from queuecore.torch import DataLoader
 
     ds = files.shuffle(300, 3, reshuffle_each_iteration=False).map(scaled, on_device=True)
-    wanted = on_host(ds.batch(64))
+    expected = on_host(ds.batch(64))
     loader = DataLoader(ds, batch_size=64, **how)
     for epoch in range(2):
         got = []
@@ -72,7 +72,7 @@ def test_a_loader(files, how):
             if len(got) == 3:
                 state = loader.state_dict()
         if epoch == 0:
-            same(got, wanted)
+            same(got, expected)
     again = DataLoader(ds, batch_size=64, **how)
     again.load_state_dict(state)
     same([{name: part.cpu().numpy() for name, part in batch.items()} for batch in again], got[3:])

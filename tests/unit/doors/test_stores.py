@@ -306,8 +306,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with server.lock:
             server.requests.append((self.command, self.headers.get("Range")))
             fault = server.faults.pop(0) if body and server.faults else server.fault
-        wanted = self.headers.get("Range")
-        first, _, last = ("" if wanted is None else wanted).removeprefix("bytes=").partition("-")
+        asked_range = self.headers.get("Range")
+        first, _, last = ("" if asked_range is None else asked_range).removeprefix("bytes=").partition("-")
         if body and int(first or 0) >= server.until:
             fault = server.then
         content = server.content
@@ -330,7 +330,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault == "gzip always" or (fault in ("gzip", "gzip of bodies") and accepts):
             packed = gzip.compress(content)
             return self.send(200, {**headers, "Content-Encoding": "gzip"}, packed, body)
-        if wanted is None or fault == "no ranges":
+        if asked_range is None or fault == "no ranges":
             return self.send(200, headers, content, body)
         part = content[int(first) : int(last) + 1] if last else content[int(first) :]
         if fault == "short" and body:

@@ -293,22 +293,22 @@ def test_batches_order_and_generators_are_those_of_pytorch(make, workers, factor
 
 
 @pytest.mark.parametrize("factor", [None, 1, 4])
-@pytest.mark.parametrize("taken", [0, 1, 3])
-def test_a_sampler_runs_as_far_ahead_as_in_pytorch_and_in_the_same_thread(factor, taken):
+@pytest.mark.parametrize("batch_count", [0, 1, 3])
+def test_a_sampler_runs_as_far_ahead_as_in_pytorch_and_in_the_same_thread(factor, batch_count):
     """What it draws from the global generator falls between the same draws of the loop."""
-    seen = []
+    draws = []
     for cls in (Oracle, DataLoader):
         torch.manual_seed(1)
         sampler = samples.Lazy(40)
         it = iter(cls(samples.Squares(40, "int"), 2, sampler=sampler, num_workers=2, prefetch_factor=factor))
         drawn = []
-        for _ in range(taken):
+        for _ in range(batch_count):
             drawn.append(next(it).tolist())
             drawn.append(float(torch.rand(())))
-        seen.append((drawn, torch.get_rng_state().tolist()))
+        draws.append((drawn, torch.get_rng_state().tolist()))
         assert sampler.threads == {threading.get_ident()}
         del it
-    assert seen[0] == seen[1]
+    assert draws[0] == draws[1]
 
 
 @pytest.mark.parametrize(
@@ -432,35 +432,35 @@ def test_worker_init_fn_runs_once_in_each_thread():
 
 
 def test_without_workers_all_is_done_in_the_callers_thread_when_asked():
-    seen = []
+    calls = []
 
     class Seen(samples.Squares):
         def __getitem__(self, index):
-            seen.append((index, threading.get_ident()))
+            calls.append((index, threading.get_ident()))
             return super().__getitem__(index)
 
     it = iter(DataLoader(Seen(6, "int"), 2))
-    assert not seen
+    assert not calls
     next(it)
-    assert seen == [(0, threading.get_ident()), (1, threading.get_ident())]
+    assert calls == [(0, threading.get_ident()), (1, threading.get_ident())]
 
 
 def test_no_more_is_made_ahead_than_asked_for():
-    seen = []
+    indices = []
     go = threading.Semaphore(0)
 
     class Seen(samples.Squares):
         def __getitem__(self, index):
-            seen.append(index)
+            indices.append(index)
             go.release()
             return super().__getitem__(index)
 
     it = iter(DataLoader(Seen(1000, "int"), num_workers=2, prefetch_factor=3))
     for taken in range(20):
         next(it)
-        while len(seen) < taken + 7:  # one for each that was taken, and six ahead
+        while len(indices) < taken + 7:  # one for each that was taken, and six ahead
             assert go.acquire(timeout=20)
-        assert len(seen) == taken + 7
+        assert len(indices) == taken + 7
 
 
 def test_out_of_order_a_slow_batch_holds_up_nobody():
@@ -624,7 +624,7 @@ def test_a_dropped_loader_leaves_no_cycle():
     try:
         before = threads()
         dataset = Watched(50, "int")
-        known = weakref.ref(dataset)
+        reference = weakref.ref(dataset)
         loader = DataLoader(dataset, num_workers=2)
         it = iter(loader)
         next(it)
@@ -632,7 +632,7 @@ def test_a_dropped_loader_leaves_no_cycle():
         del it, loader, dataset
         for one in own:
             one.join(20)
-        assert known() is None
+        assert reference() is None
     finally:
         gc.enable()
 
@@ -701,11 +701,11 @@ def test_a_loader_goes_on_where_another_was(make, workers, others, place, epoch)
 
 
 def test_no_data_is_fetched_for_what_came_before():
-    seen = []
+    indices = []
 
     class Seen(samples.Squares):
         def __getitem__(self, index):
-            seen.append(index)
+            indices.append(index)
             return super().__getitem__(index)
 
     loader = DataLoader(Seen(100, "int"), 5, shuffle=True)
@@ -714,9 +714,9 @@ def test_no_data_is_fetched_for_what_came_before():
         next(it)
     state = loader.state_dict()
     rest = [batch.tolist() for batch in it]
-    del seen[:]
+    del indices[:]
     loader.load_state_dict(state)
-    assert [batch.tolist() for batch in loader] == rest and len(seen) == 40
+    assert [batch.tolist() for batch in loader] == rest and len(indices) == 40
 
 
 def test_a_sampler_with_a_state():
@@ -1205,12 +1205,12 @@ def test_reading_from_a_file_gives_each_sample_its_own_bytes(tmp_path, lazy, how
 def test_get_worker_info_answers_in_each_worker_and_nowhere_else():
     from torch.utils.data import get_worker_info
 
-    seen = []
+    workers = []
 
     def begin(number):
         info = get_worker_info()
         info.dataset.size = 7 + number
-        seen.append((number, info.id, info.num_workers, info.dataset is not dataset))
+        workers.append((number, info.id, info.num_workers, info.dataset is not dataset))
 
     dataset = beside.Counting()
     base = int(torch.empty((), dtype=torch.int64).random_(generator=torch.Generator().manual_seed(3)))
@@ -1223,7 +1223,7 @@ def test_get_worker_info_answers_in_each_worker_and_nowhere_else():
         generator=torch.Generator().manual_seed(3),
     )
     assert list(itertools.islice(loader, 4)) == [(base + n % 2, 7 + n % 2, False) for n in range(4)]
-    assert sorted(seen) == [(0, 0, 2, True), (1, 1, 2, True)] and dataset.size == 40
+    assert sorted(workers) == [(0, 0, 2, True), (1, 1, 2, True)] and dataset.size == 40
     assert get_worker_info() is None is torch.utils.data.get_worker_info()
     made = next(iter(DataLoader([torch.zeros(2)] * 4, 2, num_workers=1)))
     assert not made.is_shared()  # as PyTorch's collation does for another process
@@ -1416,15 +1416,15 @@ def test_workers_part_a_dataset(context, tmp_path):
     ds = qc.data.FixedLengthRecordDataset(file, record=np.dtype("<i4")).shuffle(20, seed=3)
     given_ = {"num_workers": 2, "multiprocessing_context": context}
     batches = IterableDataset(ds.batch(8))
-    whole = IterableDataset(ds)
+    stream = IterableDataset(ds)
     for epoch in range(3):
         expected = [batch.tolist() for batch in IterableDataset(ds.batch(8))]
         batches.set_epoch(epoch)
         assert [b.tolist() for b in Oracle(batches, batch_size=None, **given_)] == expected
         if context == "fork" and epoch < 2:
-            whole.set_epoch(epoch)
+            stream.set_epoch(epoch)
             elements = sum(expected, [])
-            made = [b.tolist() for b in Oracle(whole, batch_size=5, **given_)]
+            made = [b.tolist() for b in Oracle(stream, batch_size=5, **given_)]
             assert made == [elements[i % 2 :: 2][i // 2 * 5 :][:5] for i in range(10)]
         batches.set_epoch(epoch + 1)
 

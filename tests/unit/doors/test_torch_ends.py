@@ -95,17 +95,17 @@ def without_collector() -> Any:
 @pytest.mark.parametrize("error", [ValueError, StopIteration, Bare, Odd, KeyboardInterrupt])
 @pytest.mark.parametrize("where", LOADERS)
 def test_an_error_that_leaves_the_loop_ends_the_workers(where, error):
-    before, kept = threads(), []
+    before, errors = threads(), []
     loader = LOADERS[where](error, num_workers=2)
     for _ in range(3):
         with pytest.raises((error, RuntimeError, PipelineError)) as caught:
             for _ in loader:
                 pass
-        kept.append(caught.value)
+        errors.append(caught.value)
     for one in threads() - before:
         one.join(20)
         assert not one.is_alive()
-    assert len({id(one) for one in kept}) == 3 and all(one.__traceback__ is not None for one in kept)
+    assert len({id(one) for one in errors}) == 3 and all(one.__traceback__ is not None for one in errors)
 
 
 @pytest.mark.usefixtures("without_collector")

@@ -248,8 +248,8 @@ def test_a_program_that_clears_the_frames_of_an_error_loses_nothing(case, crew):
 @pytest.mark.parametrize("crew", ["none", "threads", "processes"])
 def test_a_sampler_goes_on_after_its_error_and_so_does_a_loader_that_resumes(crew):
     before = own_threads()
-    whole = walk(ENDED["batch sampler"](DataLoader, **CREWS[crew]), False)
-    assert whole == [[0], [1], [2], [3], [4], ValueError, *([index] for index in range(6, SIZE))]
+    outcomes = walk(ENDED["batch sampler"](DataLoader, **CREWS[crew]), False)
+    assert outcomes == [[0], [1], [2], [3], [4], ValueError, *([index] for index in range(6, SIZE))]
     for place in (4, 5, 6, 8):
         loader = ENDED["batch sampler"](DataLoader, **CREWS[crew])
         batches = iter(loader)
@@ -262,7 +262,7 @@ def test_a_sampler_goes_on_after_its_error_and_so_does_a_loader_that_resumes(cre
         state = loader.state_dict()
         again = ENDED["batch sampler"](DataLoader, **CREWS[crew])
         again.load_state_dict(state)
-        assert walk(again, False) == whole[place:]
+        assert walk(again, False) == outcomes[place:]
         # Also those of the first loader, left when an error of its sampler was on its way.
         del loader, batches, again
         gc.collect()
@@ -308,15 +308,15 @@ def test_a_timeout_and_ctrl_c_leave_nothing(at_five, crew):
     before, children = own_threads(), set(multiprocessing.active_children())
     timeout = 0.3 if at_five is wait else 0
     loaders = [DataLoader(Samples(at_five), 2, timeout=timeout, **CREWS[crew])]
-    kept: list[BaseException] = []
+    errors: list[BaseException] = []
     try:
         for _ in loaders[0]:
             pass
     except (RuntimeError, KeyboardInterrupt) as error:
-        kept.append(error)
+        errors.append(error)
     finally:
         gate.set()
-    assert isinstance(kept[0], RuntimeError if at_five is wait else KeyboardInterrupt)
+    assert isinstance(errors[0], RuntimeError if at_five is wait else KeyboardInterrupt)
     assert gone(own_threads() - before)
     loader = weakref.ref(loaders.pop())
     assert loader() is None

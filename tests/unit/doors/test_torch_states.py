@@ -243,19 +243,19 @@ def test_no_element_comes_twice_wherever_a_pass_is_left(kind, sizes, given):
         workers = len(sizes) if len(sizes) > 1 else 0
         return DataLoader(UNEVEN[kind](sizes), num_workers=workers, collate_fn=plain, **{"batch_size": 2, **given})
 
-    loader, states, whole = make(), [], []
+    loader, states, batches = make(), [], []
     for batch in loader:
-        whole.append(batch)
+        batches.append(batch)
         states.append(json.loads(json.dumps(loader.state_dict())))
-    assert sum(sizes) >= len(whole) > 1
+    assert sum(sizes) >= len(batches) > 1
     for place, state in enumerate(states, 1):
         again = make()
         again.load_state_dict(state)
-        assert list(again) == whole[place:]
+        assert list(again) == batches[place:]
         behind = again.state_dict()
-        assert list(again) == whole
+        assert list(again) == batches
         again.load_state_dict(behind)
-        assert list(again) == whole
+        assert list(again) == batches
 
 
 @pytest.mark.parametrize("kind", ["anew", "bare"])

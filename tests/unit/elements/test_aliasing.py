@@ -119,16 +119,16 @@ def test_a_function_of_map_may_refill_what_it_returns(shape: str, calls: int | N
 
 
 def test_what_a_function_keeps_of_its_result_is_its_own() -> None:
-    kept = []
+    kept_arrays = []
 
     def keep(number: Any) -> Any:
-        kept.append(np.full(3, int(number)))
-        return [kept[-1], 1]
+        kept_arrays.append(np.full(3, int(number)))
+        return [kept_arrays[-1], 1]
 
     arrays = []
     for element in Dataset.range(50).map(keep):
         arrays.append(element[0])
-        for one in kept:
+        for one in kept_arrays:
             one[:] = -1
         element[0][1:] += 0  # which can be written to
     assert _firsts(arrays) == list(range(50))
@@ -157,13 +157,13 @@ def test_what_a_predicate_keeps_changes_nothing_behind_it() -> None:
     objects = Dataset.from_generator(lambda: (np.full(3, i) for i in range(N)))
     rows = Dataset.from_tensor_slices(np.repeat(np.arange(N), 3).reshape(N, 3))
     for source in (objects, rows, rows.batch(2)):
-        kept: list[Any] = []
+        arrays: list[Any] = []
 
         def predicate(array: Any) -> bool:
             bool(array.flags)  # which isn't traced
-            kept.append(array)  # noqa: B023 - it is called in this turn of the loop
-            del kept[:-2]  # noqa: B023
-            for one in kept:  # noqa: B023
+            arrays.append(array)  # noqa: B023 - it is called in this turn of the loop
+            del arrays[:-2]  # noqa: B023
+            for one in arrays:  # noqa: B023
                 with pytest.raises(ValueError, match="read-only"):
                     one += 1
             return True
@@ -171,7 +171,7 @@ def test_what_a_predicate_keeps_changes_nothing_behind_it() -> None:
         expected = [np.array(element) for element in source]
         made = [np.array(element) for element in source.filter(predicate)]
         assert len(made) == len(expected) and all(map(np.array_equal, made, expected))
-        assert kept
+        assert arrays
 
 
 # ---- What goes in: arrays --------------------------------------------------------------------------------------------
@@ -471,16 +471,16 @@ def test_a_state_is_a_value() -> None:
         return buffer
 
     assert Dataset.range(4).reduce(np.zeros(2), into).tolist() == [10, 10]
-    kept = []
+    states = []
 
     def keeps(state: Any, element: Any) -> Any:
-        for one in kept:
+        for one in states:
             one[:] = -1
-        kept.append(np.array(state + int(element)))
-        return kept[-1]
+        states.append(np.array(state + int(element)))
+        return states[-1]
 
     made = Dataset.range(4).reduce(np.zeros(2), keeps)
-    kept[-1][:] = -1
+    states[-1][:] = -1
     assert made.tolist() == [6, 6]
 
 
@@ -737,15 +737,15 @@ CALLS = {
 def test_an_array_that_somebody_reaches_is_copied(how: str, call: str) -> None:
     if how == "list" and call not in ("function", "method"):
         pytest.skip("an array is made of such a list")
-    kept = []
+    arrays = []
 
     def make() -> Any:
         made, other = HELD[how](np.full(400, 5))
-        kept.append((other, _leaf(made).__array_interface__["data"][0]))
+        arrays.append((other, _leaf(made).__array_interface__["data"][0]))
         return made
 
     leaf = _leaf(CALLS[call](make))
-    other, place = kept[0]
+    other, place = arrays[0]
     if isinstance(other, weakref.ref) and other() is None:  # nobody does any more
         return
     assert leaf.__array_interface__["data"][0] != place
@@ -961,12 +961,12 @@ def test_nobody_sees_what_others_write(source: Any, steps: Any, count: int, writ
     for step, means in steps:
         dataset, expected = step(user, dataset), means(expected)
     for _ in range(2):
-        lists, kept = [], []
+        lists, elements = [], []
         for element in dataset:
             lists.append(element.tolist())
             if writes and element.flags.writeable:
                 element[...] = -2
-            elif len(kept) < 3:
-                kept.append((element, element.tolist()))
+            elif len(elements) < 3:
+                elements.append((element, element.tolist()))
         assert lists == [[number, number] for number in expected]
-        assert all(element.tolist() == before for element, before in kept)
+        assert all(element.tolist() == before for element, before in elements)

@@ -76,15 +76,15 @@ def test_strings_in_the_shape_of_an_array():
 @pytest.mark.parametrize("make", [numbers, lambda: Ragged.from_list(WORDS), lambda: Ragged(numbers(), [0, 1, 1, 2, 4])])
 def test_every_slice_is_that_of_a_list(make):
     rows = make()
-    wanted = rows.to_list()
+    expected = rows.to_list()
     places = [None, *range(-6, 7)]
     for start in places:
         for stop in places:
             for step in (None, 1, 2, -1, -3):
-                assert rows[start:stop:step].to_list() == wanted[start:stop:step]
+                assert rows[start:stop:step].to_list() == expected[start:stop:step]
     assert rows[1:3].row_splits[0] == 0
-    assert rows[[3, 0, 0, -1]].to_list() == [wanted[i] for i in (3, 0, 0, 3)]
-    assert rows[np.array([False, True, True, False])].to_list() == wanted[1:3]
+    assert rows[[3, 0, 0, -1]].to_list() == [expected[i] for i in (3, 0, 0, 3)]
+    assert rows[np.array([False, True, True, False])].to_list() == expected[1:3]
     assert rows[[]].to_list() == []
     for index in (4, -5):
         with pytest.raises(IndexError):
@@ -200,29 +200,29 @@ def test_arrow_reads_rows_in_place(split):
 def test_arrow_keeps_the_memory():
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: make doors")
     values = np.arange(1000)
-    kept = weakref.ref(values)
+    reference = weakref.ref(values)
     rows = Ragged(values, [0, 10, 1000])
     del values
     got = pa.array(rows)
     child = got.values
     del rows, got
-    assert kept() is not None and child[999].as_py() == 999
+    assert reference() is not None and child[999].as_py() == 999
     del child
     gc.collect()
-    assert kept() is None
+    assert reference() is None
 
 
 def test_arrow_capsules_that_nobody_takes():
     values = np.arange(1000)
-    kept = weakref.ref(values)
+    reference = weakref.ref(values)
     rows = Ragged(values, [0, 10, 1000])
     del values
     schema, array = Ragged(rows, [0, 2]).__arrow_c_array__()
     assert '"arrow_schema"' in repr(schema) and '"arrow_array"' in repr(array)
     del rows, schema
-    assert kept() is not None
+    assert reference() is not None
     del array
-    assert kept() is None
+    assert reference() is None
 
 
 @pytest.mark.parametrize("dtype", [bool, complex, ">i4", object])

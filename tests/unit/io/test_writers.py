@@ -420,17 +420,17 @@ def test_a_header_must_be_bytes(tmp_path):
 
 @pytest.mark.parametrize("word", ["", "GZIP", "ZSTD"])
 def test_samples_are_read_again(tmp_path, word):
-    wanted = samples(200, random.Random(1))
+    expected = samples(200, random.Random(1))
     with TarWriter(tmp_path / "a", word) as writer:
-        for sample in wanted:
+        for sample in expected:
             writer.write(sample)
-    assert list(TarDataset(tmp_path / "a", ["__key__", "txt", "cls"], compression_type=word)) == wanted
+    assert list(TarDataset(tmp_path / "a", ["__key__", "txt", "cls"], compression_type=word)) == expected
     data = (tmp_path / "a").read_bytes()
     if not word:
-        assert list(samples_of(data, ["__key__", "txt", "cls"])) == wanted
+        assert list(samples_of(data, ["__key__", "txt", "cls"])) == expected
         assert len(data) % 512 == 0 and data.endswith(bytes(1024))
         with TarWriter(tmp_path / "b") as writer:
-            for sample in wanted:
+            for sample in expected:
                 writer.write(sample)
         assert (tmp_path / "b").read_bytes() == data  # the same samples give the same bytes
 

@@ -316,7 +316,7 @@ HALVES = [[1, 2], [3, 4, 5, 6]]
 
 
 @pytest.mark.parametrize(
-    ("parts", "wanted"),
+    ("parts", "expected"),
     [
         ([R.RowSplits("splits")], HALVES),
         ([R.RowLengths("lengths")], HALVES),
@@ -329,10 +329,10 @@ HALVES = [[1, 2], [3, 4, 5, 6]]
         ([R.UniformRowLength(2), R.UniformRowLength(2), R.ValueRowIds("ids")], [[[[1, 2], [3, 4, 5]], [[], [6]]]]),
     ],
 )
-def test_partitions(parts, wanted):
+def test_partitions(parts, expected):
     description = RaggedFeature(I64, "v", parts)
     got = one(PARTED, description)
-    assert (got.to_list() if isinstance(got, Ragged) else got.tolist()) == wanted
+    assert (got.to_list() if isinstance(got, Ragged) else got.tolist()) == expected
     for batch in ([PARTED], [PARTED, b"", PARTED], [b"", b""], []):
         got = many(list(batch), description)
         assert isinstance(got, Ragged)
@@ -341,7 +341,7 @@ def test_partitions(parts, wanted):
         else:
             got = got.to_list()
         # A record without values has no row, unless its rows are said to be there.
-        assert got == [wanted if record else [] for record in batch]
+        assert got == [expected if record else [] for record in batch]
 
 
 def test_partitioned_bytes():

@@ -20,7 +20,7 @@ SITTING = 1500
 def compare(serialized, features, batch):
     """Hold a result against protobuf's; return whether there was one."""
     try:
-        wanted = expected([wire.Example.FromString(one) for one in serialized], features, batch)
+        columns = expected([wire.Example.FromString(one) for one in serialized], features, batch)
     except Refused:
         with pytest.raises(InvalidArgumentError) as caught:
             if batch:
@@ -30,7 +30,7 @@ def compare(serialized, features, batch):
         assert not isinstance(caught.value, ProtoError)
         return False
     result = ops.parse_example(serialized, features) if batch else ops.parse_single_example(*serialized, features)
-    assert plain(result, features) == wanted
+    assert plain(result, features) == columns
     return True
 
 

@@ -63,8 +63,8 @@ def run(stage, value, **options):
 def test_a_part_of_a_jpeg_has_the_pixels_of_the_whole(codec, name, ratio):
     data = JPEGS[name]
     for fancy in (True, False):
-        whole = decode_jpeg(data, ratio=ratio, fancy_upscaling=fancy)
-        height, width = whole.shape[:2]
+        picture = decode_jpeg(data, ratio=ratio, fancy_upscaling=fancy)
+        height, width = picture.shape[:2]
         rng = np.random.default_rng(ratio)
         windows = [(0, 0, height, width), (height - 1, width - 1, 1, 1), (0, 0, 1, 1)]
         for _ in range(20):
@@ -74,7 +74,7 @@ def test_a_part_of_a_jpeg_has_the_pixels_of_the_whole(codec, name, ratio):
         for top, left, rows, columns in windows:
             window = (top, left, rows, columns)
             part = decode_and_crop_jpeg(data, window, ratio=ratio, fancy_upscaling=fancy)
-            expected = whole[top : top + rows, left : left + columns]
+            expected = picture[top : top + rows, left : left + columns]
             np.testing.assert_array_equal(part, expected, f"{window} fancy={fancy}", strict=True)
 
 
@@ -271,11 +271,11 @@ def photograph(height, width):
 @pytest.mark.parametrize("side", [30, 60, 124, 130, 249])
 def test_a_jpeg_may_be_decoded_smaller(codec, side):
     data = saved(photograph(500, 620), "JPEG", quality=92)
-    whole = decode_jpeg(data)
+    picture = decode_jpeg(data)
     half = {30: 8, 60: 8, 124: 4, 130: 2, 249: 2}[side]
     size = (side, side + 3)
     fast = run(compose(decode_jpeg(channels=3), qc.ops.resize(size=size, antialias=True)), data)
-    exact = qc.ops.resize(whole, size, antialias=True)
+    exact = qc.ops.resize(picture, size, antialias=True)
     assert not np.array_equal(fast, exact)
     assert psnr(fast, exact, 255) > 36
     slow = run(compose(decode_jpeg(channels=3), qc.ops.resize(size=size, antialias=True, dct_scale=False)), data)
@@ -285,7 +285,7 @@ def test_a_jpeg_may_be_decoded_smaller(codec, side):
     assert small.shape[0] >= side
     assert psnr(fast, qc.ops.resize(small, size, antialias=True), 255) > 36
     wide = run(compose(decode_jpeg(channels=3), qc.ops.resize(size=(501, 3), antialias=True)), data)
-    np.testing.assert_array_equal(wide, qc.ops.resize(whole, (501, 3), antialias=True))
+    np.testing.assert_array_equal(wide, qc.ops.resize(picture, (501, 3), antialias=True))
 
 
 def test_a_random_part_may_be_decoded_smaller(codec):

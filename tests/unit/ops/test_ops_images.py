@@ -141,13 +141,13 @@ def expected_png(name, channels, dtype):
     if name == "0-8-key":
         alpha = np.where(pixels == 2, 0, 255)
     body = pixels[..., : own - (own in (2, 4))]
-    wanted = channels or own
-    if wanted < 3 and body.shape[2] == 3:
+    channels_out = channels or own
+    if channels_out < 3 and body.shape[2] == 3:
         body = body @ [0.299, 0.587, 0.114]
         body = body[..., None]
-    if wanted > 2 and body.shape[2] == 1:
+    if channels_out > 2 and body.shape[2] == 1:
         body = body.repeat(3, 2)
-    made = np.concatenate([body, alpha], -1) if wanted in (2, 4) else body
+    made = np.concatenate([body, alpha], -1) if channels_out in (2, 4) else body
     if dtype == np.uint8 and depth == 16:
         return np.floor(made / 256)
     return made * (257 if dtype == np.uint16 and depth == 8 else 1)

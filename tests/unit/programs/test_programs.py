@@ -251,14 +251,14 @@ def test_it_needs_no_gil(tmp_path, coord):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     try:
-        taken, deadline = 0, time.monotonic() + PATIENCE
-        while taken < 15_000 and time.monotonic() < deadline:
+        count, deadline = 0, time.monotonic() + PATIENCE
+        while count < 15_000 and time.monotonic() < deadline:
             if queue.size():  # never waits, so never lets go of the GIL
                 queue.dequeue(out=out)
-                taken += 1
+                count += 1
     finally:
         sys.setswitchinterval(interval)
-    assert taken == 15_000
+    assert count == 15_000
     coord.request_stop()
     coord.join(threads)
 

@@ -112,17 +112,17 @@ def test_components_are_arguments(tmp_path):
     record = np.dtype([("label", "u1"), ("image", ">i2", (2, 3))])
     rows = np.frombuffer(np.random.default_rng(0).bytes(5 * record.itemsize), record)
     (tmp_path / "a").write_bytes(rows.tobytes())
-    seen = []
+    pairs = []
 
     def check(label, image):
-        seen.append((label, image))
+        pairs.append((label, image))
         return {"image": image, "label": label}
 
     queue = qc.FIFOQueue(9, [np.int16, np.uint8], [(2, 3), ()], names=["image", "label"])
     program = qc.StageProgram(qc.FixedLengthRecordReader(record.itemsize), [tmp_path / "a"], raw(record), check)
     items, cause = run(queue, program)
     assert cause is None
-    for row, item, (label, image) in zip(rows, items, seen, strict=True):
+    for row, item, (label, image) in zip(rows, items, pairs, strict=True):
         # What it got is still what it was, though the reader's memory has been used again, and is its own.
         assert label.shape == () and label.dtype == U8 and image.dtype == np.int16
         np.testing.assert_array_equal(image, row["image"])
@@ -143,16 +143,16 @@ def test_strings_are_an_array_of_objects(lines):
 def test_values_that_are_kept_stay(tmp_path):
     """Also from the reader's blocks, which are used again and again."""
     (tmp_path / "a").write_bytes(np.arange(200_000, dtype=np.int32).tobytes())
-    kept = []
+    rows = []
 
     def keep(row):
-        kept.append(row)
+        rows.append(row)
         return row.sum()
 
     queue = qc.FIFOQueue(-1, [np.int64], [()])
     items, _ = run(queue, qc.StageProgram(qc.FixedLengthRecordReader(4000), [tmp_path / "a"], raw(np.int32), keep))
-    np.testing.assert_array_equal(np.concatenate(kept), np.arange(200_000))
-    assert items == [row.sum() for row in kept]
+    np.testing.assert_array_equal(np.concatenate(rows), np.arange(200_000))
+    assert items == [row.sum() for row in rows]
 
 
 def test_one_array_returned_again_and_again(lines):
@@ -685,14 +685,14 @@ def test_it_needs_no_gil(compiled, tmp_path, coord):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     try:
-        taken, deadline = 0, time.monotonic() + PATIENCE
-        while taken < 15_000 and time.monotonic() < deadline:
+        count, deadline = 0, time.monotonic() + PATIENCE
+        while count < 15_000 and time.monotonic() < deadline:
             if queue.size():  # never waits, so never lets go of the GIL
                 queue.dequeue(out=out)
-                taken += int(out) == 4
+                count += int(out) == 4
     finally:
         sys.setswitchinterval(interval)
-    assert taken == 15_000
+    assert count == 15_000
     coord.request_stop()
     coord.join(threads)
 

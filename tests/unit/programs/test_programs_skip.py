@@ -335,9 +335,9 @@ def test_shapes_that_the_queue_does_not_take(tmp_path):
     assert logged(tmp_path / "log") == [entry(path, 3, 1, "InvalidArgumentError", nbytes=3)]
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("types_known", [True, False])
 @pytest.mark.parametrize("threads", [1, 4])
-def test_functions_that_fail(tmp_path, known, threads):
+def test_functions_that_fail(tmp_path, types_known, threads):
     """By an exception, or by something that can't be enqueued."""
     path = tmp_path / "a"
     rows = [str(index).encode() for index in range(200)]
@@ -351,7 +351,7 @@ def test_functions_that_fail(tmp_path, known, threads):
 
     def program_of(**options):
         return qc.StageProgram(
-            qc.TextLineReader(), [path], qc.ops.python(odd, [(int, ())] if known else None), **options
+            qc.TextLineReader(), [path], qc.ops.python(odd, [(int, ())] if types_known else None), **options
         )
 
     reasons = {3: "PipelineError", 4: "DtypeError", 5: "InvalidArgumentError"}

@@ -256,30 +256,30 @@ def simulate(rng, model, threads=4, length=5):
     todo = [length] * threads
 
     def collect():
-        for number, (thread, name, values, wanted, invoked) in list(waiting.items()):
+        for number, (thread, name, values, rows_wanted, invoked) in list(waiting.items()):
             outcome = model.outcomes.get(number)
             # Some return later than they might.
             if outcome is not None and rng.random() < 0.6:
                 result = {None: OK, "CancelledError": CLOSED, "OutOfRangeError": END}.get(outcome.error, TIMEOUT)
                 if outcome.value is not None:
                     values = outcome.value[0].reshape(-1).tolist()
-                calls.append(Call(name, invoked, clock, result, tuple(values), wanted))
+                calls.append(Call(name, invoked, clock, result, tuple(values), rows_wanted))
                 del waiting[number]
                 todo[thread] -= 1
 
     def begin(thread, name):
         nonlocal put
-        values, wanted = (), 1
+        values, rows_wanted = (), 1
         count = 1 if name == PUT else rng.randrange(4)
         if name in (PUT, PUT_MANY):
             values = tuple(range(put, put + count))
             put += count
         elif name in (GET_MANY, GET_UP_TO):
-            wanted = count
+            rows_wanted = count
         names = {PUT: "enqueue", PUT_MANY: "enqueue_many", GET: "dequeue", GET_MANY: "dequeue_many"}
         names |= {GET_UP_TO: "dequeue_up_to", CLOSE: "close", CANCEL: "close"}
         argument = {PUT: [values and values[0]], PUT_MANY: [np.array(values, int)], CLOSE: False, CANCEL: True}
-        waiting[model.start(names[name], argument.get(name, wanted))] = (thread, name, values, wanted, clock)
+        waiting[model.start(names[name], argument.get(name, rows_wanted))] = (thread, name, values, rows_wanted, clock)
 
     while any(todo):
         clock += 1
@@ -300,8 +300,8 @@ def simulate(rng, model, threads=4, length=5):
         while todo[-1] and clock < 10_000:
             clock += 1
             collect()
-    for _, name, values, wanted, invoked in waiting.values():
-        calls.append(Call(name, invoked, math.inf, None, values, wanted))
+    for _, name, values, rows_wanted, invoked in waiting.values():
+        calls.append(Call(name, invoked, math.inf, None, values, rows_wanted))
     return calls
 
 

@@ -209,7 +209,7 @@ def test_one_queue_per_shared_name(module, kind):
 @ALL
 def test_a_shared_queue_is_asked_for_as_it_is(module, kind):
     shared = f"{module.__name__}-{kind}-mismatch"
-    kept = make(module, kind, 5, [np.int32], [()], shared_name=shared)
+    queue = make(module, kind, 5, [np.int32], [()], shared_name=shared)
     other = KINDS[(KINDS.index(kind) + 1) % len(KINDS)]
     for different in (
         lambda: make(module, kind, 6, [np.int32], [()], shared_name=shared),
@@ -220,7 +220,7 @@ def test_a_shared_queue_is_asked_for_as_it_is(module, kind):
     ):
         with pytest.raises(InvalidArgumentError):
             different()
-    kept.enqueue(vals(kind, 5))
+    queue.enqueue(vals(kind, 5))
     assert make(module, kind, 5, [np.int32], [()], shared_name=shared).size() == 1
 
 

@@ -178,7 +178,7 @@ def to_the_end(steps, model):
 def test_histories_of_one_thread(module, kind, data):
     setup = data.draw(setups(kind))
     steps = data.draw(ops)
-    queue, model, taken = setup.queue(module), setup.model(), Taken()
+    queue, model, outcomes = setup.queue(module), setup.model(), Taken()
     for i, (name, argument) in enumerate(to_the_end(history(steps, kind), model)):
         if deadlocks(setup, name, argument):
             continue
@@ -188,9 +188,9 @@ def test_histories_of_one_thread(module, kind, data):
         arguments = () if name == "dequeue" else (argument,)
         got = result_of(getattr(queue, name), *arguments, timeout=0)
         assert_outcome(got, model.outcomes[number], f"step {i}, {name}", in_order=model.order_known)
-        taken.add(got, model.outcomes[number])
+        outcomes.add(got, model.outcomes[number])
         assert (queue.size(), queue.is_closed()) == (model.size(), model.is_closed()), f"step {i}, {name}"
-    taken.check()
+    outcomes.check()
 
 
 # ---- many threads ----------------------------------------------------------------------------------------------------

@@ -173,18 +173,18 @@ def test_a_queue_of_the_standard_librarys_users_works():
 
     q = Queue()
     logger = logging.Logger("of this test")
-    seen = []
+    messages = []
 
     class Seen(logging.Handler):
         def emit(self, record):
-            seen.append(record.getMessage())
+            messages.append(record.getMessage())
 
     logger.addHandler(logging.handlers.QueueHandler(q))
     listener = logging.handlers.QueueListener(q, Seen())
     listener.start()
     logger.warning("a %s", 1)
     listener.stop()
-    assert seen == ["a 1"]
+    assert messages == ["a 1"]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, Counted, Hooked])
@@ -365,8 +365,8 @@ def test_references(kind):
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [*KINDS, Counted, Hooked])
-@pytest.mark.parametrize("taken", [0, 3])
-def test_a_cycle_through_a_queue_is_collected(kind, taken):
+@pytest.mark.parametrize("get_count", [0, 3])
+def test_a_cycle_through_a_queue_is_collected(kind, get_count):
     class Node:
         def __lt__(self, other):
             return False
@@ -376,7 +376,7 @@ def test_a_cycle_through_a_queue_is_collected(kind, taken):
         node = Node()
         node.queue = q
         q.put(node)
-    for _ in range(taken):
+    for _ in range(get_count):
         q.get()
     refs = [weakref.ref(q), weakref.ref(node)]
     gc.collect()
@@ -428,15 +428,15 @@ def test_a_deep_nest_is_freed():
 def test_finalizers_that_use_the_queue_they_leave():
     class Item:
         def __del__(self):
-            seen.append(q.qsize())
+            sizes.append(q.qsize())
             q.put_nowait(None)
 
-    seen = []
+    sizes = []
     q = Queue()
     for _ in range(3):
         q.put(Item())
     q.__init__()
-    assert seen == [0, 1, 2]
+    assert sizes == [0, 1, 2]
     assert [q.get() for _ in range(3)] == [None] * 3
 
 

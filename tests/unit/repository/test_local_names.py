@@ -6,8 +6,8 @@ from collections import defaultdict
 from helpers.repository.failures import ROOT
 
 # Names that say only that something is there, or what was done with it.
-NO_NOUNS = {"one", "made", "given", "found"}
-NO_NOUNS_OF_THE_PACKAGE = NO_NOUNS | {"kept", "known", "read", "seen", "taken", "wanted", "whole"}
+NO_NOUNS = {"one", "made", "given", "found", "kept", "known", "read", "seen", "taken", "wanted", "whole"}
+FOLDERS = ("queuecore", "tests", "benchmarks", "examples")
 MOST_LINES = 5
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -26,35 +26,34 @@ def parameters(scope):
     return {node.arg: node.lineno for node in ast.walk(scope.args) if isinstance(node, ast.arg)}
 
 
-def uses(scope, words):
+def uses(scope):
     """The names in a function that are no nouns, with their lines, also in functions within it."""
     for node in nodes_in(scope):
-        if isinstance(node, ast.Name) and node.id in words:
+        if isinstance(node, ast.Name) and node.id in NO_NOUNS:
             yield node.id, node.lineno
         elif isinstance(node, FUNCTIONS):
             hidden = parameters(node)
-            yield from (use for use in uses(node, words) if use[0] not in hidden)
+            yield from (use for use in uses(node) if use[0] not in hidden)
 
 
-def long_lives(scope, words):
+def long_lives(scope):
     """A function's parameters and variables that are no nouns, with the first line and the last."""
     lines = defaultdict(list)
-    for name, line in [*uses(scope, words), *parameters(scope).items()]:
+    for name, line in [*uses(scope), *parameters(scope).items()]:
         lines[name].append(line)
     stored = {node.id for node in nodes_in(scope) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return [(name, min(lines[name]), max(lines[name])) for name in words & (stored | {*parameters(scope)})]
+    return [(name, min(lines[name]), max(lines[name])) for name in NO_NOUNS & (stored | {*parameters(scope)})]
 
 
 def test_variables_have_nouns():
-    folders = {"queuecore": NO_NOUNS_OF_THE_PACKAGE, **dict.fromkeys(["tests", "benchmarks", "examples"], NO_NOUNS)}
-    words_of = {path: words for folder, words in folders.items() for path in (ROOT / folder).rglob("*.py")}
-    assert len(words_of) > 300
+    paths = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
+    assert len(paths) > 300
     short = [
         f"{path.relative_to(ROOT)}:{first}-{last} {name}"
-        for path, words in words_of.items()
+        for path in paths
         for function in ast.walk(ast.parse(path.read_text()))
         if isinstance(function, FUNCTIONS)
-        for name, first, last in long_lives(function, words)
+        for name, first, last in long_lives(function)
         if last - first > MOST_LINES
     ]
     assert sorted(set(short)) == []

@@ -518,22 +518,22 @@ def test_an_error_at_the_end_of_join_is_never_lost():
     for _ in range(300):
         coord = qc.Coordinator()
         barrier = threading.Barrier(2)
-        seen = []
+        events = []
 
-        def work(coord=coord, barrier=barrier, seen=seen):
+        def work(coord=coord, barrier=barrier, events=events):
             barrier.wait()
             try:
                 coord.request_stop(ValueError("x"))
             except ValueError:
-                seen.append("reporter")
+                events.append("reporter")
 
         with running(work):
             barrier.wait()
             try:
                 coord.join()
             except ValueError:
-                seen.append("join")
-        assert seen
+                events.append("join")
+        assert events
 
 
 # clear_stop

@@ -89,28 +89,28 @@ def test_tables_of_files(sess, tmp_path):
     path = str(tmp_path / "words")
     (tmp_path / "words").write_bytes(b"the\t5\r\nof\t7\nand\t9\n")
     lookup = tf.contrib.lookup
-    whole = lookup.index_table_from_file(path, key_column_index=0)
+    table = lookup.index_table_from_file(path, key_column_index=0)
     oov = lookup.index_table_from_file(path, num_oov_buckets=2, vocab_size=2, key_column_index=0)
     strong = lookup.index_table_from_file(path, 3, hasher_spec=lookup.StrongHashSpec([1, 2]), key_column_index=0)
     words = lookup.index_to_string_table_from_file(path, value_column_index=0)
     numbers = lookup.HashTable(lookup.TextFileInitializer(path, tf.string, 0, tf.int64, 1), -1)
     ints = lookup.index_table_from_file(path, key_dtype=tf.int64, key_column_index=1)
     with pytest.raises(tf.errors.FailedPreconditionError, match="Table not initialized"):
-        sess.run(whole.lookup(tf.constant(["of"])))
+        sess.run(table.lookup(tf.constant(["of"])))
     sess.run(tf.tables_initializer())
     sess.run(tf.tables_initializer())
     asked_for = tf.constant(["of", "x", "the"])
-    assert sess.run(whole.lookup(asked_for)).tolist() == [1, -1, 0]
+    assert sess.run(table.lookup(asked_for)).tolist() == [1, -1, 0]
     found = sess.run(oov.lookup(tf.constant(["of", "and", "the"]))).tolist()
     assert found[::2] == [1, 0] and found[1] in (2, 3) and sess.run(oov.size()) == 4
     assert sess.run(strong.lookup(asked_for))[1] in (3, 4, 5)
     assert sess.run(words.lookup(tf.constant([2, 9], tf.int64))).tolist() == [b"and", b"UNK"]
     assert sess.run(numbers.lookup(asked_for)).tolist() == [7, -1, 5]
     assert sess.run(ints.lookup(tf.constant([9, 1], tf.int64))).tolist() == [2, -1]
-    rows = sess.run(whole.lookup(tf.ragged.constant([["of"], [], ["the", "x"]])))
+    rows = sess.run(table.lookup(tf.ragged.constant([["of"], [], ["the", "x"]])))
     assert rows.to_list() == [[1], [], [0, -1]]
     with pytest.raises(TypeError, match="Signature mismatch"):
-        whole.lookup(tf.constant([1]))
+        table.lookup(tf.constant([1]))
     with pytest.raises(TypeError, match="Signature mismatch"):
         oov.lookup(tf.constant([1]))
     for wrong in (

@@ -155,14 +155,14 @@ def test_random_numbers_in_a_function_are_drawn_for_each_element():
 
 
 def test_what_nothing_reads_is_done_if_it_does_something():
-    seen = []
+    numbers = []
 
     def function(x):
-        tf.py_func(lambda y: seen.append(int(y)), [x], [])
+        tf.py_func(lambda y: numbers.append(int(y)), [x], [])
         return x
 
     assert [int(one) for one in taken(tf.data.Dataset.range(3).map(function))] == [0, 1, 2]
-    assert seen == [0, 1, 2]
+    assert numbers == [0, 1, 2]
 
 
 def test_a_function_reads_a_variable_as_it_was_when_the_iterator_began():
@@ -385,7 +385,7 @@ def test_the_end_of_a_session_ends_a_run_that_waits():
 
 def test_threads_of_a_session_take_each_element_once():
     fetch = tf.data.Dataset.range(400).map(lambda x: x * 2).make_one_shot_iterator().get_next()
-    taken = [[], [], [], []]
+    lists = [[], [], [], []]
     with tf.Session() as sess:
 
         def run(out):
@@ -395,13 +395,13 @@ def test_threads_of_a_session_take_each_element_once():
                 except tf.errors.OutOfRangeError:
                     return
 
-        threads = [threading.Thread(target=run, args=(elements,)) for elements in taken]
+        threads = [threading.Thread(target=run, args=(elements,)) for elements in lists]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(sum(taken, [])) == list(range(0, 800, 2))
-    assert all(elements == sorted(elements) for elements in taken)
+    assert sorted(sum(lists, [])) == list(range(0, 800, 2))
+    assert all(elements == sorted(elements) for elements in lists)
 
 
 def test_a_session_goes_though_an_iterator_of_it_is_open():

@@ -241,14 +241,14 @@ def test_pictures_are_those_of_ops(kind):
         checked = 0
         for data in found.values():
             try:
-                wanted = getattr(ops, f"decode_{kind}")(data)
+                pixels = getattr(ops, f"decode_{kind}")(data)
             except errors.QueueCoreError:
                 continue
             given = tf.placeholder(tf.string, ())
             made = decode(given)
             value = session.run(made, {given: data})
             assert made.shape.is_compatible_with(value.shape)
-            np.testing.assert_array_equal(value, wanted)
+            np.testing.assert_array_equal(value, pixels)
             checked += 1
         assert checked
 

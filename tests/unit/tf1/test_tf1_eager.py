@@ -33,17 +33,17 @@ def test_values_and_python_s_control_flow():
 
 
 def test_what_a_value_can_be_used_for():
-    seen = []
+    values = []
 
     def note(row, text):
-        seen.extend([len(row), int(row[1]), float(row[0]), [int(one) for one in row], range(5)[row[0]], text.numpy()])
-        seen.extend([row.shape.as_list(), np.asarray(row).tolist(), repr(row[0]), str(tf.reduce_sum(row))])
+        values.extend([len(row), int(row[1]), float(row[0]), [int(one) for one in row], range(5)[row[0]], text.numpy()])
+        values.extend([row.shape.as_list(), np.asarray(row).tolist(), repr(row[0]), str(tf.reduce_sum(row))])
 
     assert value(note, [[1, 2], b"word"], []) is None
-    assert seen[:6] == [2, 2, 1.0, [1, 2], 1, b"word"]
-    assert seen[6:8] == [[2], [1, 2]]
-    assert "shape=(), dtype=int32, numpy=" in seen[8]
-    assert seen[9] == "tf.Tensor(3, shape=(), dtype=int32)"
+    assert values[:6] == [2, 2, 1.0, [1, 2], 1, b"word"]
+    assert values[6:8] == [[2], [1, 2]]
+    assert "shape=(), dtype=int32, numpy=" in values[8]
+    assert values[9] == "tf.Tensor(3, shape=(), dtype=int32)"
 
 
 @pytest.mark.parametrize(

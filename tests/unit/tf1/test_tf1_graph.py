@@ -91,10 +91,10 @@ def test_dependencies_and_devices_of_threads(graph, own):
 
 
 def test_devices(graph):
-    seen = []
+    names = []
 
     def place(op):
-        seen.append(op.name)
+        names.append(op.name)
         return "/cpu:7" if op.type == "NoOp" else None
 
     with tf.device("/cpu:1"):
@@ -105,7 +105,7 @@ def test_devices(graph):
             assert tf.no_op("c").device == ""
         with graph.colocate_with(tf.constant(1)):
             assert tf.no_op("d").device == "/cpu:1"
-    assert seen == ["a", "b"]
+    assert names == ["a", "b"]
     assert tf.no_op("e").colocation_groups() == [b"loc:@e"]
 
 

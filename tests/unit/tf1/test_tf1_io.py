@@ -262,15 +262,15 @@ def test_a_cut_record_is_read_once_the_rest_is_there(tmp_path):
     with python_io.TFRecordWriter(str(name)) as writer:
         writer.write(b"first")
         writer.write(b"second")
-    whole = name.read_bytes()
-    name.write_bytes(whole[:-3])
+    content = name.read_bytes()
+    name.write_bytes(content[:-3])
     records = python_io.tf_record_iterator(str(name))
     assert next(records) == b"first"
     for _ in range(2):
         with pytest.raises(E.DataLossError):
             next(records)
     with name.open("ab") as file:
-        file.write(whole[-3:])
+        file.write(content[-3:])
     assert list(records) == [b"second"]
 
 

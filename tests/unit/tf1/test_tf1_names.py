@@ -341,13 +341,13 @@ def test_fetches_and_feeds_of_several_tensors():
         sparse = tf.sparse_placeholder(tf.float32, [3, 4])
         dense = tf.sparse_tensor_to_dense(sparse)
         value = tf.SparseTensorValue(np.array([[0, 1], [2, 3]]), np.array([5.0, 6.0], np.float32), np.array([3, 4]))
-        whole = tf.sparse_placeholder(tf.float32)
+        sparse_input = tf.sparse_placeholder(tf.float32)
         for fed in (value, tuple(value)):
             assert sess.run(dense, {sparse: fed})[2, 3] == 6
-            assert sess.run(tf.sparse_tensor_to_dense(whole), {whole: fed}).shape == (3, 4)
-        assert sess.run(whole, {whole: value}).values.tolist() == [5, 6]
+            assert sess.run(tf.sparse_tensor_to_dense(sparse_input), {sparse_input: fed}).shape == (3, 4)
+        assert sess.run(sparse_input, {sparse_input: value}).values.tolist() == [5, 6]
         with pytest.raises(ValueError):
-            sess.run(whole, {whole: value[:2]})
+            sess.run(sparse_input, {sparse_input: value[:2]})
 
 
 def run(fetches, feed=None):

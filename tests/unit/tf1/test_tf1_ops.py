@@ -588,13 +588,13 @@ def test_a_function_gets_what_numpy_has():
 
 
 def test_a_function_without_results_is_an_operation():
-    seen = []
-    op = tf.py_func(seen.append, [5], [])
+    calls = []
+    op = tf.py_func(calls.append, [5], [])
     assert isinstance(op, tf.Operation)
     with tf.Session() as session:
         session.run(op)
         session.run(op)
-    assert seen == [5, 5]
+    assert calls == [5, 5]
 
 
 @pytest.mark.watchdog(60)
@@ -654,17 +654,17 @@ def test_functions_beside_each_other_warn_of_no_infinities():
 
 
 def test_of_two_branches_one_is_run():
-    seen = []
+    calls = []
 
     def noted(word):
-        return lambda: tf.py_func(lambda: (seen.append(word), np.int64(len(seen)))[1], [], tf.int64)
+        return lambda: tf.py_func(lambda: (calls.append(word), np.int64(len(calls)))[1], [], tf.int64)
 
     which = tf.placeholder(tf.bool, ())
     made = tf.cond(which, noted("yes"), noted("no"))
     with tf.Session() as session:
         session.run(made, {which: True})
         session.run([made, made], {which: False})
-        assert seen == ["yes", "no"]
+        assert calls == ["yes", "no"]
 
 
 def test_what_is_made_outside_of_the_branches_is_run_once():
@@ -698,15 +698,15 @@ def test_a_branch_may_assign():
 
 
 def test_what_a_branch_depends_on_is_run_before_it():
-    seen = []
-    before = tf.py_func(lambda: seen.append("before"), [], [])
+    calls = []
+    before = tf.py_func(lambda: calls.append("before"), [], [])
 
     def branch():
         with tf.control_dependencies([before]):
-            return tf.py_func(lambda: (seen.append("branch"), np.int64(1))[1], [], tf.int64)
+            return tf.py_func(lambda: (calls.append("branch"), np.int64(1))[1], [], tf.int64)
 
     run(tf.cond(tf.constant(True), branch, lambda: tf.constant(0, tf.int64)))
-    assert seen == ["before", "branch"]
+    assert calls == ["before", "branch"]
 
 
 def test_cases_are_asked_in_order():
@@ -795,14 +795,14 @@ def compared(array, how, build, expected):
     with tf.Graph().as_default(), tf.Session() as session:
         given_ = tf.placeholder(array.dtype, known_as(array, how))
         try:
-            wanted = expected(array)
+            right = expected(array)
         except (ValueError, IndexError, TypeError):
             with pytest.raises((ValueError, TypeError, errors.InvalidArgumentError)):
                 session.run(build(given_), {given_: array})
             return
         made = build(given_)
         value = session.run(made, {given_: array})
-    for one, got, want in zip(*[x if isinstance(x, list) else [x] for x in (made, value, wanted)], strict=True):
+    for one, got, want in zip(*[x if isinstance(x, list) else [x] for x in (made, value, right)], strict=True):
         np.testing.assert_array_equal(got, want)
         assert one.shape.is_compatible_with(np.shape(got))
         assert one.dtype == np.asarray(got).dtype
@@ -873,14 +873,14 @@ def test_broadcasting(first, second, name, how, other):
     with tf.Graph().as_default(), tf.Session() as session:
         x, y = tf.placeholder(tf.float32, known_as(a, how)), tf.placeholder(tf.float32, known_as(b, other))
         try:
-            wanted = getattr(np, name)(a, b)
+            expected = getattr(np, name)(a, b)
         except ValueError:
             with pytest.raises(ValueError):
                 session.run(getattr(tf, name)(x, y), {x: a, y: b})
             return
         made = getattr(tf, name)(x, y)
         value = session.run(made, {x: a, y: b})
-        np.testing.assert_array_equal(value, wanted)
+        np.testing.assert_array_equal(value, expected)
         assert made.shape.is_compatible_with(value.shape)
         assert made.dtype == value.dtype
 
@@ -959,18 +959,18 @@ def test_the_same_functions_under_two_names():
 
 
 def test_joined_dimensions_that_a_run_knows():
-    axis, whole = tf.placeholder(tf.int32), tf.placeholder(tf.string)
+    axis, texts = tf.placeholder(tf.int32), tf.placeholder(tf.string)
     late = tf.reduce_join([["a", "b"], ["c", "d"]], axis)
-    first = tf.reduce_join(whole, 1)
-    twice = tf.reduce_join(whole, [-1, 1])
+    first = tf.reduce_join(texts, 1)
+    twice = tf.reduce_join(texts, [-1, 1])
     with tf.Session() as sess:
         assert late.shape.ndims is None
         assert [sess.run(late, {axis: one}).tolist() for one in (0, [-1])] == [[b"ac", b"bd"], [b"ab", b"cd"]]
         assert sess.run(late, {axis: [1, 0]}) == b"abcd"
         for tensor, feeds, text in (
             (late, {axis: 2}, "Invalid reduction dimension 2"),
-            (first, {whole: ["a"]}, "Invalid reduction dimension 1"),
-            (twice, {whole: [["a"]]}, "Duplicate reduction dimension 1"),
+            (first, {texts: ["a"]}, "Invalid reduction dimension 1"),
+            (twice, {texts: [["a"]]}, "Duplicate reduction dimension 1"),
         ):
             with pytest.raises(tf.errors.InvalidArgumentError, match=text):
                 sess.run(tensor, feeds)
@@ -1093,15 +1093,15 @@ def test_strings_that_are_not_equally_long():
         assert sess.run(tf.decode_raw([], tf.uint8)).shape == (0, 0)
 
 
-@pytest.mark.parametrize("wanted", [tf.int8, tf.uint8, tf.int32, tf.int64, tf.uint64])
+@pytest.mark.parametrize("dtype", [tf.int8, tf.uint8, tf.int32, tf.int64, tf.uint64])
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
-def test_floats_that_no_integer_is_near_enough_to(kind, wanted):
-    limits = np.iinfo(wanted.as_numpy_dtype)
+def test_floats_that_no_integer_is_near_enough_to(kind, dtype):
+    limits = np.iinfo(dtype.as_numpy_dtype)
     numbers = [0.0, 5.75, -5.75, 127.5, 300.0, 65504.0, -65504.0, np.inf, -np.inf]
     if kind != np.float16:
         numbers += [2.0**31, -(2.0**31), 2.0**63, -(2.0**63), 2.0**64, 3e30, -3e30]
     with tf.Session() as sess:
-        whole = sess.run(tf.saturate_cast(np.array(numbers, kind), wanted)).tolist()
+        whole = sess.run(tf.saturate_cast(np.array(numbers, kind), dtype)).tolist()
     # Python's own integers have no limits.
     assert whole == [
         (limits.max if x > 0 else limits.min) if np.isinf(x) else min(max(int(x), limits.min), limits.max)

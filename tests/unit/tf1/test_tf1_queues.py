@@ -86,13 +86,13 @@ def test_a_wait_says_what_was_never_started(impatient, sess):
 
 def test_it_says_so_once_and_goes_on_waiting(impatient, sess):
     take = unstarted().dequeue()
-    with pytest.warns(RuntimeWarning) as seen:
+    with pytest.warns(RuntimeWarning) as warnings_given:
         beside = Beside(sess.run, take)
-        assert soon(lambda: seen.list, PATIENCE)
+        assert soon(lambda: warnings_given.list, PATIENCE)
         coord = tf.train.Coordinator()
         threads = tf.train.start_queue_runners(sess, coord)
         assert beside.over() == 1
-    assert len(seen) == 1
+    assert len(warnings_given) == 1
     coord.request_stop()
     coord.join(threads)
 

@@ -114,14 +114,14 @@ def test_normal_numbers_are_those_of_box_and_muller():
     # The uniform numbers that these are of, in doubles.
     first = [max((one & 0x7FFFFF) / 2**23, 1e-7) for one in words[::2]]
     second = [2 * math.pi * ((one & 0x7FFFFF) / 2**23) for one in words[1::2]]
-    wanted = [
+    expected = [
         math.sqrt(-2 * math.log(a)) * turn(b)
         for a, b in zip(first, second, strict=True)
         for turn in (math.sin, math.cos)
     ]
     made = np.empty(4000, np.float32)
     draws.normal_floats(5, 6, 0, made)
-    np.testing.assert_allclose(made, wanted, rtol=2e-4, atol=2e-6)
+    np.testing.assert_allclose(made, expected, rtol=2e-4, atol=2e-6)
     assert abs(float(made.mean())) < 0.06
     assert abs(float(made.std()) - 1) < 0.05
 
@@ -142,13 +142,13 @@ def test_truncated_numbers_are_the_normal_ones_within_two_deviations(dtype):
 def test_a_permutation_is_that_of_fisher_and_yates():
     for count in (0, 1, 2, 5, 100):
         words = iter(draws.philox_draws(1, 2, max(count, 1)))
-        wanted = list(range(count))
+        order = list(range(count))
         for i in range(count - 1):
             j = i + next(words) % (count - i)
-            wanted[i], wanted[j] = wanted[j], wanted[i]
+            order[i], order[j] = order[j], order[i]
         made = np.empty(count, np.int64)
         draws.shuffle(1, 2, 0, made)
-        assert made.tolist() == wanted
+        assert made.tolist() == order
 
 
 def test_the_orders_that_the_specification_names():
@@ -192,8 +192,8 @@ def test_limits_are_looked_at_in_each_run():
 
 def test_a_crop_lies_within_and_its_place_is_that_of_the_run():
     with tf.Graph().as_default():
-        whole = tf.constant(np.arange(600).reshape(20, 30))
-        crop = tf.random_crop(whole, [3, 4], seed=5)
+        picture = tf.constant(np.arange(600).reshape(20, 30))
+        crop = tf.random_crop(picture, [3, 4], seed=5)
         assert crop.shape == (3, 4)
         runs = []
         for _ in range(2):
@@ -204,7 +204,7 @@ def test_a_crop_lies_within_and_its_place_is_that_of_the_run():
             assert np.array_equal(one - one[0, 0], np.arange(4) + 30 * np.arange(3)[:, None])
         assert len({int(one[0, 0]) for one in runs[0]}) > 30
         with pytest.raises(ValueError, match="size"):
-            tf.random_crop(whole, [21, 4])
+            tf.random_crop(picture, [21, 4])
 
 
 @pytest.mark.parametrize("rate", [0.3, 4.0, 9.99, 10.0, 60.0])

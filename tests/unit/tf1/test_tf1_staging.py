@@ -297,7 +297,7 @@ def test_threads_get_each_element_once(sess):
     area = MapStagingArea([tf.int64], capacity=3)
     x = tf.placeholder(tf.int64)
     put, get = area.put(x, [x * 2], [0]), area.get()
-    taken = []
+    values = []
 
     def putting(first):
         for number in range(first, 200, 4):
@@ -305,7 +305,7 @@ def test_threads_get_each_element_once(sess):
 
     def getting():
         for _ in range(50):
-            taken.append(sess.run(get, options=within(60000)))
+            values.append(sess.run(get, options=within(60000)))
 
     threads = [threading.Thread(target=putting, args=(first,)) for first in range(4)]
     threads += [threading.Thread(target=getting) for _ in range(4)]
@@ -313,7 +313,7 @@ def test_threads_get_each_element_once(sess):
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(taken) == [(number, [2 * number]) for number in range(200)]
+    assert sorted(values) == [(number, [2 * number]) for number in range(200)]
 
 
 # Barriers

@@ -202,14 +202,14 @@ def test_rejected_examples_are_in_no_batch(many):
     tensors = [number, -number]
     if many:
         tensors = [tf.stack([number, number + 1000]), tf.stack([-number, -number - 1000])]
-    seen = []
+    shapes = []
 
     def probability(parts):
-        seen.append([part.shape.as_list() for part in parts])
+        shapes.append([part.shape.as_list() for part in parts])
         return tf.to_float(parts[0] % 2)
 
     batch = training.rejection_sample(tensors, probability, 5, enqueue_many=many)
-    assert seen == [[[], []]]
+    assert shapes == [[[], []]]
     assert [part.shape.as_list() for part in batch] == [[5], [5]]
     with running() as sess:
         values = to_the_end(sess, batch)
@@ -445,12 +445,12 @@ def test_the_end_of_sequences(small):
 
 def test_a_run_that_waits_when_the_data_ends_gets_what_is_there():
     saver, _, step = saver_of([2, 2, 2], batch_size=2, allow_small_batch=True)
-    taken = []
+    batches = []
     with tf.Session() as sess:
         sess.run(tf.local_variables_initializer())
         tf.train.start_queue_runners(sess)
         sess.run(saver.prefetch_op)
-        thread = threading.Thread(target=lambda: taken.append(sess.run(step)["key"].tolist()))
+        thread = threading.Thread(target=lambda: batches.append(sess.run(step)["key"].tolist()))
         thread.start()
         sess.run(saver.close())
         thread.join()
@@ -461,7 +461,7 @@ def test_a_run_that_waits_when_the_data_ends_gets_what_is_there():
         with pytest.raises(tf.errors.CancelledError, match="already closed"):
             sess.run(saver.close())
         sess.run(saver.close(cancel_pending_enqueues=True))
-    assert taken == [[b"00000_of_00001:n0"]]
+    assert batches == [[b"00000_of_00001:n0"]]
 
 
 def test_examples_wait_for_room():

@@ -399,7 +399,7 @@ def test_any_expression(program):
     inputs, steps, seed, bits = program
     arrays = [values(code, shape, seed + i, bits) for i, (code, shape) in enumerate(inputs)]
     constant = values("f4", (67,), seed)
-    kept = []
+    functions = []
     results = [element(array) for array in arrays]
     for function, places, other in steps:
         other = constant if isinstance(other, str) else other
@@ -410,14 +410,14 @@ def test_any_expression(program):
             result = None
         if result is not None and isinstance(result, (np.ndarray, np.generic)) and np.asarray(result).size < 200_000:
             results.append(element(np.asarray(result)))
-            kept.append((function, places, other))
+            functions.append((function, places, other))
         else:
             results.append(results[places[0]])
-            kept.append((lambda one, *_: one, places, other))
+            functions.append((lambda one, *_: one, places, other))
 
     def run(*given):
         made = list(given)
-        for function, places, other in kept:
+        for function, places, other in functions:
             made.append(function(*[made[place] for place in places], *([] if other is None else [other])))
         return {"last": made[-1], "rest": tuple(made[len(given) :])}
 
@@ -761,15 +761,15 @@ def test_gives_up(function, reason, line):
 
 
 def test_a_symbol_after_its_trace():
-    kept = []
+    symbols_kept = []
 
     def assemble(symbols, _):
-        kept.extend(symbols)
+        symbols_kept.extend(symbols)
         return symbols[0]
 
     made = trace(lambda x: x if x > 1 else -x, [Component(np.dtype("u1"), ())], 0, assemble=assemble)
     assert isinstance(made, Untraced)
-    (symbol,) = kept
+    (symbol,) = symbols_kept
     assert isinstance(symbol, Symbol)
     assert "over" in repr(symbol)
     for use in (lambda: symbol + 1, lambda: bool(symbol), lambda: symbol.foo, lambda: qc.ops.cast(symbol, "f4")):
@@ -810,10 +810,10 @@ _collections = 0
 
 
 def test_profilers_stay():
-    seen = []
+    events = []
 
     def profiler(frame, event, what):
-        seen.append(event)
+        events.append(event)
 
     sys.setprofile(profiler)
     try:
@@ -824,7 +824,7 @@ def test_profilers_stay():
     profile = cProfile.Profile()
     profile.enable()
     trace(lambda x: x + 1, [Component(np.dtype("u1"), ())], 0)
-    len(seen)
+    len(events)
     profile.disable()
     assert any("len" in str(entry.code) for entry in profile.getstats())
     assert isinstance(trace(lambda x: x + next(NUMBERS), [Component(np.dtype("u1"), ())], 0), Untraced)
