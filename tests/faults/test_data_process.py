@@ -47,7 +47,7 @@ INTERRUPTED = """
             took = time.monotonic() - self.sent if hasattr(self, "sent") else None
             self.sender.join()
             assert kind is KeyboardInterrupt, (kind, error)
-            assert took < 1, took
+            assert took < 5, took
             return True
 """
 
@@ -134,7 +134,7 @@ def test_ctrl_c_in_all_other_calls():
         except qc.errors.FailedPreconditionError:
             pass
         it.state_dict(), it.stats(), it.close(), it.close(None)
-        assert time.monotonic() - begun < 1
+        assert time.monotonic() - begun < 5
         gate.opened.set()
     print("all")
     """

@@ -80,7 +80,7 @@ def test_exit_while_a_thread_is_stuck_in_a_read(folder, number):
             time.sleep(0.001)
         begun = time.monotonic()
         it.close(timeout=0.2)
-        print(time.monotonic() - begun < 1)
+        print(time.monotonic() - begun < 5)
     """
     assert ends(code, folder, number) == (0, "True\n")
 
@@ -103,12 +103,12 @@ def test_ctrl_c_while_waiting(folder, number):
         try:
             next(it)
         except KeyboardInterrupt:
-            print("interrupted", time.monotonic() - sent[0] < 1)
+            print("interrupted", time.monotonic() - sent[0] < 5)
         begun = time.monotonic()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             it.close(timeout=0.2)
-        print("closed", time.monotonic() - begun < 1, len(caught))
+        print("closed", time.monotonic() - begun < 5, len(caught))
     """
     assert ends(code, folder, number) == (0, "interrupted True\nclosed True 1\n")
 

@@ -16,7 +16,7 @@ from queuecore._core.atoms.runtime import StopEvent
 from queuecore.errors import CancelledError, FailedPreconditionError, InvalidArgumentError, OutOfRangeError
 
 HEARD = 0.1  # how soon every wait hears a stop; measured with a margin for a busy machine
-MARGIN = 1.0
+MARGIN = AT_ONCE
 
 
 @pytest.fixture(autouse=True)
