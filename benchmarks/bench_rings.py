@@ -91,9 +91,9 @@ def run(options: harness.Options) -> dict[str, Any]:
             measure = lambda number=number: native.measure(number, seconds, cpus)  # noqa: E731
             rows.setdefault(row, []).append((name, measure))
             absent |= {key: why for key, why in LEFT_OUT.items() if key.startswith(f"{name} (")}
-    for gone in (False, True):
-        measure = lambda gone=gone: stall.measure(gone, seconds, cpus)  # noqa: E731
-        rows.setdefault(STALL, []).append((f"{OURS}, {'absent' if gone else 'asleep'}", measure))
+    for is_absent in (False, True):
+        measure = lambda is_absent=is_absent: stall.measure(is_absent, seconds, cpus)  # noqa: E731
+        rows.setdefault(STALL, []).append((f"{OURS}, {'absent' if is_absent else 'asleep'}", measure))
 
     findings: list[dict[str, Any]] = []
     raw: dict[str, Any] = {}

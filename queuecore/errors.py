@@ -99,7 +99,7 @@ class QueueCoreError(Exception):
 
     def __init__(
         self,
-        *said: Any,
+        *arguments: Any,
         message: str = "",
         node_def: Any = None,
         op: Any = None,
@@ -109,14 +109,16 @@ class QueueCoreError(Exception):
         record: int | None = None,
         stage: str | None = None,
     ) -> None:
-        if len(said) == 1:
-            message = said[0]
-        elif said:
-            if len(said) > 4 or (len(said) == 2 and not message):
-                raise TypeError(f"an error is made of a text, or of node_def, op and a text, not of {len(said)} things")
-            node_def, op, message = [*said, message][:3]
-            if len(said) == 4:
-                self.error_code = said[3]
+        if len(arguments) == 1:
+            message = arguments[0]
+        elif arguments:
+            if len(arguments) > 4 or (len(arguments) == 2 and not message):
+                raise TypeError(
+                    f"an error is made of a text, or of node_def, op and a text, not of {len(arguments)} things"
+                )
+            node_def, op, message = [*arguments, message][:3]
+            if len(arguments) == 4:
+                self.error_code = arguments[3]
         if node_def is not None:
             self.node_def = node_def
         if op is not None:

@@ -418,13 +418,13 @@ def run_arm(
     begun = clock()
     with ARMS[arm](settings, plane, result, folder) as take:
         for step in range(1, settings.steps + 1):
-            asked = clock()
+            asked_at = clock()
             x = take()
             got = clock()
             timer.begin()
             loss = network.train(x)
             result.busy += timer.end()
-            consumer.extend([("wait", asked, got), ("step", got, clock())])
+            consumer.extend([("wait", asked_at, got), ("step", got, clock())])
             if step % settings.report_every == 0 or step == settings.steps:
                 result.losses[step] = float(loss)
                 report(f"  step {step:6,}   loss {result.losses[step]:.4f}")

@@ -57,19 +57,19 @@ class Target(NamedTuple):
     prefer: bool
     widening: Widening | None = None
 
-    def say_held(self, forbidden: bool, said: bool) -> None:
+    def say_held(self, forbidden: bool, was_said: bool) -> None:
         """Raise, or warn once, because as many batches are held as may be, and another one is taken."""
-        held = f"{self.buffers - 1} batches of this iterator are"
+        batches_held = f"{self.buffers - 1} batches of this iterator are"
         if forbidden:
             raise SlotsExhaustedError(
-                f"{held} still held on cuda:{self.device.ordinal}, and on_hold='raise' allows no more. Drop or copy "
-                "them, use more buffers, or on_hold='copy'"
+                f"{batches_held} still held on cuda:{self.device.ordinal}, and on_hold='raise' allows no more. Drop or "
+                "copy them, use more buffers, or on_hold='copy'"
             )
-        if not said:
+        if not was_said:
             warn(
-                f"more than {held} held on cuda:{self.device.ordinal}; further ones are copies of their own, which "
-                "costs time and memory. prefetch_to_device(buffers=...) allows more; Options(on_hold='copy') asks for "
-                "copies, 'raise' forbids them",
+                f"more than {batches_held} held on cuda:{self.device.ordinal}; further ones are copies of their own, "
+                "which costs time and memory. prefetch_to_device(buffers=...) allows more; Options(on_hold='copy') "
+                "asks for copies, 'raise' forbids them",
                 3,
             )
 

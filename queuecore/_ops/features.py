@@ -606,28 +606,28 @@ def _uniform(where: str, ragged: Ragged, length: int) -> Ragged:
     return Ragged(values.reshape(-1, length, *values.shape[1:]), splits)
 
 
-def _divided(where: str, ragged: Ragged, part: Any, told: Array, splits: Array, dtype: np.dtype[Any]) -> Ragged:
-    """Return `ragged` with its rows divided as the values `told` say, of which row i has those from splits[i] on."""
+def _divided(where: str, ragged: Ragged, part: Any, values: Array, splits: Array, dtype: np.dtype[Any]) -> Ragged:
+    """Return `ragged` with its rows divided as `values` say, of which row i has those from splits[i] on."""
     # Both counted in values of the whole batch: where the new rows end, and where among these ends the old rows do.
     lengths = np.diff(splits)
     starts = np.repeat(ragged.row_splits[:-1].astype(np.int64), lengths)
     firsts = splits[:-1][lengths > 0]
     outer, fits = splits, True
     if isinstance(part, RaggedFeature.RowLengths):
-        inner = np.concatenate([np.zeros(1, np.int64), np.cumsum(told)])
+        inner = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
     elif isinstance(part, RaggedFeature.RowLimits):
-        inner = np.concatenate([np.zeros(1, np.int64), told + starts])
+        inner = np.concatenate([np.zeros(1, np.int64), values + starts])
     elif isinstance(part, RaggedFeature.RowStarts):
-        inner = np.concatenate([told + starts, [len(ragged.values)]])
-        fits = not told[firsts].any()
+        inner = np.concatenate([values + starts, [len(ragged.values)]])
+        fits = not values[firsts].any()
     elif isinstance(part, RaggedFeature.RowSplits):
-        ends = np.ones(len(told), bool)
+        ends = np.ones(len(values), bool)
         ends[firsts] = False
-        inner = np.concatenate([np.zeros(1, np.int64), (told + starts)[ends]])
+        inner = np.concatenate([np.zeros(1, np.int64), (values + starts)[ends]])
         outer = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.maximum(lengths - 1, 0))])
-        fits = not told[firsts].any()
+        fits = not values[firsts].any()
     else:
-        inner, outer, fits = _by_ids(where, ragged, told, splits)
+        inner, outer, fits = _by_ids(where, ragged, values, splits)
     fits = fits and not (inner[1:] < inner[:-1]).any() and inner[0] == 0 and inner[-1] == len(ragged.values)
     if not fits or not np.array_equal(inner[outer], ragged.row_splits):
         raise InvalidArgumentError(f"{where}: {type(part).__name__} of {part.key!r} do not fit the values")

@@ -87,13 +87,13 @@ class Animation:
             indices = frame.indices(self.label)
             if frame.palette is None:
                 raise DecodeError(f"{self.label}: the GIF picture is damaged: frame {number} has no palette")
-            drawn = np.ones(indices.shape, bool) if frame.transparent is None else indices != frame.transparent
-            if (indices[drawn] >= len(frame.palette)).any():
+            mask = np.ones(indices.shape, bool) if frame.transparent is None else indices != frame.transparent
+            if (indices[mask] >= len(frame.palette)).any():
                 raise DecodeError(
                     f"{self.label}: the GIF picture is damaged: frame {number} has a colour outside its palette"
                 )
             place = screens[number, frame.top : frame.top + frame.height, frame.left : frame.left + frame.width]
-            place[drawn] = frame.palette[indices[drawn]]
+            place[mask] = frame.palette[indices[mask]]
         return screens
 
 

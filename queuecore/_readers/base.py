@@ -167,16 +167,16 @@ class ReaderBase:
         """
         self._check_serializes()
         try:
-            started, done, produced, last = parse_state(state)
+            started, done_count, produced, last = parse_state(state)
         except (IndexError, ValueError) as error:
             self.reset()
             raise InvalidArgumentError(f"{self!r}: {state!r:.60} is no reader's state: {error}") from error
-        if min(done, produced) < 0 or started != done:
+        if min(done_count, produced) < 0 or started != done_count:
             self.reset()
             raise InvalidArgumentError(
-                f"{self!r}: a state with {started} units begun, {done} done and {produced} records can't be"
+                f"{self!r}: a state with {started} units begun, {done_count} done and {produced} records can't be"
             )
-        self._native.reset(done, produced, last)
+        self._native.reset(done_count, produced, last)
 
     def _check_serializes(self) -> None:
         if not self._serializes:

@@ -194,19 +194,19 @@ class DatasetStream:
         """
         if self._elements is not None:
             return
-        dataset, opened, begin = self._dataset, self._how.opened, self._begin
+        dataset, opener, begin = self._dataset, self._how.opened, self._begin
         over = begin is not None and begin["over"]
         if first is not None and not (over and begin is not None and begin["place"] is not None):
             first()
             first = None
         # Such a dataset begins at its place, so that one iterator is enough: to make one may have effects.
-        held = begin is not None and not over and bool(begin.get("held")) and not begin.get("ended")
-        before = None if begin is None else begin["place"] if held else begin.get("dataset")
+        is_held = begin is not None and not over and bool(begin.get("held")) and not begin.get("ended")
+        before = None if begin is None else begin["place"] if is_held else begin.get("dataset")
         if before is not None:
             dataset.load_state_dict(copy.deepcopy(before))
-        elements: Any = iter(dataset) if opened is None else opened()
+        elements: Any = iter(dataset) if opener is None else opener()
         stateful: Any = next((one for one in (elements, dataset) if is_stateful(one)), None)
-        own = opened is None and stateful is not dataset and not isinstance(elements, ElementTensors)
+        own = opener is None and stateful is not dataset and not isinstance(elements, ElementTensors)
         self._holder = dataset if own and is_stateful(dataset) else None
         if begin is not None and not over:
             self._samples, self._ended = begin["samples"], begin.get("ended", False)
@@ -214,7 +214,7 @@ class DatasetStream:
             for _ in range(self._samples + self._ended):
                 if next(elements, self) is self:
                     break
-        elif begin is not None and begin["place"] is not None and not held:
+        elif begin is not None and begin["place"] is not None and not is_held:
             stateful.load_state_dict(copy.deepcopy(begin["place"]))
             if stateful is dataset:
                 elements = iter(dataset)
@@ -233,7 +233,7 @@ class DatasetStream:
                     elements.close()
                 if first is not None:
                     first()
-                elements = stateful = iter(dataset) if opened is None else opened()
+                elements = stateful = iter(dataset) if opener is None else opener()
         self._stateful, self._elements = stateful, elements
         if self._how.every != 1 and stateful is not None:
             self._marked = copy.deepcopy(self.place())

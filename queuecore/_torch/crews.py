@@ -80,20 +80,20 @@ def shared_draws(loader: Loader) -> str:
 
 def planned(loader: Loader) -> CrewPlan:
     """Choose the kind of a loader's crew, and log it with its reason."""
-    asked = loader.settings.worker_type
+    worker_type = loader.settings.worker_type
     if loader.lasting.kept is not None:
         plan: CrewPlan = loader.lasting.kept[0]
         return plan
-    pictures = _native(loader) if asked == "native" or (asked is None and loader.num_workers) else None
+    pictures = _native(loader) if worker_type == "native" or (worker_type is None and loader.num_workers) else None
     if pictures is not None:
         return CrewPlan("native", pictures=pictures)
     if not loader.num_workers:
         return CrewPlan("")
-    if asked == "process":
+    if worker_type == "process":
         return CrewPlan("process")
     parts, collation = _examined(loader)
     reason = draws([*parts.objects, *collation], _is_drawn)
-    if reason and asked is None:
+    if reason and worker_type is None:
         loader.lasting.say(
             f"{loader.num_workers} worker processes, as samples draw random numbers from a generator that all threads "
             f"share: {reason}. With a generator of each sample's own, such as numpy.random.default_rng((seed, index)), "

@@ -152,7 +152,7 @@ def draws(parts: Iterable[Any], is_drawn: Callable[[Any, str], bool] = lambda va
             return f"it holds {_name(part)}"
     stack += [method for functions in methods for name in _CALLED for method in functions.get(name, ())]
     code_objects: set[CodeType] = set()
-    asked: set[str] = set()
+    names_asked: set[str] = set()
     while stack and len(code_objects) < _MOST_FUNCTIONS:
         function = stack.pop()
         codes = [(function.__code__, _captured(function))]
@@ -174,12 +174,14 @@ def draws(parts: Iterable[Any], is_drawn: Callable[[Any, str], bool] = lambda va
                 elif isinstance(value, type) and value not in classes and not is_library(value.__module__):
                     classes[value] = None
                     methods.append(defined := functions_of(value))
-                    stack += [method for name in (*_CALLED, "__init__", *asked) for method in defined.get(name, ())]
-            for name in names.attributes - asked:
+                    stack += [
+                        method for name in (*_CALLED, "__init__", *names_asked) for method in defined.get(name, ())
+                    ]
+            for name in names.attributes - names_asked:
                 if not own_generator and is_drawn(None, name):
                     return f"{function.__qualname__} uses .{name}()"
                 stack += [method for functions in methods for method in functions.get(name, ())]
-            asked |= names.attributes
+            names_asked |= names.attributes
     return ""
 
 

@@ -178,16 +178,16 @@ class Team:
         """Yield the threads' results."""
         early: dict[int, WorkerResult] = {}
         try:
-            while (due := self.order.get()) is not None:
+            while (number := self.order.get()) is not None:
                 if self._sorts:
-                    while due not in early:
+                    while number not in early:
                         result = self.done[0].get()
                         if result is None:
                             return
                         early[result.number] = result
-                    yield early.pop(due)
+                    yield early.pop(number)
                     continue
-                result = self.done[due].get()
+                result = self.done[number].get()
                 if result is None:
                     return
                 yield result
@@ -198,7 +198,7 @@ class Team:
         """Run a worker. If it `begins`, its first functions are called with its random states, one worker at a time."""
         before = self._scope.enter()
         number = worker.info.id
-        calls, done = self.calls[number % len(self.calls)], self.done[number % len(self.done)]
+        calls, results = self.calls[number % len(self.calls)], self.done[number % len(self.done)]
         error: BaseException | None = None
         try:
             if begins:
@@ -222,7 +222,7 @@ class Team:
                             at = "" if isinstance(job, DatasetStream) else f", at {call.index!r:.200}"
                             failed.add_note(f"In a thread of a DataLoader{at}")
                     error = None
-                    done.put(result)
+                    results.put(result)
                     del result
         finally:
             Scope.leave(before)

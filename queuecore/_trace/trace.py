@@ -193,13 +193,13 @@ def _traced(
         tracer.give_up(f"it can't be one native step: {error}", tracer.place)
     step = variants[-1][1]
 
-    def bind(asked: tuple[Component, ...]) -> Step:
+    def bind(components: tuple[Component, ...]) -> Step:
         for inputs, made in variants:
-            if [component[:3] for component in asked] == [component[:3] for component in inputs]:
+            if [component[:3] for component in components] == [component[:3] for component in inputs]:
                 return made
         raise InvalidArgumentError(
             f"{stage!r} was traced for {[(str(component.dtype), component.shape) for component in batched]}, and gets "
-            f"{[(str(component.dtype), component.shape) for component in asked]}"
+            f"{[(str(component.dtype), component.shape) for component in components]}"
         )
 
     outputs = step.outputs

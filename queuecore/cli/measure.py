@@ -425,20 +425,20 @@ def others_note(
     spare = len(ordered) // 10  # rounds that stand out by themselves
     swing = ordered[-1 - spare] / ordered[spare]
     others = (busy - own) / total if total else 0.0
-    told = []
+    remarks = []
     if others > _BUSY:
-        told.append(f"other programs took {100 * others:.0f}% of its processors")
+        remarks.append(f"other programs took {100 * others:.0f}% of its processors")
     if total and steal / total > _BUSY:
-        told.append(f"its host took {100 * steal / total:.0f}% away (steal)")
+        remarks.append(f"its host took {100 * steal / total:.0f}% away (steal)")
     if load > cores() / 2:
-        told.append(f"the load was {load:.1f} on {counted(cores(), 'core')} before")
+        remarks.append(f"the load was {load:.1f} on {counted(cores(), 'core')} before")
     if swing > _SWING:
-        told.append(f"the floor swung by a factor of {swing:.1f} from round to round")
-    if not told:
+        remarks.append(f"the floor swung by a factor of {swing:.1f} from round to round")
+    if not remarks:
         return None
     return (
-        f"note: the machine was busy: {', '.join(told)}. Rates are lower for it, those of several threads most of all; "
-        "the processors' time for a record hardly depends on it"
+        f"note: the machine was busy: {', '.join(remarks)}. Rates are lower for it, those of several threads most of "
+        "all; the processors' time for a record hardly depends on it"
     )
 
 

@@ -100,7 +100,7 @@ class TarDataset(Dataset):
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         named, choices = _wanted(keys)
-        drawn = check_bool(shuffle, "shuffle")
+        is_shuffled = check_bool(shuffle, "shuffle")
         names = ["__key__"] * named + [one[0] for one in choices]
 
         def bind(components: tuple[Component, ...]) -> Step:
@@ -122,7 +122,7 @@ class TarDataset(Dataset):
             first=Stage(f"sample({', '.join(keys)})", bind),
         )
         self._chain = Chain(source)
-        if drawn:
+        if is_shuffled:
             files = [source.files[number] for number in range(len(source.files))]
 
             def archive(name: Any) -> TarDataset:

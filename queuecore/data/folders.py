@@ -102,7 +102,7 @@ class ImageFolderDataset(Dataset):
         num_parallel_reads: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        drawn = check_bool(shuffle, "shuffle")
+        is_shuffled = check_bool(shuffle, "shuffle")
         ends = tuple(os.fsencode(end.lower()) for end in _checked(extensions))
         folder = _root(root)
         store = remote.store_of(storage_options)
@@ -132,7 +132,7 @@ class ImageFolderDataset(Dataset):
             return WholeFileDataset(names, None, num_parallel_reads, storage_options=storage_options)
 
         contents: Dataset = whole(files)
-        if drawn:
+        if is_shuffled:
             names = Dataset.from_tensor_slices(files).shuffle(len(files), seed)
             contents = names.interleave(whole, cycle_length=_SIDE_BY_SIDE).assert_cardinality(len(files))
         self._chain = contents.map(labelled)._chain

@@ -252,14 +252,14 @@ class _Table:
                 f"`compression_type` {self._compression} is not supported for probing columns: give column_names and "
                 "column_defaults"
             )
-        with contextlib.ExitStack() as opened:
+        with contextlib.ExitStack() as stack:
             raw: Any
             if remote.is_url(file):
-                raw = opened.enter_context(io.BufferedReader(remote.opened(file, self._store)))
+                raw = stack.enter_context(io.BufferedReader(remote.opened(file, self._store)))
             else:
-                raw = opened.enter_context(open(file, "rb"))
-            plain = opened.enter_context(gzip.open(raw)) if self._compression == "GZIP" else raw
-            text = opened.enter_context(io.TextIOWrapper(plain, encoding=self._encoding, newline=""))
+                raw = stack.enter_context(open(file, "rb"))
+            plain = stack.enter_context(gzip.open(raw)) if self._compression == "GZIP" else raw
+            text = stack.enter_context(io.TextIOWrapper(plain, encoding=self._encoding, newline=""))
             yield from csv.reader(text, delimiter=self._delim, quoting=self._quoting)
 
     def names(self) -> list[str]:

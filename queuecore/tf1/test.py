@@ -228,17 +228,17 @@ class TestCase(unittest.TestCase):
         number = stream.fileno()
         with tempfile.TemporaryFile() as file:
             before = os.dup(number)
-            told = _Captured()
+            captured = _Captured()
             stream.flush()
             os.dup2(file.fileno(), number)
             try:
-                yield told
+                yield captured
             finally:
                 stream.flush()
                 os.dup2(before, number)
                 os.close(before)
                 file.seek(0)
-                told.text = file.read().decode(errors="replace")
+                captured.text = file.read().decode(errors="replace")
 
     # ---- sessions
 

@@ -111,7 +111,7 @@ def test_what_a_function_raises_comes_in_its_place(place, kind):
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_function_that_uses_its_own_iterator(place):
-    box, told = [], []
+    box, uses = [], []
 
     def function(x):
         if x == AT and box:
@@ -121,7 +121,7 @@ def test_a_function_that_uses_its_own_iterator(place):
             for use in (it.__next__, it.get_next, it.close, lambda: it.load_state_dict(state)):
                 with pytest.raises(FailedPreconditionError):
                     use()
-                told.append(use)
+                uses.append(use)
             next(it)
 
     for kind in SOURCES:
@@ -133,9 +133,9 @@ def test_a_function_that_uses_its_own_iterator(place):
                     got += numbers_in(x)
             assert got == list(range(AT))
             assert isinstance(caught.value.__cause__, FailedPreconditionError)
-        assert len(told) == 4
+        assert len(uses) == 4
         box.clear()
-        told.clear()
+        uses.clear()
         del caught
 
 

@@ -89,10 +89,10 @@ def test_a_full_disk(tmp_path, path):
 @pytest.mark.parametrize("call", ["open", "fsync", "replace", "ftruncate", "makedirs"])
 def test_every_call_may_be_refused(tmp_path, path, monkeypatch, call, number):
     ds = dataset(path, 1).cache(tmp_path / "kept")
-    asked = []
+    calls = []
 
     def refuse(*arguments, **words):
-        asked.append(arguments)
+        calls.append(arguments)
         raise OSError(number, os.strerror(number))
 
     if call == "open":
@@ -101,7 +101,7 @@ def test_every_call_may_be_refused(tmp_path, path, monkeypatch, call, number):
         monkeypatch.setattr(cache_files.os, call, refuse)
     with pytest.warns(RuntimeWarning, match="nothing is cached"):
         assert values(ds) == list(BYTES)
-    assert asked
+    assert calls
     assert values(ds) == list(BYTES)  # without a second warning
     monkeypatch.undo()
     assert not set(files(tmp_path)) & {"kept.index", "kept_0.lockfile"}

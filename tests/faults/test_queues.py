@@ -681,7 +681,7 @@ def test_a_put_of_many_that_fails_half_way_keeps_nothing():
     def fails_at(n):
         q = qc.FIFOQueue(-1, [object], [()])
         things = [Thing() for _ in range(6000)]
-        gone = [weakref.ref(thing) for thing in things]
+        references = [weakref.ref(thing) for thing in things]
         try:
             call_without(n, functools.partial(q.enqueue_many, [things]))
             return None
@@ -689,7 +689,7 @@ def test_a_put_of_many_that_fails_half_way_keeps_nothing():
             pass
         del things
         size = q.size()
-        assert [ref() is None for ref in gone] == [False] * size + [True] * (6000 - size)
+        assert [ref() is None for ref in references] == [False] * size + [True] * (6000 - size)
         q.enqueue("later")  # the queue goes on
         assert q.size() == size + 1
         return size

@@ -106,19 +106,19 @@ def test_files_that_hold_nothing(tmp_path, size):
 
 def test_a_file_that_is_gone_before_its_turn(kind, tmp_path):
     make, path, values = kind
-    gone = tmp_path / "gone"
-    gone.touch()
+    absent = tmp_path / "gone"
+    absent.touch()
 
     def names():
         yield path
-        gone.unlink()
-        yield gone
+        absent.unlink()
+        yield absent
         yield path
 
     got, (error,) = drain(make(), names())
     assert got == values * 2
     assert type(error) is NotFoundError and isinstance(error, FileNotFoundError)
-    assert (error.errno, error.path, error.filename, error.stage) == (errno.ENOENT, str(gone), str(gone), "open")
+    assert (error.errno, error.path, error.filename, error.stage) == (errno.ENOENT, str(absent), str(absent), "open")
 
 
 # Rows 6, 7 and 8: unlinked, shortened, appended to, rotated

@@ -100,10 +100,10 @@ def test_nor_when_it_leaves_early_or_goes_to_a_saved_place(tmp_path, source):
 @pytest.mark.unwatched
 def test_nor_does_it_ask_for_sizes_when_it_begins(tmp_path, monkeypatch):
     ds = fixed(tmp_path).batch(16)
-    real, asked = os.stat, []
+    real, paths_asked = os.stat, []
 
     def stat(path, **words):
-        asked.append(str(path))
+        paths_asked.append(str(path))
         return real(path, **words)
 
     syscalls.watch()
@@ -111,7 +111,7 @@ def test_nor_does_it_ask_for_sizes_when_it_begins(tmp_path, monkeypatch):
     with iter(ds) as it:
         next(it)
     assert syscalls.wait_count() == 0
-    assert [path for path in asked if str(tmp_path) in path] == []
+    assert [path for path in paths_asked if str(tmp_path) in path] == []
 
 
 @pytest.mark.parametrize("source", ["lines", "records"])

@@ -70,14 +70,14 @@ class Soak:
 
     def enter(self, line: str, struck: dict[str, int]) -> None:
         """Enter a round's result."""
-        told = json.loads(line)
+        entry = json.loads(line)
         with self.lock:
             self.rounds += 1
-            self.records += told["records"]
-            self.faults[told["fault"]] += told["struck"]
+            self.records += entry["records"]
+            self.faults[entry["fault"]] += entry["struck"]
             self.faults.update(struck)
-            if "resident" in told:
-                self.resident.append(told["resident"])
+            if "resident" in entry:
+                self.resident.append(entry["resident"])
 
     def start(self, seed: int, *more: str) -> tuple[subprocess.Popen[str], TextIO]:
         """Start rounds in a process of their own."""

@@ -352,8 +352,8 @@ class Buckets(Node):
                         yield Objects([self.each[index].join([members], True)])
         yield from self._rest(waiting, count, start)
 
-    def _next(self, run: NodeRun, source: Any, told: bool) -> tuple[int, list[Array]] | Failed | None:
-        # The next element and its bucket; `told`: elements that are left out are not yet reported.
+    def _next(self, run: NodeRun, source: Any, skips_due: bool) -> tuple[int, list[Array]] | Failed | None:
+        # The next element and its bucket; `skips_due`: elements that are left out are not yet reported.
         for number, element in source:
             if isinstance(element, Failed):
                 return element
@@ -366,7 +366,7 @@ class Buckets(Node):
             except QueueCoreError as error:
                 if run.skips is None:
                     return Failed(error)
-                if told:
+                if skips_due:
                     run.skips.skip(error)
         return None
 

@@ -199,8 +199,8 @@ class Index:
             )
         piece = read_piece(fd, self.path, len(_MAGIC), info.st_size - len(_MAGIC))
         try:
-            said = unpack(piece)
-            version = said["version"]
+            fields = unpack(piece)
+            version = fields["version"]
         except (ValueError, TypeError, KeyError) as error:
             raise self._damaged(self.path, len(_MAGIC), error) from error
         if version != _VERSION:
@@ -211,29 +211,29 @@ class Index:
                 stage=STAGE,
             )
         try:
-            self._take(said)
+            self._take(fields)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise self._damaged(self.path, len(_MAGIC), error) from error
         self.ends = [0, *itertools.accumulate(piece[0] for piece in self._pieces)]
         self._same: bool = False
 
-    def _take(self, said: dict[str, Any]) -> None:
+    def _take(self, fields: dict[str, Any]) -> None:
         """Take the facts of an index, each of them checked as far as it is used without a comparison."""
-        self._plan: dict[str, Any] = said["plan"]
-        self._files = _numbers(said["files"], 2)
-        self.key = Key([(low, high) for low, high in said["pairs"]], said["bases"])
+        self._plan: dict[str, Any] = fields["plan"]
+        self._files = _numbers(fields["files"], 2)
+        self.key = Key([(low, high) for low, high in fields["pairs"]], fields["bases"])
         numbers = [*itertools.chain.from_iterable(self.key.pairs), *self.key.bases]
         if not all(type(one) is int and 0 <= one < 1 << 62 for one in numbers):
             raise ValueError("its seeds and passes aren't numbers from 0 on")
         if not isinstance(self._plan, dict) or not isinstance(self._plan.get("plan"), dict):
             raise ValueError("it has no plan")
-        self.skipped: bool = said["skipped"]
+        self.skipped: bool = fields["skipped"]
         # Whether elements are written without the classes of their structure.
-        self.bare: bool = said.get("bare", False) is True
-        self._compressed: bool = said["compressed"]
+        self.bare: bool = fields.get("bare", False) is True
+        self._compressed: bool = fields["compressed"]
         # For each piece: its elements, offset, length with its frame, and its last 4 bytes.
-        self._pieces = _numbers(said["pieces"], 4)
-        shards = said["shards"].reshape(-1, 1) if "shards" in said else np.empty((0, 1), np.int64)
+        self._pieces = _numbers(fields["pieces"], 4)
+        shards = fields["shards"].reshape(-1, 1) if "shards" in fields else np.empty((0, 1), np.int64)
         self._shards = [shard for (shard,) in _numbers(shards, 1)]
         end = len(_MAGIC)
         for n, offset, size, footer in self._pieces:
@@ -243,7 +243,7 @@ class Index:
         if self._shards and len(self._shards) != len(self._pieces):
             raise ValueError("it has not as many shards as pieces")
         # Of a dataset that was saved for anyone: what its elements are.
-        self.saved: Any = said.get("saved")
+        self.saved: Any = fields.get("saved")
 
     def _damaged(self, path: str, offset: int, error: Exception) -> DataLossError:
         return DataLossError(

@@ -231,7 +231,7 @@ class Pool:
     def results(self, ordered: bool) -> Generator[Result]:
         """Yield the results in order of elements; or as they come, with the end after all that came before it."""
         early: dict[int, Result | _End] = {}
-        due = self._first
+        number = self._first
         try:
             self._start()
             while True:
@@ -239,19 +239,19 @@ class Pool:
                 if isinstance(item, BaseException):
                     raise item
                 if not ordered and isinstance(item, Result):
-                    due += 1
+                    number += 1
                     self._took()
                     self._use(item.number)
                     yield item
                 else:
                     early[item.number] = item
-                while due in early:
-                    item = early.pop(due)
+                while number in early:
+                    item = early.pop(number)
                     if isinstance(item, _End):
                         if item.error is not None:
                             raise item.error
                         return
-                    due += 1
+                    number += 1
                     self._took()
                     self._use(item.number)
                     yield item

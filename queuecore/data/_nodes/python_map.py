@@ -119,16 +119,16 @@ class PythonMap(ObjectNode):
         # First the elements that an earlier run gave already, in its order.
         assert run.orders is not None
         given = [*sorted(tape.beyond), *tape.log]
-        gone = set(given[: max(start - tape.low, 0)])
-        due = itertools.chain(range(start, tape.low), given[max(start - tape.low, 0) :])
-        next_number = next(due, -1)  # the number that comes next; -1: any
+        numbers_gone = set(given[: max(start - tape.low, 0)])
+        numbers_due = itertools.chain(range(start, tape.low), given[max(start - tape.low, 0) :])
+        next_number = next(numbers_due, -1)  # the number that comes next; -1: any
         early: dict[int, Result] = {}
         used = None
         with contextlib.closing(self._results(run, pass_, min(start, tape.low))) as results:
             for result in results:
                 if next_number >= 0 and 0 in run.used:  # what waits here has used up something, and was not given
                     used = run.used.pop(0)
-                if result.number in gone:
+                if result.number in numbers_gone:
                     continue
                 if next_number < 0:
                     run.orders.note(tape, result.number)
@@ -137,7 +137,7 @@ class PythonMap(ObjectNode):
                 early[result.number] = result
                 while next_number in early:
                     yield early.pop(next_number)
-                    next_number = next(due, -1)
+                    next_number = next(numbers_due, -1)
                 while next_number < 0 and early:
                     number = min(early)
                     run.orders.note(tape, number)

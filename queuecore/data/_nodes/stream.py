@@ -263,16 +263,16 @@ class ChainStream(Stream):
         chain = self.chain
         while True:
             self.check_place()
-            place, drawn = self.position()
+            place, draws = self.position()
             orders = {} if self._run is None else self._run.orders_at(self.oldest())
             cuts = self._cuts_at(place)
             ends = self._ends_at(place)
             stamps = self._identity.stamps(self, place.files_known)
             if place.version == self.position()[0].version:  # nobody went on meanwhile
                 break
-        place.iterations += drawn.bases
-        place.begun += [0] * len(drawn.bases)
-        return _state.pack(chain.describe(), chain.names(), drawn.own + drawn.pairs, place, orders, cuts, ends, stamps)
+        place.iterations += draws.bases
+        place.begun += [0] * len(draws.bases)
+        return _state.pack(chain.describe(), chain.names(), draws.own + draws.pairs, place, orders, cuts, ends, stamps)
 
     def _cuts_at(self, place: Saved) -> list[list[int]]:
         """Return the cuts that a run from a place of a fed stream must repeat."""
@@ -297,8 +297,8 @@ class ChainStream(Stream):
         chain = self.chain
         shuffles = chain.shuffles
         mine = self._own
-        _, drawn = self.position()
-        own = [(pair, shuffle.seeds.seeded) for pair, shuffle in zip(drawn.own + drawn.pairs, shuffles, strict=True)]
+        _, draws = self.position()
+        own = [(pair, shuffle.seeds.seeded) for pair, shuffle in zip(draws.own + draws.pairs, shuffles, strict=True)]
         at = _state.unpack(state, chain.describe(), chain.names(), own)
         # Other seeds get a counter of their own: iterators that run on with the old ones must not move it.
         counters = [
@@ -315,14 +315,14 @@ class ChainStream(Stream):
                 shuffles, at.seeds, counters, map(sum, zip(place.iterations, after, strict=True)), strict=True
             )
         ]
-        drawn = Drawn(at.seeds[mine:], place.iterations[mine:], at.seeds[:mine])
+        draws = Drawn(at.seeds[mine:], place.iterations[mine:], at.seeds[:mine])
         place.iterations, place.begun = place.iterations[:mine], place.begun[:mine]
         run, orders = self._run, Orders(at.orders)
         return {
             "place": place,
             "seeds": at.seeds[:mine],
             "counters": native[:mine],
-            "drawn": drawn,
+            "drawn": draws,
             "later": later,
             "check": None
             if at.stamps is None

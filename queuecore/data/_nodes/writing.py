@@ -36,17 +36,17 @@ class Writing:
     @contextlib.contextmanager
     def begun(self) -> Generator[bool]:
         """Let the calling thread write; yield whether it may: not when the iterator is closed."""
-        held = threading.Lock()
-        held.acquire()
-        self._held[held] = os.getpid()
+        lock = threading.Lock()
+        lock.acquire()
+        self._held[lock] = os.getpid()
         _at_work[id(self)] = self
         try:
             yield not self._over
         finally:
-            self._held.pop(held, None)
+            self._held.pop(lock, None)
             if not self._held:
                 _at_work.pop(id(self), None)
-            held.release()
+            lock.release()
 
     def end(self) -> None:
         """Let no thread begin to write any more."""

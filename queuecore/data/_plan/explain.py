@@ -41,14 +41,14 @@ def _at_a_time(chain: Chain) -> list[str]:
         one.kind in (FIXED, STRING, RAGGED) or (one.kind == DENSE and len(one.shape) == 1) for one in made.components
     )
     words: list[str] = []
-    told = 0
+    remarks_told = 0
     for count in range(1, len(chain.stages) + 1):
         step = chain.source.made(chain.stages[:count]).step
         last = step.steps[-1] if isinstance(step, SequenceStep) else step
         remarks = [] if step is None else step.remarks()
         rows = "many rows at a time" if many and last is not None and last.many else "row by row"
-        words.append("; ".join([rows, *remarks[told:]]))
-        told = len(remarks)
+        words.append("; ".join([rows, *remarks[remarks_told:]]))
+        remarks_told = len(remarks)
     return words
 
 

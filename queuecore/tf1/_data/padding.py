@@ -38,18 +38,18 @@ class Padding:
             if any(shape.sides is None for shape in self.shapes):
                 raise ValueError("You must provide `padded_shapes` argument because a component has unknown rank.")
         else:
-            told = matched(dataset._spec, padded_shapes, "padded_shapes")
-            self._late = [part if isinstance(part, Tensor) and constant_value(part) is None else None for part in told]
-            self.shapes = [padded_shape(*pair) for pair in zip(told, self.shapes, strict=True)]
+            parts = matched(dataset._spec, padded_shapes, "padded_shapes")
+            self._late = [part if isinstance(part, Tensor) and constant_value(part) is None else None for part in parts]
+            self.shapes = [padded_shape(*pair) for pair in zip(parts, self.shapes, strict=True)]
         self.tensors = [tensor for tensor in self._late if tensor is not None]
         values: list[Any] = [None] * len(leaf_specs)
         if padding_values is not None:
-            told = [padding_values] * len(leaf_specs)
+            parts = [padding_values] * len(leaf_specs)
             if isinstance(padding_values, (tuple, list, dict)):
-                told = matched(dataset._spec, _with_defaults(dataset._spec, padding_values), "padding_values")
+                parts = matched(dataset._spec, _with_defaults(dataset._spec, padding_values), "padding_values")
             values = [
                 None if value is None else _constant(value, leaf.dtype)
-                for value, leaf in zip(told, leaf_specs, strict=True)
+                for value, leaf in zip(parts, leaf_specs, strict=True)
             ]
         self.values = plain(dataset._spec, values)
 
@@ -74,32 +74,32 @@ def _with_defaults(spec: Any, values: Any) -> Any:
     return values
 
 
-def _padded_sides(told: Any) -> TensorShape:
-    sides = [told] if isinstance(told, (int, np.integer)) else list(told)
-    wanted = f"Padded shape {told!r} must be a 1-D tensor of tf.int64 values"
+def _padded_sides(padded: Any) -> TensorShape:
+    sides = [padded] if isinstance(padded, (int, np.integer)) else list(padded)
+    wanted = f"Padded shape {padded!r} must be a 1-D tensor of tf.int64 values"
     if any(isinstance(one, (list, tuple, np.ndarray)) for one in sides):
-        raise ValueError(f"{wanted}, but its shape was {np.shape(told)}.")
+        raise ValueError(f"{wanted}, but its shape was {np.shape(padded)}.")
     if any(isinstance(one, (float, np.floating)) for one in sides):
-        raise TypeError(f"{wanted}, but its element type was {as_value(told).dtype.name}.")
+        raise TypeError(f"{wanted}, but its element type was {as_value(padded).dtype.name}.")
     try:
         return TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
     except TypeError as error:
-        raise ValueError(f"{told!r} is no shape: {error}") from None
+        raise ValueError(f"{padded!r} is no shape: {error}") from None
 
 
-def padded_shape(told: Any, shape: TensorShape) -> TensorShape:
+def padded_shape(padded: Any, shape: TensorShape) -> TensorShape:
     """Return what is known of a part's shape once it is padded to a shape that a program gives."""
-    if isinstance(told, Tensor):
-        constant = constant_value(told)
+    if isinstance(padded, Tensor):
+        constant = constant_value(padded)
         if constant is None:
-            told.shape.ranked(1)
-            count = shape.ndims if told.shape[0].value is None else told.shape[0].value
+            padded.shape.ranked(1)
+            count = shape.ndims if padded.shape[0].value is None else padded.shape[0].value
             if count is None:
                 return shape
-            told = [None] * count
+            padded = [None] * count
         else:
-            told = constant
-    target = told if isinstance(told, TensorShape) else _padded_sides(told)
+            padded = constant
+    target = padded if isinstance(padded, TensorShape) else _padded_sides(padded)
     if target.sides is None or (shape.sides is not None and len(target.sides) != len(shape.sides)):
         raise ValueError(f"The padded shape {target} is not compatible with the corresponding input component "
                          f"shape {shape}.")  # fmt: skip

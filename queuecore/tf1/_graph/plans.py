@@ -174,7 +174,7 @@ def _note(error: QueueCoreError, op: Operation) -> None:
 
 def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
     """Run a plan's operations; those that may wait, and don't need each other, each in its own thread."""
-    done: queue.SimpleQueue[tuple[KernelStep, BaseException | None]] = queue.SimpleQueue()
+    results: queue.SimpleQueue[tuple[KernelStep, BaseException | None]] = queue.SimpleQueue()
     pending = list(plan.steps)
     finished = set()
     ops = {step.op for step in pending}
@@ -197,7 +197,7 @@ def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
                 do(step, run, values)
         except BaseException as caught:
             error = caught
-        done.put((step, error))
+        results.put((step, error))
 
     def is_ready(step: KernelStep) -> bool:
         needed = [*(one.op for one in step.op.operands), *step.op.control_inputs]
@@ -215,7 +215,7 @@ def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
                     do(step, run, values)
                     finished.add(step.op)
             if under_way and not any(is_ready(step) for step in pending):
-                step, failure = _taken(done)
+                step, failure = _taken(results)
                 under_way.remove(step.op)
                 finished.add(step.op)
     finally:
@@ -223,7 +223,7 @@ def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
         until = time.monotonic() + _GRACE_SECONDS
         while under_way:
             deaf = all(op.type in ("PyFunc", "EagerPyFunc") for op in under_way)
-            taken = _taken(done, until if deaf else None)
+            taken = _taken(results, until if deaf else None)
             if taken is None:
                 break
             under_way.remove(taken[0].op)

@@ -182,7 +182,7 @@ class _Batching:
             if keep is not None:
                 lists = [_kept_rows(tensors, keep, self.enqueue_many) for tensors in lists]
             put = made.enqueue if keep is None and not self.enqueue_many else made.enqueue_many
-            fill(made, [put(tensors) for tensors in lists], copies, told=True)
+            fill(made, [put(tensors) for tensors in lists], copies, summary=True)
             take = made.dequeue_up_to if self.allow_smaller_final_batch else made.dequeue_many
             taken = take(self.batch_size, name=scope)
             parts = [
@@ -499,7 +499,7 @@ def prefetch_queue(
             capacity, [one.dtype for one in parts], [one.shape for one in parts], names=names, shared_name=shared_name
         )
         op = queue.enqueue(parts if names is None else dict(zip(names, parts, strict=True)))
-        fill(queue, [op], num_threads, told=True)
+        fill(queue, [op], num_threads, summary=True)
         return queue
 
 
@@ -643,7 +643,7 @@ def bucket(
             batch_parts = taken if isinstance(taken, list) else [taken]
             moves.append(top.enqueue([np.int32(index), *batch_parts], name=f"enqueue_from_bucket_{index}"))
             summaries.scalar(f"bucket/{queue.name}/size", cast(queue.size(), np.float32))
-        fill(top, moves, told=f"bucket/{top.name}/fraction_of_{capacity}_full")
+        fill(top, moves, summary=f"bucket/{top.name}/fraction_of_{capacity}_full")
         index_of, *batches = top.dequeue(name="dequeue_top")
         for at, part in enumerate(components):
             if isinstance(part, SparseTensor):

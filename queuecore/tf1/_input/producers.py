@@ -195,7 +195,7 @@ def input_producer(
             tensor = random_shuffle(tensor, seed=seed)
         tensor = limit_epochs(tensor, num_epochs)
         queue = FIFOQueue(capacity, [tensor.dtype], [row], shared_name=shared_name, name=name)  # type: ignore[arg-type]
-        fill(queue, [queue.enqueue_many([tensor])], cancel_op=cancel_op, told=summary_name or False)
+        fill(queue, [queue.enqueue_many([tensor])], cancel_op=cancel_op, summary=summary_name or False)
         return queue
 
 

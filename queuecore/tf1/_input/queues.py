@@ -165,22 +165,22 @@ class QueueBase:
     def of(self, session: Any) -> base.QueueBase:
         """Return the queue itself, of a session."""
         if self._shared is None:
-            held: _Held = session.resource(self, lambda: _Held(self.make(self.name)))
-            return held.queue
+            resource: _Held = session.resource(self, lambda: _Held(self.make(self.name)))
+            return resource.queue
         # Each handle on a shared one is compared with what is there.
-        held = session.resource(("queue", self._shared), lambda: _Held(self.make(self._shared or ""), self._seeds))
+        resource = session.resource(("queue", self._shared), lambda: _Held(self.make(self._shared or ""), self._seeds))
         with retold(
-            (r"shared queue ('.*') has components .*, but", lambda match: self._told_apart(match, held.queue)),
+            (r"shared queue ('.*') has components .*, but", lambda match: self._told_apart(match, resource.queue)),
             (r"shared queue ('.*') has (\w+) (.*), but (.*) was asked for",
              r"Shared queue \1 has \2 \3 but requested \2 was \4"),
         ):  # fmt: skip
-            session.resource(self, lambda: _Compared(self, held.queue))
-        if not isinstance(self._seeds, DrawnPair) and self._seeds != held.seeds:
+            session.resource(self, lambda: _Compared(self, resource.queue))
+        if not isinstance(self._seeds, DrawnPair) and self._seeds != resource.seeds:
             raise InvalidArgumentError(
-                f"Shared queue {self._shared!r} has random seeds {tuple(held.seeds)} but requested seeds are "
+                f"Shared queue {self._shared!r} has random seeds {tuple(resource.seeds)} but requested seeds are "
                 f"{tuple(self._seeds)}"
             )
-        return held.queue
+        return resource.queue
 
     def _told_apart(self, match: Any, there: base.QueueBase) -> str:
         mine = [name_of(dtype) for dtype in self.dtypes]

@@ -224,12 +224,12 @@ def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS)
 
 
 def fill(
-    queue: QueueBase, ops: list[Any], copies: int = 1, cancel_op: Any = None, told: bool | str = False,
+    queue: QueueBase, ops: list[Any], copies: int = 1, cancel_op: Any = None, summary: bool | str = False,
     close_op: Any = None,
 ) -> None:  # fmt: skip
     """Add a runner that fills a queue by these operations, each in so many threads; `start_queue_runners` starts it.
 
-    `told`: whether there is a summary of how full the queue is, or the summary's name.
+    `summary`: whether there is a summary of how full the queue is, or the summary's name.
 
     Raises
     ------
@@ -239,11 +239,11 @@ def fill(
     if copies > _MOST_THREADS:
         raise ValueError(f"num_threads must be at most {_MOST_THREADS}, not {copies}")
     add_queue_runner(QueueRunner(queue, ops * copies, close_op, cancel_op))
-    if not told or queue.capacity <= queue.kept:
+    if not summary or queue.capacity <= queue.kept:
         return
     span = queue.capacity - queue.kept
     over = f"over_{queue.kept}_of" if queue.kept else "of"
-    name = told if isinstance(told, str) else f"fraction_{over}_{queue.capacity}_full"
+    name = summary if isinstance(summary, str) else f"fraction_{over}_{queue.capacity}_full"
 
     def kernel(run: Any) -> bytes:
         share = max(0, queue.of(run.session).size() - queue.kept) / span

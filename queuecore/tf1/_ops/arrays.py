@@ -213,10 +213,10 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
 def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return a tensor with the same items in another shape; -1: one side, which makes the sizes match."""
     operand = convert_to_tensor(tensor)
-    told = shape.as_list() if isinstance(shape, TensorShape) else shape
-    parts = told if isinstance(told, (list, tuple)) else [told]
+    sides_told = shape.as_list() if isinstance(shape, TensorShape) else shape
+    parts = sides_told if isinstance(sides_told, (list, tuple)) else [sides_told]
     long = any(isinstance(part, Tensor) and name_of(part.dtype) == "int64" for part in parts)
-    shape_operand = convert_to_tensor(told, np.int64 if long else np.int32)
+    shape_operand = convert_to_tensor(sides_told, np.int64 if long else np.int32)
     constant = constant_value(shape_operand)
     if constant is None:
         return apply_op(
@@ -237,10 +237,10 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Tensor:
         if -1 in numbers and rest > 0 and items % rest == 0:
             sides[numbers.index(-1)] = items // rest
         elif items != rest or -1 in numbers:
-            told = f"({rest} elements)"
+            problem = f"({rest} elements)"
             if -1 in numbers and rest > 0:
-                told = f"Dimension size must be evenly divisible by {rest} but is {items}"
-            raise ValueError(f"Cannot reshape a tensor with {items} elements to shape {list(numbers)} {told}")
+                problem = f"Dimension size must be evenly divisible by {rest} but is {items}"
+            raise ValueError(f"Cannot reshape a tensor with {items} elements to shape {list(numbers)} {problem}")
     return apply_op(
         "Reshape",
         [operand],
@@ -342,27 +342,27 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
         If one that is named is known to be longer.
     """
     operand = convert_to_tensor(input)
-    asked = squeeze_dims if axis is None else axis
+    asked_axes = squeeze_dims if axis is None else axis
     sides = operand.shape.sides
-    if asked is not None and np.size(asked) == 0:
-        asked = None
-    if sides is None or asked is None and None in sides:
-        places = None if asked is None else axes_of(asked, None)
+    if asked_axes is not None and np.size(asked_axes) == 0:
+        asked_axes = None
+    if sides is None or asked_axes is None and None in sides:
+        places = None if asked_axes is None else axes_of(asked_axes, None)
         kernel: Callable[..., Any] = lambda x: np.squeeze(x, places)  # noqa: E731
         return apply_op("Squeeze", [operand], operand.dtype, None, structural(kernel, operand.dtype), name)
-    if asked is None:
-        gone: tuple[int, ...] = tuple(at for at, side in enumerate(sides) if side == 1)
+    if asked_axes is None:
+        dropped_axes: tuple[int, ...] = tuple(at for at, side in enumerate(sides) if side == 1)
     else:
-        gone = axes_of(asked, len(sides), "squeeze") or ()
-    for at in gone:
+        dropped_axes = axes_of(asked_axes, len(sides), "squeeze") or ()
+    for at in dropped_axes:
         if sides[at] not in (1, None):
             raise ValueError(f"Can not squeeze dim[{at}], expected a dimension of 1, got {sides[at]}")
-    if any(sides[at] is None for at in gone):
-        kernel = lambda x: np.squeeze(x, gone)  # noqa: E731
+    if any(sides[at] is None for at in dropped_axes):
+        kernel = lambda x: np.squeeze(x, dropped_axes)  # noqa: E731
     else:
-        key = tuple([0 if at in gone else np.s_[:] for at in range_of(sides)])
-        kernel = (lambda x: x[key]) if gone else (lambda x: x)
-    shape = [side for at, side in enumerate(sides) if at not in gone]
+        key = tuple([0 if at in dropped_axes else np.s_[:] for at in range_of(sides)])
+        kernel = (lambda x: x[key]) if dropped_axes else (lambda x: x)
+    shape = [side for at, side in enumerate(sides) if at not in dropped_axes]
     return apply_op("Squeeze", [operand], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
 

@@ -248,13 +248,13 @@ def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Tensor:
     """Return the same tensor with this shape known; a run in which it has another raises `InvalidArgumentError`."""
     operand, wanted = convert_to_tensor(x), as_shape(shape)
     merged = wanted.equal_to(operand.shape)
-    told = bracketed(wanted.sides)
+    sides_text = bracketed(wanted.sides)
 
     def kernel(value: Any) -> Any:
         if not wanted.is_compatible_with(np.shape(value)):
             raise InvalidArgumentError(
                 f"Shape of tensor {operand.op.name} {list(np.shape(value))} is not compatible with expected shape "
-                f"{told}."
+                f"{sides_text}."
             )
         return value
 

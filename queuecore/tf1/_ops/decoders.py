@@ -505,9 +505,9 @@ def _parsed(
     call: Callable[..., Any],
     name: str | None,
     extra: Sequence[Any] = (),
-    told: Sequence[Any] = (),
+    error_texts: Sequence[Any] = (),
 ) -> list[dict[Any, Any]]:
-    """Add an operation that parses messages, and return the tensors of each section; `told`: texts of its errors."""
+    """Add an operation that parses messages, and return the tensors of each section; `error_texts`: of its errors."""
     messages = _strings(serialized, type_)
     if rank == 0 and messages.shape.sides:
         raise ValueError(f"Input serialized must be a scalar: {messages!r}")
@@ -528,7 +528,7 @@ def _parsed(
     lone = len(outputs) + len(extra) == 1
 
     def kernel(x: Any) -> Any:
-        with retold(("Could not parse the message", lambda _: _unparsed(x)), *told, *_VALUES):
+        with retold(("Could not parse the message", lambda _: _unparsed(x)), *error_texts, *_VALUES):
             values = call(x)
         values = values if isinstance(values, tuple) else (values,)
         flat = [
@@ -746,7 +746,7 @@ def parse_single_sequence_example(
     called = None if example_name is None else constant_value(convert_to_tensor(example_name))
     shown = called.decode(errors="replace") if isinstance(called, bytes) else "<unknown>"
     context_features, sequence_features = _settled(context_features), _settled(sequence_features)
-    told = [
+    error_texts = [
         (r"Feature: (.*) \(data type: .*is required",
          rf"Name: {shown}, Context feature '\1' is required but could not be found."),
         ("(Feature list '.*' is required but could not be found.)",
@@ -760,6 +760,6 @@ def parse_single_sequence_example(
     ]  # fmt: skip
     found = _parsed(
         "ParseSingleSequenceExample", serialized, [context_features, sequence_features], 0,
-        lambda x: ops.parse_single_sequence_example(x, context_features, sequence_features), name, (), told,
+        lambda x: ops.parse_single_sequence_example(x, context_features, sequence_features), name, (), error_texts,
     )  # fmt: skip
     return found[0], found[1]

@@ -62,16 +62,16 @@ def _message(text: bytes) -> bytes:
         raise InvalidArgumentError(f"Error while parsing JSON: {error}") from error
 
 
-def _fields(told: Any, *field_names: str) -> Mapping[str, Any]:
+def _fields(message: Any, *field_names: str) -> Mapping[str, Any]:
     # The fields of an object that are there; `null` is none.
-    if told is None:
+    if message is None:
         return {}
-    if not isinstance(told, dict):
-        raise ValueError(f"expected an object, got {told!r:.80}")
-    strange = [one for one in told if one not in field_names]
+    if not isinstance(message, dict):
+        raise ValueError(f"expected an object, got {message!r:.80}")
+    strange = [one for one in message if one not in field_names]
     if strange:
         raise ValueError(f"no such field: {strange[0]!r}; there are {', '.join(field_names)}")
-    return {key: one for key, one in told.items() if one is not None}
+    return {key: one for key, one in message.items() if one is not None}
 
 
 _KINDS: dict[str, tuple[str, Callable[[Any], Any]]] = {

@@ -328,9 +328,9 @@ class HashTable(_Table):
         super().__init__(initializer.key_dtype, initializer.value_dtype, default_value, chosen.rpartition("/")[2])
 
         def kernel(run: Any, *values: Any) -> None:
-            held: _Held = run.session.resource(self, _Held)
-            with held.lock:
-                if held.ready:
+            resource: _Held = run.session.resource(self, _Held)
+            with resource.lock:
+                if resource.ready:
                     return
                 items: dict[Any, Any] = {}
                 for key, value in zip(*initializer.pairs(*values), strict=True):
@@ -339,7 +339,7 @@ class HashTable(_Table):
                             f"HashTable has different value for same key. Key {key!r} has {items[key]!r} and trying to "
                             f"add value {value!r}"
                         )
-                held.items, held.ready = items, True
+                resource.items, resource.ready = items, True
 
         self.init = graph.create_op("InitializeTable", initializer.inputs, [], kernel, f"{chosen.rsplit('/')[-1]}_init")
         add_to_collection(GraphKeys.TABLE_INITIALIZERS, self.init)

@@ -117,7 +117,7 @@ def while_loop(
     return made
 
 
-def _invariants(told: Any, first: Sequence[Tensor]) -> list[TensorShape]:
+def _invariants(invariants: Any, first: Sequence[Tensor]) -> list[TensorShape]:
     flat: list[TensorShape] = []
 
     def walk(nest: Any) -> None:
@@ -130,7 +130,7 @@ def _invariants(told: Any, first: Sequence[Tensor]) -> list[TensorShape]:
             for part in nest:
                 walk(part)
 
-    walk(told)
+    walk(invariants)
     if len(flat) != len(first):
         raise ValueError(f"shape_invariants: {len(flat)} shapes for {len(first)} variables of the loop")
     for tensor, shape in zip(first, flat, strict=True):
@@ -244,10 +244,10 @@ def map_fn(
                 "The two structures don't have the same nested structure: the function returns "
                 f"{_nesting(returned[0])}, and dtype is {_nesting(signature)}"
             )
-        told = [one.dtype for one in operands] if signature is None else [as_dtype(one) for one in _leaves(signature)]
+        dtypes = [one.dtype for one in operands] if signature is None else [as_dtype(one) for one in _leaves(signature)]
         found = [result.dtype if isinstance(result, Tensor) else None for result in each.results]
-        if found != told:
-            raise TypeError(f"the function returns {list(map(str, found))}, and dtype says {list(map(str, told))}")
+        if found != dtypes:
+            raise TypeError(f"the function returns {list(map(str, found))}, and dtype says {list(map(str, dtypes))}")
         captured = [tensor for tensor in each.captured if tensor not in set(rows)]
         count = TensorShape([None])
         for operand in operands:
@@ -263,11 +263,11 @@ def map_fn(
                 raise InvalidArgumentError(f"map_fn: the tensors have different numbers of rows: {sorted(lengths)}")
             done = [each.run(run, {**fixed, **dict(zip(rows, row, strict=True))}) for row in zip(*parts, strict=True)]
             made = [_stacked([results[at] for results in done], dtype_, shape)
-                    for at, (dtype_, shape) in enumerate(zip(told, shapes, strict=True))]  # fmt: skip
+                    for at, (dtype_, shape) in enumerate(zip(dtypes, shapes, strict=True))]  # fmt: skip
             return made[0] if len(made) == 1 else made
 
         with graph.control_dependencies(each.controls):
-            outputs = list(zip(told, shapes, strict=True))
+            outputs = list(zip(dtypes, shapes, strict=True))
             op = graph.create_op("MapFn", [*operands, *captured], outputs, kernel, "TensorArrayStack",
                                  blocking=each.blocking)  # fmt: skip
     return each.structure(list(op.outputs))

@@ -145,17 +145,17 @@ class RaggedTensor:
             Accepted: they are always checked.
         """
         del validate
-        told = None if nrows is None else constant_value(convert_to_tensor(nrows))
-        if nrows is not None and told is None:
+        row_count = None if nrows is None else constant_value(convert_to_tensor(nrows))
+        if nrows is not None and row_count is None:
             raise UnimplementedError("from_value_rowids: nrows must be known before the graph runs")
 
         def splits(rows: Any, count: int) -> Any:
             if len(rows) != count or (np.diff(rows) < 0).any() or len(rows) and rows[0] < 0:
                 raise InvalidArgumentError(f"value_rowids must be one ascending number of a row per value: {rows}")
             most = int(rows[-1]) + 1 if len(rows) else 0
-            if told is not None and told < most:
-                raise InvalidArgumentError(f"value_rowids has a row {most - 1}, and there are nrows={told}")
-            return np.searchsorted(rows, np.arange((most if told is None else int(told)) + 1))
+            if row_count is not None and row_count < most:
+                raise InvalidArgumentError(f"value_rowids has a row {most - 1}, and there are nrows={row_count}")
+            return np.searchsorted(rows, np.arange((most if row_count is None else int(row_count)) + 1))
 
         return _divided(cls, "ValueRowids", values, value_rowids, splits, None, name)
 
@@ -176,16 +176,16 @@ class RaggedTensor:
         name : str, optional
         """
         del validate
-        side, told = (None if one is None else constant_value(convert_to_tensor(one)) for one in
+        side, row_count = (None if one is None else constant_value(convert_to_tensor(one)) for one in
                       (uniform_row_length, nrows))  # fmt: skip
-        if side is None or nrows is not None and told is None:
+        if side is None or nrows is not None and row_count is None:
             raise UnimplementedError("from_uniform_row_length: both numbers must be known before the graph runs")
-        if side < 0 or side == 0 and told is None:
+        if side < 0 or side == 0 and row_count is None:
             raise ValueError(f"nrows must be specified if uniform_row_length={int(side)}, which may not be below 0")
         parts = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
 
         def splits(places: Any, count: int) -> Any:
-            rows = int(told) if told is not None else count // int(side)
+            rows = int(row_count) if row_count is not None else count // int(side)
             if rows * int(side) != count:
                 raise InvalidArgumentError(f"{count} values are no whole number of rows of {int(side)}")
             return np.arange(rows + 1) * int(side)

@@ -113,17 +113,17 @@ def _check_places(places: Any, shape: Any, ordered: bool) -> None:
     outside = ((places < 0) | (places >= sides)).any(axis=1)
     if outside.any():
         at = int(outside.argmax())
-        told = ",".join(map(str, places[at]))
+        place_text = ",".join(map(str, places[at]))
         raise InvalidArgumentError(
-            f"indices[{at}] = [{told}] is out of bounds: need 0 <= index < [{','.join(map(str, sides))}]"
+            f"indices[{at}] = [{place_text}] is out of bounds: need 0 <= index < [{','.join(map(str, sides))}]"
         )
     if ordered and len(places) > 1:
         flat = np.ravel_multi_index(tuple(places.T), tuple(sides))
         steps = np.diff(flat)
         if (steps <= 0).any():
             at = int((steps <= 0).argmax()) + 1
-            told = "is repeated" if steps[at - 1] == 0 else "is out of order. Many sparse ops require sorted indices"
-            raise InvalidArgumentError(f"indices[{at}] = [{','.join(map(str, places[at]))}] {told}")
+            problem = "is repeated" if steps[at - 1] == 0 else "is out of order. Many sparse ops require sorted indices"
+            raise InvalidArgumentError(f"indices[{at}] = [{','.join(map(str, places[at]))}] {problem}")
 
 
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:

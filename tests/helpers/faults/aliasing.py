@@ -177,14 +177,14 @@ def _view(drawn: Drawn, ds: Dataset, state: random.Random) -> Dataset:
     return ds.map(lambda x: (int(x[0]), drawn.result(x[::-1]))[1])  # int(): a function that isn't traced
 
 
-def _refill(drawn: Drawn, ds: Dataset, state: random.Random) -> Dataset:
+def _refill(pipeline: Drawn, ds: Dataset, state: random.Random) -> Dataset:
     local = threading.local()
 
     def refill(x: Any) -> Any:
         if not hasattr(local, "buffer"):
             local.buffer = np.empty(WIDTH, np.int64)
         local.buffer[:] = x + int(x[0])
-        return drawn.result(local.buffer)
+        return pipeline.result(local.buffer)
 
     return ds.map(refill, num_parallel_calls=state.choice([None, 2]))
 
@@ -237,17 +237,17 @@ def dataset_law(seed: int, folder: pathlib.Path) -> None:
     """Let a hostile user iterate over one random dataset, and fail if anything that it receives or keeps is wrong."""
     quiet = Drawn(seed, folder, quiet=True)
     expected = [[np.array(leaf) for leaf in leaves(element)] for element in quiet.dataset]
-    drawn, state = Drawn(seed, folder), random.Random(~seed)
+    pipeline, state = Drawn(seed, folder), random.Random(~seed)
     holder = Holder(state)
-    for array in drawn.given:
+    for array in pipeline.given:
         array[...] = -1
     end, at, place = state.randint(1, len(expected)), 0, None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # more batches are kept than may be views
-        iterator, beside = iter(drawn.dataset), iter(drawn.dataset)
+        iterator, beside = iter(pipeline.dataset), iter(pipeline.dataset)
         while at < end:
             arrays = leaves(next(iterator))
-            assert same(arrays, expected[at]), f"seed {seed}: element {at} of {drawn.text}"
+            assert same(arrays, expected[at]), f"seed {seed}: element {at} of {pipeline.text}"
             at += 1
             holder.receive(arrays)
             del arrays
@@ -271,9 +271,9 @@ def dataset_law(seed: int, folder: pathlib.Path) -> None:
         del iterator
         gc.collect(0)
         holder.check()
-        again = [[np.array(leaf) for leaf in leaves(element)] for element in drawn.dataset]
+        again = [[np.array(leaf) for leaf in leaves(element)] for element in pipeline.dataset]
         assert len(again) == len(expected) and all(map(same, again, expected)), (
-            f"seed {seed}: a later pass of {drawn.text}"
+            f"seed {seed}: a later pass of {pipeline.text}"
         )
     holder.check()
     beside.close()

@@ -27,14 +27,14 @@ def archive(members: Iterable[Member], form: str = "ustar", ended: bool = True) 
 
 def samples(count: int, state: random.Random, keys: tuple[str, ...] = ("txt", "cls")) -> list[dict[str, bytes]]:
     """Return so many samples, some of them in folders, some with long names, of files of all sizes."""
-    drawn = []
+    members = []
     for number in range(count):
         folder = state.choice(["", "a/", "a.b/c/", "é" * 60 + "/", "long/" * 30])
         sample = {"__key__": f"{folder}{number:05}".encode()}
         for key in keys:
             sample[key] = state.randbytes(state.choice([0, 1, 30, 511, 512, 513]) if state.random() < 0.5 else 3)
-        drawn.append(sample)
-    return drawn
+        members.append(sample)
+    return members
 
 
 def members_of(wanted: Iterable[dict[str, bytes]]) -> Iterator[Member]:

@@ -36,13 +36,13 @@ def answer(tf: Any, call: dict[str, Any]) -> list[Any]:
     except (ValueError, TypeError, tf.errors.OpError) as error:
         sentence = re.sub(r"^.*\}\} | \[Op:.*$", "", str(error), flags=re.DOTALL)
         return [type(error).__name__, sentence, None]
-    told = []
+    arrays = []
     for column in columns:
         value = column.numpy()
         array = np.array(value, object if isinstance(value, bytes) else None)
         flat = [one.decode("latin-1") if isinstance(one, bytes) else one.tobytes().hex() for one in array.reshape(-1)]
-        told.append([array.dtype.kind, array.shape, flat])
-    return [None, "", told]
+        arrays.append([array.dtype.kind, array.shape, flat])
+    return [None, "", arrays]
 
 
 def main() -> None:

@@ -51,13 +51,13 @@ def plain(tf: Any, value: Any) -> Any:
 def answer(tf: Any, function: str, messages: Any, sections: list[Any]) -> Any:
     """Return TensorFlow's answer to one case."""
     try:
-        asked = [
+        described_sections = [
             section and {key: described(tf, name, arguments) for key, name, arguments in section}
             for section in sections
         ]
         if not isinstance(messages, bytes):
             messages = tf.constant(messages, tf.string)
-        made = getattr(tf.io, function)(messages, *asked)
+        made = getattr(tf.io, function)(messages, *described_sections)
     except (tf.errors.OpError, ValueError, TypeError) as error:
         return "error", type(error).__name__, str(error)
     made = made if isinstance(made, tuple) else (made,)

@@ -83,7 +83,7 @@ class Player:
 
     def play(self, steps: list[Any]) -> list[Any]:
         answered: set[int] = set()
-        told = []
+        answers = []
         for number, (name, argument, timed, over) in enumerate(steps):
             if name in ("enqueue", "enqueue_many"):
                 argument = [np.array(data, dtype).reshape(shape) for dtype, shape, data in argument]
@@ -97,8 +97,8 @@ class Player:
             new = sorted(set(self.answers) - answered)
             answered.update(new)
             size, closed = self.session.run([self.ops["size"], self.ops["is_closed"]])
-            told.append([[self.answers[n] for n in new], int(size), bool(closed)])
-        return told
+            answers.append([[self.answers[n] for n in new], int(size), bool(closed)])
+        return answers
 
 
 def main() -> None:

@@ -90,19 +90,19 @@ def raised(answer: dict[str, Any]) -> set[str]:
 def differences(expression: str, runs: int, theirs: dict[str, Any], exact: bool = False) -> list[str]:
     """Return what is not as TensorFlow says."""
     ours = tensorflow_tf1.answer(tf1, expression, runs)
-    told = f"{expression}: {ours} and there {theirs}"
+    difference = f"{expression}: {ours} and there {theirs}"
     if "built" in theirs or "built" in ours:
         # One may refuse earlier than the other; but both must.
-        return [] if raised(ours) & REFUSALS and raised(theirs) else [told]
+        return [] if raised(ours) & REFUSALS and raised(theirs) else [difference]
     wrong = []
     if not known_by(ours["sides"], theirs["sides"]):
-        wrong.append(f"static shapes: {told}")
+        wrong.append(f"static shapes: {difference}")
     for mine, one in zip(ours["runs"], theirs["runs"], strict=True):
         if isinstance(one, dict) and "error" in one:
             if not (isinstance(mine, dict) and one["error"][0] in mine.get("error", ())):
-                wrong.append(told)
+                wrong.append(difference)
         elif isinstance(mine, dict) and "error" in mine or not same(mine, one, exact):
-            wrong.append(told)
+            wrong.append(difference)
         elif not compatible(ours["sides"], mine):
-            wrong.append(f"its own static shape: {told}")
+            wrong.append(f"its own static shape: {difference}")
     return wrong

@@ -554,7 +554,7 @@ def more_priorities_than_fit(tf):
 def the_numbers_in_the_message(tf):
     """TensorFlow's are those of the moment: what was missing, and what the gather had left."""
     queue = tf.FIFOQueue(5, tf.int32, [()], name="q")
-    said = []
+    texts = []
     with tf.Session() as sess:
         sess.run(queue.enqueue_many([[1, 2]]))
 
@@ -562,15 +562,15 @@ def the_numbers_in_the_message(tf):
             try:
                 sess.run(queue.dequeue_many(3))
             except tf.errors.OutOfRangeError as error:
-                said.append(core(error))
+                texts.append(core(error))
 
         beside = Beside(tf, _Call(take), None)
         beside.waits()
         time.sleep(0.05)
         sess.run(queue.close())
         beside.over()
-        eventually(lambda: said)
-        return said[0]
+        eventually(lambda: texts)
+        return texts[0]
 
 
 # Generated programs

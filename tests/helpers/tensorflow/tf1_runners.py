@@ -85,16 +85,16 @@ def proto(tf):
     queue = tf.FIFOQueue(9, tf.int32, [()], name="q")
     types = (tf.errors.OutOfRangeError, tf.errors.CancelledError)
     runner = tf.train.QueueRunner(queue, [queue.enqueue(1)] * 2, queue_closed_exception_types=types)
-    told = runner.to_proto()
-    again = tf.train.QueueRunner.from_proto(told)
-    results = [told.queue_name, list(told.enqueue_op_name), told.close_op_name, told.cancel_op_name]
+    message = runner.to_proto()
+    again = tf.train.QueueRunner.from_proto(message)
+    results = [message.queue_name, list(message.enqueue_op_name), message.close_op_name, message.cancel_op_name]
     results += [again.name, len(again.enqueue_ops), [error.__name__ for error in again.queue_closed_exception_types]]
     with tf.Session() as sess:
         threads = again.create_threads(sess, daemon=True, start=True)
         results += [len(threads), got(tf, sess, queue.dequeue_many(20))[1]]
         run(tf, sess, queue.close(cancel_pending_enqueues=True))
         results += [ended(threads), again.exceptions_raised]
-    both = refused(tf.train.QueueRunner, queue, [queue.enqueue(1)], queue_runner_def=told)
+    both = refused(tf.train.QueueRunner, queue, [queue.enqueue(1)], queue_runner_def=message)
     return [*results, both]
 
 

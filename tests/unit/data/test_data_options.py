@@ -128,14 +128,14 @@ def test_merging():
 
 def test_equality_is_about_what_is_set():
     assert Options() == Options()
-    asked = Options()
-    assert asked.autotune.enabled is None  # makes the group
-    assert asked.experimental_distribute.auto_shard_policy is AutoShardPolicy.AUTO
-    assert asked == Options()
-    asked.autotune.enabled = False
-    assert asked != Options()
-    assert asked != 3
-    assert hash(asked) == hash(Options())
+    options = Options()
+    assert options.autotune.enabled is None  # makes the group
+    assert options.experimental_distribute.auto_shard_policy is AutoShardPolicy.AUTO
+    assert options == Options()
+    options.autotune.enabled = False
+    assert options != Options()
+    assert options != 3
+    assert hash(options) == hash(Options())
 
 
 def test_copies_and_pickles():

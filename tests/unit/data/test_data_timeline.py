@@ -79,25 +79,25 @@ def test_lines(lines, path, threads):
     with iter(lines.batch(100).with_options(Options(num_threads=threads))) as it:
         it.trace(path)
         batches = sum(1 for _ in it)
-    drawn = Drawn(path)
-    drawn.check()
-    (group,) = drawn.groups
-    assert drawn.groups[group].endswith("level 0") and drawn.groups[group].startswith("TextLineDataset of ")
-    assert drawn.rows == {(group, 0): "consumer"} | {(group, i): f"reader {i}" for i in range(1, threads + 1)}
-    assert [event["args"]["batch"] for event in drawn.taken()] == list(range(batches))
-    assert sum(event["args"]["rows"] for event in drawn.taken()) == 3 * LINES
-    assert sum(event["args"]["rows"] for event in drawn.slices_of("make rows")) == 3 * LINES
-    assert sum(event["args"]["bytes"] for event in drawn.slices_of("read")) == 3 * 7 * LINES
+    picture = Drawn(path)
+    picture.check()
+    (group,) = picture.groups
+    assert picture.groups[group].endswith("level 0") and picture.groups[group].startswith("TextLineDataset of ")
+    assert picture.rows == {(group, 0): "consumer"} | {(group, i): f"reader {i}" for i in range(1, threads + 1)}
+    assert [event["args"]["batch"] for event in picture.taken()] == list(range(batches))
+    assert sum(event["args"]["rows"] for event in picture.taken()) == 3 * LINES
+    assert sum(event["args"]["rows"] for event in picture.slices_of("make rows")) == 3 * LINES
+    assert sum(event["args"]["bytes"] for event in picture.slices_of("read")) == 3 * 7 * LINES
     names = {str(path.with_name(f"part {i}")) for i in range(3)}
-    assert {event["args"]["file"] for event in drawn.slices_of("read")} == names
-    assert {event["args"]["file"] for event in drawn.slices_of("open files")} == names
+    assert {event["args"]["file"] for event in picture.slices_of("read")} == names
+    assert {event["args"]["file"] for event in picture.slices_of("open files")} == names
     # From each block to the batches that have its lines, and from there to the consumer.
-    blocks = [steps for (kind, _), steps in drawn.flows.items() if kind == "block"]
-    assert len(blocks) == sum(event["args"]["bytes"] > 0 for event in drawn.slices_of("read"))
-    batch_flows = [steps for (kind, _), steps in drawn.flows.items() if kind == "batch"]
+    blocks = [steps for (kind, _), steps in picture.flows.items() if kind == "block"]
+    assert len(blocks) == sum(event["args"]["bytes"] > 0 for event in picture.slices_of("read"))
+    batch_flows = [steps for (kind, _), steps in picture.flows.items() if kind == "batch"]
     assert len(batch_flows) == batches
     assert all(steps[-1]["tid"] == 0 for steps in batch_flows)
-    ready = [event["args"]["ready"] for event in drawn.named("batches ready")]
+    ready = [event["args"]["ready"] for event in picture.named("batches ready")]
     assert len(ready) == batches and min(ready) >= 0 and ready[-1] == 0
 
 

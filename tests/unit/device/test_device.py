@@ -502,14 +502,14 @@ def test_chains_of_marked_maps(cuda, data):
 @pytest.fixture
 def chosen(cuda, monkeypatch):
     """The fake device in the place of one that is there; what is asked for."""
-    asked = []
+    words = []
 
     def found(word):
-        asked.append(word)
+        words.append(word)
         return None if word == "cpu" else (cuda.device, cuda.arrays)
 
     monkeypatch.setattr(targets, "chosen", found)
-    return asked
+    return words
 
 
 @pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])

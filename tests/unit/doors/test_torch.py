@@ -392,13 +392,13 @@ def test_more_threads_than_cpus_are_no_reason_for_a_warning():
 def test_pinning_without_a_gpu_warns_as_pytorch_does():
     if torch.accelerator.is_available():
         pytest.skip("there is one")
-    told = []
+    warnings_given = []
     for cls, dataset in ((Oracle, [1]), (DataLoader, [1]), (DataLoader, Dataset.range(1))):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert len(list(cls(dataset, pin_memory=True))) == 1
-        told.append([(one.category, str(one.message)) for one in caught])
-    assert len(told[0]) == 1 and told[0] == told[1] == told[2]
+        warnings_given.append([(one.category, str(one.message)) for one in caught])
+    assert len(warnings_given[0]) == 1 and warnings_given[0] == warnings_given[1] == warnings_given[2]
 
 
 def test_pinning_is_left_to_pytorch(monkeypatch):
@@ -1016,18 +1016,18 @@ def test_a_dataset_with_an_error_and_a_timeout():
 
 
 def test_a_device_is_handed_on(monkeypatch):
-    asked = []
+    calls = []
 
     def prefetch_to_device(self, device="auto", buffers=3):
-        asked.append((device, buffers))
+        calls.append((device, buffers))
         return self
 
     monkeypatch.setattr(Dataset, "prefetch_to_device", prefetch_to_device, raising=False)
     loader = DataLoader(Dataset.range(5), 2, device="cpu", buffers=4)
-    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4]] and asked == [("cpu", 4)]
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4]] and calls == [("cpu", 4)]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     DataLoader(Dataset.range(5), pin_memory=True)
-    assert asked[1:] == [("cuda", 3)]
+    assert calls[1:] == [("cuda", 3)]
 
 
 def test_the_host_plane_and_a_place_from_there():

@@ -369,13 +369,13 @@ def test_the_log_says_once_what_a_loaded_state_does_not_restore(kind, collate, w
         caplog.clear()
         again.load_state_dict(state)
         again.load_state_dict(state)
-    told = [record.message for record in caplog.records if "a loaded state" in record.message]
+    messages = [record.message for record in caplog.records if "a loaded state" in record.message]
     if kind is Samples and collate is drawing:
-        assert len(told) == 1 and "drawing uses numpy.random.rand" in told[0]
-        assert ("each worker begins" if workers else "that follow in this program") in told[0]
-        assert "default_rng((seed, index))" in told[0]
+        assert len(messages) == 1 and "drawing uses numpy.random.rand" in messages[0]
+        assert ("each worker begins" if workers else "that follow in this program") in messages[0]
+        assert "default_rng((seed, index))" in messages[0]
     else:
-        assert told == []
+        assert messages == []
 
 
 # -- workers that stay -------------------------------------------------------------------------------------------------

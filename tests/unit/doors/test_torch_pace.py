@@ -35,7 +35,7 @@ def clocks(monkeypatch):
 
 
 @pytest.fixture
-def said():
+def messages():
     return []
 
 
@@ -56,12 +56,12 @@ def another_enters(pace, within):
     return enters
 
 
-def test_workers_that_hold_each_other_up_work_one_after_the_other(clocks, said):
-    pace = Pace(WORKERS, said.append)
+def test_workers_that_hold_each_other_up_work_one_after_the_other(clocks, messages):
+    pace = Pace(WORKERS, messages.append)
     clocks.batches(pace, MEASURED, 0.012, 0.007)
-    assert not said  # it isn't known yet whether one alone is quicker
+    assert not messages  # it isn't known yet whether one alone is quicker
     clocks.batches(pace, MEASURED, 0.005, 0.005)
-    assert ["one after the other" in message for message in said] == [True]
+    assert ["one after the other" in message for message in messages] == [True]
     assert not another_enters(pace, SHORTLY)
 
 
@@ -73,34 +73,34 @@ def test_workers_that_hold_each_other_up_work_one_after_the_other(clocks, said):
         ((0.012, 0.007), (0.007, 0.007)),  # two make more than one all the same
     ],
 )
-def test_other_workers_work_all_at_a_time(clocks, said, together, alone):
-    pace = Pace(WORKERS, said.append)
+def test_other_workers_work_all_at_a_time(clocks, messages, together, alone):
+    pace = Pace(WORKERS, messages.append)
     clocks.batches(pace, MEASURED, *together)
     if alone is not None:
         clocks.batches(pace, MEASURED, *alone)
     assert another_enters(pace, LONG)
-    assert not said
+    assert not messages
 
 
-def test_one_worker_is_not_measured(clocks, said):
-    pace = Pace(1, said.append)
+def test_one_worker_is_not_measured(clocks, messages):
+    pace = Pace(1, messages.append)
     clocks.batches(pace, 10 * MEASURED, 0.012, 0.007)
-    assert not said
+    assert not messages
     assert another_enters(pace, LONG)
 
 
-def test_first_batches_of_each_worker_decide_nothing(clocks, said):
-    pace = Pace(WORKERS, said.append)
+def test_first_batches_of_each_worker_decide_nothing(clocks, messages):
+    pace = Pace(WORKERS, messages.append)
     clocks.batches(pace, WORKERS, 10.0, 0.0)  # as they import modules and open files
     clocks.batches(pace, MEASURED - WORKERS, 0.012, 0.007)
     clocks.batches(pace, WORKERS, 10.0, 0.0)
     clocks.batches(pace, MEASURED - WORKERS, 0.005, 0.005)
-    assert said
+    assert messages
 
 
-def test_a_worker_that_waits_for_another_one_gets_it(clocks, said, monkeypatch):
+def test_a_worker_that_waits_for_another_one_gets_it(clocks, messages, monkeypatch):
     monkeypatch.setattr(pace_module, "_PATIENCE", 0.05)
-    pace = Pace(WORKERS, said.append)
+    pace = Pace(WORKERS, messages.append)
     clocks.batches(pace, MEASURED, 0.012, 0.007)
     clocks.batches(pace, MEASURED, 0.005, 0.005)
     barrier = threading.Barrier(WORKERS, timeout=30)
@@ -118,8 +118,8 @@ def test_a_worker_that_waits_for_another_one_gets_it(clocks, said, monkeypatch):
     assert another_enters(pace, LONG)
 
 
-def test_who_fails_lets_others_go_on(clocks, said):
-    pace = Pace(WORKERS, said.append)
+def test_who_fails_lets_others_go_on(clocks, messages):
+    pace = Pace(WORKERS, messages.append)
     clocks.batches(pace, MEASURED, 0.012, 0.007)
     clocks.batches(pace, MEASURED, 0.005, 0.005)
     with pytest.raises(KeyError), pace.turn():

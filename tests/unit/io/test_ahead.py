@@ -147,10 +147,10 @@ def hanging():
 def test_a_failure_that_is_being_told_is_not_asked_for_again():
     # What tells it may make requests of its own, and others may come meanwhile.
     source = Source(1 << 20, error_at=0)
-    told, go_on = threading.Event(), threading.Event()
+    reached, go_on = threading.Event(), threading.Event()
 
     def failed(error):
-        told.set()
+        reached.set()
         go_on.wait(PATIENCE)
         return error
 
@@ -163,7 +163,7 @@ def test_a_failure_that_is_being_told_is_not_asked_for_again():
 
     reader = threading.Thread(target=read)
     reader.start()
-    assert told.wait(PATIENCE)
+    assert reached.wait(PATIENCE)
     assert source.read(600 << 10, 601 << 10) != b""  # it wakes the other reader, which waits on
     go_on.set()
     reader.join(PATIENCE)
@@ -265,13 +265,13 @@ def test_files_that_were_read_take_no_room():
 
 def test_a_second_pass_asks_as_the_first_one_did():
     source = Source(20 << 20)
-    asked = []
+    passes = []
     for _ in range(2):
         source.requests = []
         for at in range(0, len(source.data), PIECE):
             source.read(at, at + PIECE)
-        asked.append(sorted(source.requests))
-    assert asked[0] == asked[1] and len(asked[0]) < 6
+        passes.append(sorted(source.requests))
+    assert passes[0] == passes[1] and len(passes[0]) < 6
 
 
 def test_what_nobody_reads_to_its_end_goes():

@@ -196,7 +196,7 @@ def test_an_object_that_changes_between_two_ranges(store, monkeypatch, listed, n
 
 
 def test_ranges_ask_for_the_first_content_whatever_is_looked_at_since(store, monkeypatch):
-    asked = []
+    etags = []
 
     class Objects:
         """As `ObjectStore`, of the store's objects."""
@@ -205,7 +205,7 @@ def test_ranges_ask_for_the_first_content_whatever_is_looked_at_since(store, mon
             return store().info(key) | {"ETag": store.objects[key].hex()}
 
         def range(self, key, start, end, etag):
-            asked.append(etag)
+            etags.append(etag)
             assert etag == store.objects[key].hex()
             return store.objects[key][start:end]
 
@@ -217,7 +217,7 @@ def test_ranges_ask_for_the_first_content_whatever_is_looked_at_since(store, mon
     assert file._is_replaced()
     stamp = file.look()
     assert file.ahead.readinto(bytearray(2), 0) == 2
-    assert asked == [b"12".hex()]
+    assert etags == [b"12".hex()]
     assert file.look() != stamp
 
 
@@ -382,13 +382,13 @@ def test_errors_plans_and_logs_show_no_secrets(store, tmp_path, caplog):
     store.objects[SECRET.removeprefix("store://")] = b"1\n2\n"
     ds = TextLineDataset(SECRET)
     assert elements(ds) == [b"1", b"2"]
-    said = [str(ds.plan()), repr(ds)]
+    texts = [str(ds.plan()), repr(ds)]
     for name in (SECRET, SECRET.replace("/a", "/b")):
         with pytest.raises(QueueCoreError) as caught:
             elements(TextLineDataset(name).map(lambda line: qc.ops.string_to_number(line + b"x")))
-        said += [str(caught.value), repr(caught.value), str(caught.value.path)]
+        texts += [str(caught.value), repr(caught.value), str(caught.value.path)]
     with pytest.raises(QueueCoreError) as caught:
         len(FixedLengthRecordDataset(SECRET, 3))
-    said += [str(caught.value), repr(caught.value), str(caught.value.path)]
-    assert not [text for text in [*said, caplog.text] if "word" in text or "abc" in text]
-    assert sum("bucket/" in text for text in said) >= 7
+    texts += [str(caught.value), repr(caught.value), str(caught.value.path)]
+    assert not [text for text in [*texts, caplog.text] if "word" in text or "abc" in text]
+    assert sum("bucket/" in text for text in texts) >= 7

@@ -268,13 +268,13 @@ def test_they_are_shown_nowhere(shared, caplog, tmp_path):
     files = listed(options)
     ds = TextLineDataset(URL, storage_options=options).batch(1)
     made = [ds, files.interleave(TextLineDataset), files.flat_map(lambda name: TextLineDataset(name))]
-    said = [caplog.text]
+    texts = [caplog.text]
     for one in made:
         with iter(one.with_options(Options(cache_dir=tmp_path))) as it:
             next(it)
-            said += [json.dumps(it.state_dict()), repr(it), str(it.stats()), str(it.stages())]
-        said += [str(one.plan()), repr(one), repr(one._chain), str(one._chain.describe())]
-    assert not [text for text in said if "s3cr3t" in text]
+            texts += [json.dumps(it.state_dict()), repr(it), str(it.stats()), str(it.stages())]
+        texts += [str(one.plan()), repr(one), repr(one._chain), str(one._chain.describe())]
+    assert not [text for text in texts if "s3cr3t" in text]
     assert not [path for path in tmp_path.iterdir() if b"s3cr3t" in path.read_bytes()]
 
 

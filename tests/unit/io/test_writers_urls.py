@@ -179,14 +179,14 @@ def test_secrets_are_not_shown(store):
 
     store.before = deny
     writer = TFRecordWriter(url)
-    said = [repr(writer)]
+    texts = [repr(writer)]
     with pytest.raises(errors.PermissionDeniedError) as caught:
         writer.close()
-    said += [str(caught.value), str(caught.value.path)]
+    texts += [str(caught.value), str(caught.value.path)]
     with pytest.raises(errors.FailedPreconditionError) as after:
         writer.write(b"")
-    said.append(str(after.value))
-    assert all("bucket/a?X-Sig=..." in text and "word" not in text and "abc" not in text for text in said)
+    texts.append(str(after.value))
+    assert all("bucket/a?X-Sig=..." in text and "word" not in text and "abc" not in text for text in texts)
 
 
 class ReadOnly(Store):

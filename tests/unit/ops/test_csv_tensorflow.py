@@ -167,10 +167,10 @@ def without_nan_signs(columns):
 
 
 def test_every_answer_is_tensorflows():
-    asked = calls()
+    cases = calls()
     done = subprocess.run(
         [PYTHON, "-P", tensorflow_csv.__file__],
-        input=json.dumps(asked),
+        input=json.dumps(cases),
         capture_output=True,
         text=True,
         timeout=570,
@@ -180,7 +180,7 @@ def test_every_answer_is_tensorflows():
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout)
     errors = 0
-    for case, (name, sentence, columns) in zip(asked, told, strict=True):
+    for case, (name, sentence, columns) in zip(cases, told, strict=True):
         error, mine = ours(case)
         assert (error is None) == (name is None), (case, error, sentence)
         if name is None:
@@ -195,4 +195,4 @@ def test_every_answer_is_tensorflows():
             assert isinstance(error, CsvError) and words.startswith(match[0]), (case, str(error), sentence)
         elif name == "ValueError":
             assert not isinstance(error, CsvError), case
-    assert len(asked) / 5 < errors < 4 * len(asked) / 5
+    assert len(cases) / 5 < errors < 4 * len(cases) / 5

@@ -413,38 +413,38 @@ WHOLE = sequence(
 
 
 def test_sequence_examples():
-    asked = {"a": FixedLenSequenceFeature((), I64, True), "b": VarLenFeature(F32), "s": RaggedFeature(bytes)}
-    context, lists, lengths = parse_sequence_example([WHOLE, b""], {"c": FixedLenFeature((), I64, 0)}, asked)
+    features = {"a": FixedLenSequenceFeature((), I64, True), "b": VarLenFeature(F32), "s": RaggedFeature(bytes)}
+    context, lists, lengths = parse_sequence_example([WHOLE, b""], {"c": FixedLenFeature((), I64, 0)}, features)
     same(context["c"], [3, 0], I64)
     same(lists["a"], [[1, 2], [0, 0]], I64)
     same(lengths["a"], [2, 0], I64)
     assert lists["b"].equals(Sparse([[0, 0, 0], [0, 0, 1], [0, 2, 0]], np.array([1, 2, 3], F32), [2, 3, 2]))
     assert lists["s"].to_list() == [[[b"x", b"y"]], []]
-    context, lists = parse_single_sequence_example(WHOLE, {"c": RaggedFeature(I64)}, asked)
+    context, lists = parse_single_sequence_example(WHOLE, {"c": RaggedFeature(I64)}, features)
     same(context["c"], [3], I64)
     same(lists["a"], [1, 2], I64)
     assert lists["b"].equals(Sparse([[0, 0], [0, 1], [2, 0]], np.array([1, 2, 3], F32), [3, 2]))
     assert lists["s"].to_list() == [[b"x", b"y"]]
-    context, lists, lengths = parse_sequence_example(WHOLE, None, asked)
+    context, lists, lengths = parse_sequence_example(WHOLE, None, features)
     assert context == {}
     same(lengths["a"], 2, I64)
 
 
 def test_partitions_of_feature_lists():
     message = sequence(v=[feature(1, 2, 3), feature(4)], n=[feature(1, 2), feature(1)])
-    asked = {
+    features = {
         "u": RaggedFeature(I64, "v", [R.UniformRowLength(1)]),
         "n": RaggedFeature(I64, "v", [R.RowLengths("n")], np.int64),
     }
-    _, got, _ = parse_sequence_example([message, b""], None, asked)
+    _, got, _ = parse_sequence_example([message, b""], None, features)
     assert [[step.tolist() for step in steps] for steps in got["u"]] == [[[[1], [2], [3]], [[4]]], []]
     assert got["n"].to_list() == [[[[1], [2, 3]], [[4]]], []]
-    _, got = parse_single_sequence_example(message, None, asked)
+    _, got = parse_single_sequence_example(message, None, features)
     assert got["n"].to_list() == [[[1], [2, 3]], [[4]]]
     for bad in (sequence(v=[feature(1)]), sequence(v=[feature(1)], n=[feature(1), feature(0)])):
         for serialized in (bad, [bad], [message, bad]):
             with pytest.raises(InvalidArgumentError):
-                parse_sequence_example(serialized, None, asked)
+                parse_sequence_example(serialized, None, features)
 
 
 def test_feature_lists_that_are_missing():

@@ -57,15 +57,15 @@ def compare_lists(serialized, key, allow_missing):
     for one in serialized:
         lists = wire.SequenceExample.FromString(one).feature_lists.feature_list
         sequences.append(list(lists[key].feature) if key in lists else None)
-    asked = {key: ops.RaggedFeature(dtype)}
+    features = {key: ops.RaggedFeature(dtype)}
     kinds = {step.WhichOneof("kind") for steps in sequences for step in steps or []} - {None}
     if kinds - {wire.NAMES[dtype]}:
         with pytest.raises(InvalidArgumentError) as caught:
-            ops.parse_sequence_example(serialized, None, asked)
+            ops.parse_sequence_example(serialized, None, features)
         assert not isinstance(caught.value, ProtoError)
         return False
     nested = [[list(getattr(step, wire.NAMES[dtype]).value) for step in steps or []] for steps in sequences]
-    _, ragged, lengths = ops.parse_sequence_example(serialized, None, asked)
+    _, ragged, lengths = ops.parse_sequence_example(serialized, None, features)
     assert wire.bits(ragged[key].to_list(), dtype) == wire.bits(nested, dtype)
     assert lengths == {}
     _, sparse, _ = ops.parse_sequence_example(serialized, None, {key: ops.VarLenFeature(dtype)})

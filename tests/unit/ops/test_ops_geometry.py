@@ -448,7 +448,7 @@ def test_random_parts_are_torchvisions():
     height, width = 60, 100
     y, x = np.mgrid[0:height, 0:width].astype("f4")
     picture = np.stack([y, x], -1)
-    drawn = []
+    parts = []
     for element in range(2000):
         # Two targets a side: at a quarter and at three quarters of the part.
         made = qc.ops.random_resized_crop(picture, 2, antialias=False, seed=1, element=element)
@@ -458,8 +458,8 @@ def test_random_parts_are_torchvisions():
         assert min(top, left) > -1e-3 and top + rows < height + 1e-3 and left + columns < width + 1e-3
         for number in (rows, columns, top, left):
             assert abs(number - round(float(number))) < 1e-3
-        drawn.append((rows * columns / (height * width), math.log(columns / rows), top / max(height - rows, 1)))
-    areas, ratios, places = np.transpose(drawn)
+        parts.append((rows * columns / (height * width), math.log(columns / rows), top / max(height - rows, 1)))
+    areas, ratios, places = np.transpose(parts)
     # A side that is rounded may be half a pixel off.
     assert min(areas) > 0.07 and max(areas) <= 1 and min(ratios) > math.log(0.72) and max(ratios) < math.log(1.38)
     assert abs(np.mean(places) - 0.5) < 0.03

@@ -52,13 +52,13 @@ def test_as_tensorflow_does(tmp_path):
     files |= {"empty": b"", "text": b"neither of them", "half": files["png-2-8-False"][:99]}
     inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"
     np.savez(inputs, **{name: np.frombuffer(data, np.uint8) for name, data in files.items()})
-    asked = list(calls(files))
-    for _, op, options in asked:
+    cases = list(calls(files))
+    for _, op, options in cases:
         if op == "decode_jpeg":
             options.setdefault("dct_method", "INTEGER_ACCURATE")
     done = subprocess.run(
         [PYTHON, "-P", str(PLAYER), str(inputs), str(outputs)],
-        input=json.dumps(asked),
+        input=json.dumps(cases),
         capture_output=True,
         text=True,
         timeout=280,
@@ -66,7 +66,7 @@ def test_as_tensorflow_does(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     with np.load(outputs) as results:
-        for index, (name, op, options) in enumerate(asked):
+        for index, (name, op, options) in enumerate(cases):
             expected = results[f"arr_{index}"]
             label = f"{name}: {op}({options})"
             try:

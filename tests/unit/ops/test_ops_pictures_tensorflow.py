@@ -83,12 +83,12 @@ OURS = {
 
 
 def test_as_tensorflow_does(tmp_path):
-    asked = list(calls())
+    cases = list(calls())
     inputs, outputs = tmp_path / "inputs.npz", tmp_path / "outputs.npz"
-    np.savez(inputs, **{f"x{index}": array for index, (array, *_) in enumerate(asked)})
+    np.savez(inputs, **{f"x{index}": array for index, (array, *_) in enumerate(cases)})
     done = subprocess.run(
         [PYTHON, "-P", str(PLAYER), str(inputs), str(outputs)],
-        input=json.dumps([rest for _, *rest in asked]),
+        input=json.dumps([rest for _, *rest in cases]),
         capture_output=True,
         text=True,
         timeout=280,
@@ -97,7 +97,7 @@ def test_as_tensorflow_does(tmp_path):
     )
     assert done.returncode == 0, done.stderr[-2000:]
     with np.load(outputs) as results:
-        for index, (array, name, *rest) in enumerate(asked):
+        for index, (array, name, *rest) in enumerate(cases):
             expected = results[f"arr_{index}"]
             got = OURS.get(name, getattr(qc.ops, name))(array, *rest)
             label = f"{name}({array.dtype}{list(array.shape)}, {rest})"

@@ -192,17 +192,17 @@ def test_a_table_is_a_dict(count, dtype):
     keys, values = list(right), list(right.values())
     default = b"none" if dtype is np.bytes_ else dtype(1)
     lookup = table(keys, values if dtype is np.bytes_ else np.array(values, dtype), default)
-    asked = [*keys, b"absent", *keys[::-1], keys[0] + b"x"]
-    expected = [right.get(key, default) for key in asked]
-    assert lookup[asked].tolist() == expected
-    assert [lookup[key] for key in asked[: count + 2]] == expected[: count + 2]
-    ds = sourced(asked).map(lambda x: lookup[x])
+    keys_asked = [*keys, b"absent", *keys[::-1], keys[0] + b"x"]
+    expected = [right.get(key, default) for key in keys_asked]
+    assert lookup[keys_asked].tolist() == expected
+    assert [lookup[key] for key in keys_asked[: count + 2]] == expected[: count + 2]
+    ds = sourced(keys_asked).map(lambda x: lookup[x])
     assert is_native(ds)
     assert list(ds) == expected
     assert len(lookup) == len(right)
     copy = pickle.loads(pickle.dumps(lookup))
     assert repr(copy) == repr(lookup)
-    assert copy[asked].tolist() == expected
+    assert copy[keys_asked].tolist() == expected
 
 
 def test_numbers_of_keys():

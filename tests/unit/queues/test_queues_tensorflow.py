@@ -70,7 +70,7 @@ def random_history(seed, kind, threads):
 
 def play(histories):
     """TensorFlow's answers."""
-    told = [
+    programs = [
         {
             "setup": {k: getattr(setup, k) for k in ("kind", "capacity", "min_after_dequeue", "seed", "shapes")},
             "steps": steps,
@@ -79,7 +79,7 @@ def play(histories):
     ]
     done = subprocess.run(
         [PYTHON, "-P", tensorflow_queues.__file__],
-        input=json.dumps(told),
+        input=json.dumps(programs),
         capture_output=True,
         text=True,
         timeout=570,

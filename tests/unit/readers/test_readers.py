@@ -374,16 +374,16 @@ def test_work_from_a_queue(file, dtype, shape):
 
 
 def test_work_from_a_generator_is_asked_for_when_it_is_needed(file):
-    asked = []
+    contents = []
 
     def names():
         for content in (b"ab", b"cd"):
-            asked.append(content)
+            contents.append(content)
             yield file(content)
 
     work, reader = names(), qc.FixedLengthRecordReader(1)
     assert reader.read(work)[1] == b"a"
-    assert asked == [b"ab"]
+    assert contents == [b"ab"]
     assert [value for _, value in drain(reader, work)] == [b"b", b"c", b"d"]
 
 

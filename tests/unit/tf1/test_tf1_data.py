@@ -120,13 +120,13 @@ def test_what_a_function_draws_natively_differs_from_one_initializer_to_the_next
         it = ds.batch(40).make_initializable_iterator()
         fetch = it.get_next()
         with tf.Session() as sess:
-            drawn = []
+            draws = []
             for _ in range(2):
                 sess.run(it.initializer)
-                drawn.append(sess.run(fetch))
-        corners = drawn[0][:, 0, 0, 0]
+                draws.append(sess.run(fetch))
+        corners = draws[0][:, 0, 0, 0]
         assert len(set(corners.tolist())) > 4  # of nine
-        assert (drawn[0] == drawn[1]).all() == (seed is not None)
+        assert (draws[0] == draws[1]).all() == (seed is not None)
         assert "for each element" not in made(ds).plan()
 
 
@@ -180,11 +180,11 @@ def test_a_function_reads_a_variable_as_it_was_when_the_iterator_began():
 
 
 def test_effects_of_branches_and_loops_are_those_of_the_ones_that_run():
-    said = []
+    calls = []
 
     def say(what, number):
         def note(value):
-            said.append((what, int(value)))
+            calls.append((what, int(value)))
             return value
 
         said_so = tf.py_func(note, [number], tf.int64)
@@ -200,7 +200,7 @@ def test_effects_of_branches_and_loops_are_those_of_the_ones_that_run():
     with tf.Session() as sess:
         assert [tuple(map(int, sess.run(following))) for _ in range(4)] == [(0, 0), (1, 1), (-2, 2), (-3, 3)]
     rounds = [("round", i) for number in range(4) for i in range(number)]
-    assert sorted(said) == sorted([("small", 0), ("small", 1), ("large", 2), ("large", 3), *rounds])
+    assert sorted(calls) == sorted([("small", 0), ("small", 1), ("large", 2), ("large", 3), *rounds])
 
 
 # ---- graphs

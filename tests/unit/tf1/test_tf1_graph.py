@@ -19,7 +19,7 @@ def graph():
 def in_threads(works):
     """Run each function to its first yield, one after the other; then each to its end, in the same order."""
     steps = [(threading.Event(), threading.Event()) for _ in works]
-    said = []
+    errors = []
 
     def run(work, inside, go_on):
         try:
@@ -29,7 +29,7 @@ def in_threads(works):
             go_on.wait(20)
             list(parts)
         except BaseException as error:
-            said.append(error)
+            errors.append(error)
             inside.set()
 
     threads = []
@@ -40,7 +40,7 @@ def in_threads(works):
     for thread, (_, go_on) in zip(threads, steps, strict=True):
         go_on.set()
         thread.join(20)
-    assert said == []
+    assert errors == []
 
 
 def test_names_are_each_threads_own(graph):

@@ -205,13 +205,13 @@ def test_the_first_real_error_wins_and_the_others_are_kept(sess, coord):
 def test_a_description_is_found_in_another_scope(graph):
     with tf.name_scope("a"):
         queue, runner = endless(name="q")
-        told = runner.to_proto(export_scope="a")
+        message = runner.to_proto(export_scope="a")
     with tf.name_scope("b"):
         endless(name="q")
-    assert (told.queue_name, told.enqueue_op_name) == ("q", ["q_enqueue"])
-    again = tf.train.QueueRunner.from_proto(told, import_scope="b")
+    assert (message.queue_name, message.enqueue_op_name) == ("q", ["q_enqueue"])
+    again = tf.train.QueueRunner.from_proto(message, import_scope="b")
     assert (again.name, again.cancel_op.name) == ("b/q", "b/q_Close_1")
-    assert tf.train.QueueRunner.from_proto(told, import_scope="a").queue is queue
+    assert tf.train.QueueRunner.from_proto(message, import_scope="a").queue is queue
 
 
 def test_one_close_op_is_run_at_the_end_and_the_other_at_the_stop(sess, coord):

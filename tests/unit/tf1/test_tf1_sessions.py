@@ -139,7 +139,7 @@ def test_one_of_several_waits_fails_and_the_others_end():
 def test_a_closed_session_ends_waits_and_is_not_kept():
     queue = tf.FIFOQueue(2, tf.int32, [()])
     sess = tf.Session()
-    gone = weakref.ref(sess)
+    reference = weakref.ref(sess)
     taken = []
     waiting = threading.Thread(target=lambda s=sess: taken.append(outcome(s.run, queue.dequeue())))
     waiting.start()
@@ -148,7 +148,7 @@ def test_a_closed_session_ends_waits_and_is_not_kept():
     assert taken == [CancelledError]
     del sess, waiting
     gc.collect()
-    assert gone() is None
+    assert reference() is None
 
 
 def outcome(call, *arguments):

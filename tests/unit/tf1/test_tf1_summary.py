@@ -181,7 +181,7 @@ def test_events_are_written_by_tensorboards_package(tmp_path):
 
 def test_without_the_package_events_are_dropped_with_one_warning(tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.warns(RuntimeWarning, match="pip install tensorboard") as told:
+    with pytest.warns(RuntimeWarning, match="pip install tensorboard") as warnings_given:
         writer = tf.summary.FileWriter(tmp_path)
         writer.add_summary(tf.Summary(value=[tf.Summary.Value(tag="a", simple_value=1)]), 1)
         writer.add_graph(tf.get_default_graph())
@@ -196,7 +196,7 @@ def test_without_the_package_events_are_dropped_with_one_warning(tmp_path, monke
         writer.add_event(tf.Event(step=1))
         writer.reopen()
         writer.close()
-    assert len(told) == 1 and list(tmp_path.iterdir()) == [] and writer.get_logdir() == tmp_path
+    assert len(warnings_given) == 1 and list(tmp_path.iterdir()) == [] and writer.get_logdir() == tmp_path
     with pytest.warns(RuntimeWarning):
         cached = tf.summary.FileWriterCache.get(tmp_path)
     assert tf.summary.FileWriterCache.get(str(tmp_path)) is cached

@@ -86,16 +86,16 @@ def test_a_session_that_is_closed_meanwhile():
         empty, full = tf.FIFOQueue(1, tf.float32, [()]), tf.FIFOQueue(1, tf.float32, [()])
         sess.run(full.enqueue(1.0))
         ops = [empty.dequeue(), empty.dequeue_many(1), full.enqueue(1.0), full.enqueue_many([[1.0]])]
-        said, began = {}, [threading.Event() for _ in ops]
+        messages, began = {}, [threading.Event() for _ in ops]
 
         def work(at):
             began[at].set()
             try:
                 sess.run(ops[at])
             except tf.errors.CancelledError as error:
-                said[at] = error.message
+                messages[at] = error.message
             except RuntimeError:  # it was closed before the run began
-                said[at] = "Dequeue operation was cancelled" if at < 2 else "Enqueue operation was cancelled"
+                messages[at] = "Dequeue operation was cancelled" if at < 2 else "Enqueue operation was cancelled"
 
         threads = [threading.Thread(target=work, args=(at,)) for at in range(len(ops))]
         for thread in threads:
@@ -106,7 +106,7 @@ def test_a_session_that_is_closed_meanwhile():
         for thread in threads:
             thread.join(20)
     words = ["Dequeue", "Dequeue", "Enqueue", "Enqueue"]
-    assert [said[at].split(":")[0] for at in range(4)] == [f"{word} operation was cancelled" for word in words]
+    assert [messages[at].split(":")[0] for at in range(4)] == [f"{word} operation was cancelled" for word in words]
 
 
 CSV = [
