@@ -169,7 +169,7 @@ NATIVE = """
                     fields = {name: value.strip() for name, _, value in (line.partition(":") for line in status)}
             except (FileNotFoundError, ProcessLookupError):  # ended meanwhile
                 continue
-            if fields["Name"].startswith("qc-"):
+            if fields["Name"].startswith("qc-reader"):  # one that opened files may not have ended yet
                 blocked = int(fields["SigBlk"], 16)
                 found[int(task)] = {number for number in range(1, 32) if blocked >> (number - 1) & 1}
         return found

@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -32,7 +33,8 @@ class Source:
         self.data = np.random.default_rng(size).bytes(size) if data is None else data
         self.requests, self.error_at, self.fills = [], error_at, fills
         self.lock, self.failures = threading.Lock(), []
-        self.reader = AheadReader(size, self.fetch, self.failed)
+        itself = weakref.proxy(self)  # no circle: what was read ahead goes at once, as with a file of the package
+        self.reader = AheadReader(size, lambda *arguments: itself.fetch(*arguments), lambda error: itself.failed(error))
 
     def fetch(self, start, into, goes_on=False):
         stop = start + len(into)
