@@ -26,6 +26,15 @@ def servers():
         yield fresh(patches)
 
 
+serving: set[int] = set()  # threads that get a range
+
+
+@pytest.fixture(autouse=True)
+def room(servers):
+    """Wait until no request of the tests before is under way: all files share what may be read ahead."""
+    assert soon(lambda: not serving, PATIENCE)
+
+
 class Source:
     """Bytes, and the ranges that were asked for."""
 
@@ -34,7 +43,16 @@ class Source:
         self.requests, self.error_at, self.fills = [], error_at, fills
         self.lock, self.failures = threading.Lock(), []
         itself = weakref.proxy(self)  # no circle: what was read ahead goes at once, as with a file of the package
-        self.reader = AheadReader(size, lambda *arguments: itself.fetch(*arguments), lambda error: itself.failed(error))
+        self.reader = AheadReader(
+            size, lambda *arguments: itself.served(*arguments), lambda error: itself.failed(error)
+        )
+
+    def served(self, *arguments):
+        serving.add(threading.get_ident())
+        try:
+            return self.fetch(*arguments)
+        finally:
+            serving.remove(threading.get_ident())
 
     def fetch(self, start, into, goes_on=False):
         stop = start + len(into)
@@ -245,7 +263,7 @@ def test_many_files_share_what_may_be_read_ahead():
     del sources
     gc.collect()
 
-    assert soon(lambda: goes_far(data))  # once the requests of the others have ended
+    assert soon(lambda: goes_far(data), PATIENCE)  # once the requests of the others have ended
 
 
 def goes_far(data):
@@ -262,7 +280,7 @@ def test_files_that_were_read_take_no_room():
     for source in sources:
         for at in range(0, 1 << 20, PIECE):
             source.read(at, at + PIECE)
-    assert soon(lambda: goes_far(data))
+    assert soon(lambda: goes_far(data), PATIENCE)
 
 
 def test_a_second_pass_asks_as_the_first_one_did():
