@@ -461,6 +461,19 @@ def journaled(seed: int, folder: pathlib.Path, journal: pathlib.Path) -> dict[st
     return {"records": round_.accounts.finish(), "fault": "killed", "struck": 0, "pipeline": round_.pipeline.text}
 
 
+# Of mallopt: how much memory at an arena's end is kept when more is freed.
+M_TRIM_THRESHOLD = -1
+
+
+def keep_little() -> None:
+    """Have the allocator keep little of what is freed.
+
+    glibc raises its threshold to 64 MiB where large memory is freed; each thread's arena keeps so much at its end then,
+    and malloc_trim gives back only the main one's.
+    """
+    ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD, 128 << 10)
+
+
 def resident() -> int:
     """Return the memory that this process has, in MiB, without what its allocator keeps."""
     gc.collect()
@@ -485,6 +498,7 @@ def main() -> None:
     if args.journal is not None:
         print(json.dumps(journaled(args.seed, args.folder, args.journal)), flush=True)
         return
+    keep_little()
     for seed in seeds(args.seed, args.count):
         result = play(seed, args.folder)
         print(json.dumps(result | {"seed": seed, "resident": resident()}), flush=True)

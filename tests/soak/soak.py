@@ -83,9 +83,6 @@ class Soak:
         errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - read when the process has ended
         command = [sys.executable, "-P", "-W", "ignore", str(ROUNDS), str(self.folder), "--seed", str(seed), *more]
         environment = {**os.environ, "PYTHONPATH": str(ROUNDS.parent), "PYTHONFAULTHANDLER": "1"}
-        # glibc raises it to 64 MiB where large memory is freed; so much stays in each thread's arena then, and what
-        # malloc_trim does there is not enough.
-        environment["MALLOC_TRIM_THRESHOLD_"] = str(128 << 10)
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment), errors
 
     def failed(self, process: subprocess.Popen[str], errors: TextIO) -> None:
