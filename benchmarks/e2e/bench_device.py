@@ -385,7 +385,7 @@ def check_epoch(gpu: Any, feed: Feed, nbytes: int, what: str) -> None:
 
 
 @contextlib.contextmanager
-def busy_thread(busy: bool) -> Iterator[None]:
+def busy_thread(is_busy: bool) -> Iterator[None]:
     """Have a thread run pure Python, and hold the GIL all the time that it can get."""
     ended: list[bool] = []
 
@@ -396,13 +396,13 @@ def busy_thread(busy: bool) -> Iterator[None]:
                 x = (x * 1103515245 + 12345) & 0x7FFFFFFF
 
     thread = threading.Thread(target=burn)
-    if busy:
+    if is_busy:
         thread.start()
     try:
         yield
     finally:
         ended.append(True)
-        if busy:
+        if is_busy:
             thread.join()
 
 

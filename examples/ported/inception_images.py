@@ -53,15 +53,15 @@ def distort(picture, boxes, thread):
     """Return a part of a picture around an object, of one size, mirrored at random, in other colours."""
     with tf.name_scope("distort_image"):
         if not thread:
-            boxed = tf.image.draw_bounding_boxes(tf.expand_dims(picture, 0), boxes)
-            tf.summary.image("image_with_bounding_boxes", boxed)
+            boxed_picture = tf.image.draw_bounding_boxes(tf.expand_dims(picture, 0), boxes)
+            tf.summary.image("image_with_bounding_boxes", boxed_picture)
         begin, size, box = tf.image.sample_distorted_bounding_box(
             tf.shape(picture), bounding_boxes=boxes, min_object_covered=0.1, aspect_ratio_range=[0.75, 1.33],
             area_range=[0.05, 1.0], max_attempts=100, use_image_if_no_bounding_boxes=True,
         )  # fmt: skip
         if not thread:
-            boxed = tf.image.draw_bounding_boxes(tf.expand_dims(picture, 0), box)
-            tf.summary.image("images_with_distorted_bounding_box", boxed)
+            boxed_picture = tf.image.draw_bounding_boxes(tf.expand_dims(picture, 0), box)
+            tf.summary.image("images_with_distorted_bounding_box", boxed_picture)
         part = tf.slice(picture, begin, size)
         part = tf.image.resize_images(part, [SIDE, SIDE], method=thread % 4)
         part.set_shape([SIDE, SIDE, 3])

@@ -228,17 +228,17 @@ class TestCase(unittest.TestCase):
         number = stream.fileno()
         with tempfile.TemporaryFile() as file:
             before = os.dup(number)
-            captured = _Captured()
+            capture = _Captured()
             stream.flush()
             os.dup2(file.fileno(), number)
             try:
-                yield captured
+                yield capture
             finally:
                 stream.flush()
                 os.dup2(before, number)
                 os.close(before)
                 file.seek(0)
-                captured.text = file.read().decode(errors="replace")
+                capture.text = file.read().decode(errors="replace")
 
     # ---- sessions
 

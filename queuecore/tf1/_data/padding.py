@@ -74,32 +74,32 @@ def _with_defaults(spec: Any, values: Any) -> Any:
     return values
 
 
-def _padded_sides(padded: Any) -> TensorShape:
-    sides = [padded] if isinstance(padded, (int, np.integer)) else list(padded)
-    wanted = f"Padded shape {padded!r} must be a 1-D tensor of tf.int64 values"
+def _padded_sides(shape_told: Any) -> TensorShape:
+    sides = [shape_told] if isinstance(shape_told, (int, np.integer)) else list(shape_told)
+    wanted = f"Padded shape {shape_told!r} must be a 1-D tensor of tf.int64 values"
     if any(isinstance(one, (list, tuple, np.ndarray)) for one in sides):
-        raise ValueError(f"{wanted}, but its shape was {np.shape(padded)}.")
+        raise ValueError(f"{wanted}, but its shape was {np.shape(shape_told)}.")
     if any(isinstance(one, (float, np.floating)) for one in sides):
-        raise TypeError(f"{wanted}, but its element type was {as_value(padded).dtype.name}.")
+        raise TypeError(f"{wanted}, but its element type was {as_value(shape_told).dtype.name}.")
     try:
         return TensorShape([None if isinstance(one, (int, np.integer)) and one == -1 else one for one in sides])
     except TypeError as error:
-        raise ValueError(f"{padded!r} is no shape: {error}") from None
+        raise ValueError(f"{shape_told!r} is no shape: {error}") from None
 
 
-def padded_shape(padded: Any, shape: TensorShape) -> TensorShape:
+def padded_shape(shape_told: Any, shape: TensorShape) -> TensorShape:
     """Return what is known of a part's shape once it is padded to a shape that a program gives."""
-    if isinstance(padded, Tensor):
-        constant = constant_value(padded)
+    if isinstance(shape_told, Tensor):
+        constant = constant_value(shape_told)
         if constant is None:
-            padded.shape.ranked(1)
-            count = shape.ndims if padded.shape[0].value is None else padded.shape[0].value
+            shape_told.shape.ranked(1)
+            count = shape.ndims if shape_told.shape[0].value is None else shape_told.shape[0].value
             if count is None:
                 return shape
-            padded = [None] * count
+            shape_told = [None] * count
         else:
-            padded = constant
-    target = padded if isinstance(padded, TensorShape) else _padded_sides(padded)
+            shape_told = constant
+    target = shape_told if isinstance(shape_told, TensorShape) else _padded_sides(shape_told)
     if target.sides is None or (shape.sides is not None and len(target.sides) != len(shape.sides)):
         raise ValueError(f"The padded shape {target} is not compatible with the corresponding input component "
                          f"shape {shape}.")  # fmt: skip
