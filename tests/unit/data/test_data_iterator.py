@@ -94,22 +94,22 @@ def test_a_cycle_is_collected(ds):
 
 def test_what_a_thread_uses_stays_when_a_cycle_is_collected(tmp_path):
     functions = pytest.importorskip("queuecore._core.testing.steps").functions()
-    numbers = np.array([1, 0], np.int32)
-    addresses = np.full(16, numbers[:1].ctypes.data)
-    addresses[8:] = numbers[1:].ctypes.data
+    numbers = np.array([[1, 0], [0, 0]], np.int32)  # of each batch: the number, and if it was looked at
+    addresses = np.repeat([row.ctypes.data for row in numbers], 8)
     (tmp_path / "addresses").write_bytes(addresses.tobytes())
     kind = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_uint8), ctypes.POINTER(ctypes.c_int32))
     hold = kind(functions["hold"])  # comes back when the number at the address is not 0
     ds = FixedLengthRecordDataset([tmp_path / "addresses"], 8).map(qc.ops.cfunc(hold, outputs=[(np.int32, ())]))
     it = iter(threads(ds.batch(8).prefetch(4), 1))  # one thread: the consumer doesn't help, and so isn't held
     assert next(it).tolist() == [1] * 8
+    assert soon(lambda: numbers[1, 1] == 1)  # a thread that is yet to begin a batch would end instead
     box = [it]
     box.append(box)
     del ds, it, box
     gc.collect()
     assert soon(lambda: native_thread_count() == 1)  # others of the stream may take a moment to end
     referrers = len(gc.get_referrers(hold))
-    numbers[1] = 1
+    numbers[1, 0] = 1
     assert soon(lambda: native_thread_count() == 0)
     iter(FixedLengthRecordDataset([tmp_path / "addresses"], 8))  # a new one looks what is needed no longer
     assert len(gc.get_referrers(hold)) < referrers

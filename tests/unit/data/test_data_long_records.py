@@ -79,8 +79,9 @@ def test_an_element_waits_for_few_others(tmp_path, threads, framing, nbytes):
     with iter(ds.with_options(Options(num_threads=threads))) as it:
         assert next(it) == expected[0]
         stats = it.stats()
-        assert stats["bytes_read"] <= 16_000_000  # of 32; what is read ahead, however fast
-        assert stats["memory_bytes"] <= 32_000_000
+        # However fast the threads are: of 32 MB, what may be ahead; for each thread, what its blocks and batches take.
+        assert stats["bytes_read"] <= 16_000_000
+        assert stats["memory_bytes"] <= 8_000_000 * (threads + 1)
         assert list(it) == expected[1:]
 
 
