@@ -129,7 +129,7 @@ def one_call(kind: str, source: Any, nbytes: int, into: Any, room: int) -> Calla
     return call
 
 
-def other_formats(content: bytes, absent: dict[str, str]) -> dict[str, tuple[int, bytes]]:
+def other_formats(content: bytes, absences: dict[str, str]) -> dict[str, tuple[int, bytes]]:
     """Return the numbers of the other encodings, and the content in each, by the names of their libraries."""
     formats = {}
     for library, number, command in (
@@ -140,7 +140,7 @@ def other_formats(content: bytes, absent: dict[str, str]) -> dict[str, tuple[int
             packed = subprocess.run(command, input=content, stdout=subprocess.PIPE, check=True).stdout
             formats[library] = (number, packed)
         else:
-            absent[library] = f"there is no program {command[0]} to make the file"
+            absences[library] = f"there is no program {command[0]} to make the file"
     return formats | {"liblzma": (5, lzma.compress(content)), "libbz2": (6, bz2.compress(content))}
 
 
@@ -178,8 +178,8 @@ def run(options: harness.Options) -> dict[str, Any]:
     numbers = np.random.default_rng(0).normal(size=(rows, 10))
     content = "\n".join(",".join(f"{value:.4f}" for value in row) for row in numbers.tolist()).encode()
     packed = gzip.compress(content, 6)
-    absent: dict[str, str] = {}
-    formats = dict.fromkeys(("libisal", "libz-ng", "libz"), (1, packed)) | other_formats(content, absent)
+    absences: dict[str, str] = {}
+    formats = dict.fromkeys(("libisal", "libz-ng", "libz"), (1, packed)) | other_formats(content, absences)
     contenders: Contenders = []
     # What is compared with what, in which words, and the target.
     pairs: list[tuple[str, str, str, float | None]] = []
@@ -194,7 +194,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         for library, (encoding, data) in formats.items():
             found = parsers.prefer_library(library) if encoding == 1 else parsers.find_library(encoding)
             if found is None or library not in found:
-                absent[library] = "it is not installed"
+                absences[library] = "it is not installed"
                 continue
             path = folder / library
             path.write_bytes(data)
@@ -216,7 +216,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             alone = whole("libdeflate", packed, len(content))
             contenders.append(("libdeflate: itself, one call", lambda work=alone: timed(work, "")))
         except OSError:
-            absent["libdeflate"] = "it is not installed"
+            absences["libdeflate"] = "it is not installed"
         raw = harness.rotate(contenders, rounds)
         parsers.prefer_library("")
         raw |= harness.rotate(several(folder, gzip.compress(content + b"\n", 6), content + b"\n"), rounds)
@@ -233,7 +233,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         raw,
         parameters={"bytes": len(content), "gzip_bytes": len(packed), "rounds": rounds},
         notes=[f"Python's zlib is {zlib.ZLIB_RUNTIME_VERSION}"],
-        absent=absent,
+        absences=absences,
     )
 
 

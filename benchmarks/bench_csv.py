@@ -46,7 +46,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     import numpy as np
 
     rows, rounds = (20_000, 3) if options.quick else (500_000, 11)
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     findings, raw = [], {}
     try:
         from queuecore._core.io.csv import CsvFormat
@@ -60,7 +60,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             import pyarrow
             from pyarrow import csv as arrow
         except ImportError as error:
-            absent["pyarrow"] = str(error)
+            absences["pyarrow"] = str(error)
 
     def with_arrow(data: bytes) -> float:
         names = [str(i) for i in range(COLUMNS)]
@@ -102,7 +102,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"rows": rows, "rounds": rounds, "columns": COLUMNS},
-        absent=absent,
+        absences=absences,
     )
 
 

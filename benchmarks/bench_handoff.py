@@ -24,11 +24,11 @@ def run(options: harness.Options) -> dict[str, Any]:
     contenders = [
         ("one memcpy of 393 KB", lambda: yardstick.memcpy_pass(copies * chunk, chunk, 512 * 2**20) / copies),
     ]
-    absent = {}
+    absences = {}
     try:
         from queuecore._core.testing.load import bench_handoff
     except ImportError as error:
-        absent["hand-off"] = f"the test hooks don't have it: {error}"
+        absences["hand-off"] = f"the test hooks don't have it: {error}"
     else:
         for threads in (1, 2):
             name = f"hand-off, {threads} worker{'s' if threads > 1 else ''}"
@@ -40,7 +40,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         [harness.finding(name, "ns/batch", values) for name, values in raw.items()],
         raw,
         parameters={"batches": batches, "rounds": rounds},
-        absent=absent,
+        absences=absences,
     )
 
 

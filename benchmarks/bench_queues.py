@@ -62,7 +62,7 @@ def run(options: harness.Options) -> dict[str, Any]:
 
     count, large, rounds = (4_000, 50, 3) if options.quick else (40_000, 500, 15)
     row = np.ones(ROW, np.float32)
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     peers: dict[str, str] = {}
     contenders: list[tuple[str, Callable[[], float]]] = []
     for capacity in CAPACITIES:
@@ -81,7 +81,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         try:
             tf = importlib.import_module("tensorflow")
         except ImportError as error:
-            absent[rival] = str(error)
+            absences[rival] = str(error)
         else:
             peers["tensorflow"] = version("tensorflow-cpu") if _has("tensorflow-cpu") else version("tensorflow")
             contenders.append(
@@ -176,7 +176,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"elements": count, "large": large, "rounds": rounds, "row_bytes": 4 * ROW, "peers": peers},
-        absent=absent,
+        absences=absences,
     )
 
 

@@ -82,15 +82,15 @@ def run(options: harness.Options) -> dict[str, Any]:
 
     cpus = harness.pin()
     rounds, seconds = (5, 0.01) if options.quick else (21, 0.05)
-    absent = build.absent_peers() if options.peers else {}
-    present = {name: peer.package for name, peer in build.peers().items() if name not in absent}
+    absences = build.absent_peers() if options.peers else {}
+    present = {name: peer.package for name, peer in build.peers().items() if name not in absences}
 
     rows: dict[str, list[tuple[str, Any]]] = {}
     for number, (row, name) in enumerate(native.contenders()):
         if options.peers or name == OURS:
             measure = lambda number=number: native.measure(number, seconds, cpus)  # noqa: E731
             rows.setdefault(row, []).append((name, measure))
-            absent |= {key: why for key, why in LEFT_OUT.items() if key.startswith(f"{name} (")}
+            absences |= {key: why for key, why in LEFT_OUT.items() if key.startswith(f"{name} (")}
     for is_absent in (False, True):
         measure = lambda is_absent=is_absent: stall.measure(is_absent, seconds, cpus)  # noqa: E731
         rows.setdefault(STALL, []).append((f"{OURS}, {'absent' if is_absent else 'asleep'}", measure))
@@ -124,7 +124,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             "a batch goes through whole or not at all in rte_ring, with the others as much as fits",
             "asleep: a millisecond in every push, between filling the cell and moving the tail",
         ],
-        absent=absent,
+        absences=absences,
     )
 
 

@@ -33,18 +33,18 @@ def run(options: harness.Options) -> dict[str, Any]:
     rounds, total = (3, 64 << 20) if options.quick else (15, 1 << 30)
     findings: list[dict[str, Any]] = []
     raw: dict[str, Any] = {}
-    absent = {}
+    absences = {}
     try:
         import google_crc32c
     except ImportError as error:
         google_crc32c = None
-        absent["google-crc32c"] = str(error)
+        absences["google-crc32c"] = str(error)
     try:
         from queuecore._core.io.tfrecord import frame
         from queuecore._core.testing.parsers import bench_tfrecord
     except ImportError as error:
-        absent["framing"] = f"the test hooks don't have it: {error}"
-        return harness.report("tfrecord", "framing in memory", findings, raw, parameters={}, absent=absent)
+        absences["framing"] = f"the test hooks don't have it: {error}"
+        return harness.report("tfrecord", "framing in memory", findings, raw, parameters={}, absences=absences)
     for title, nbytes in BLOCKS.items():
         for size in SIZES:
             if size + 16 > nbytes:
@@ -76,7 +76,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"bytes": total, "rounds": rounds},
-        absent=absent,
+        absences=absences,
     )
 
 

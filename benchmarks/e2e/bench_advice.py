@@ -195,7 +195,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     """Measure all of it."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     rounds, count = (3, 40) if options.quick else (7, 200)
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     sides: dict[str, Any] = {"queuecore": Ours()}
     if options.peers:
         try:
@@ -203,7 +203,7 @@ def run(options: harness.Options) -> dict[str, Any]:
 
             sides["tf.data"] = Theirs(tf)
         except ImportError as error:
-            absent["tf.data"] = str(error)
+            absences["tf.data"] = str(error)
     findings = []
     raw: dict[str, Any] = {}
     tables = {name: pairs(side, count) for name, side in sides.items()}
@@ -226,7 +226,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"count": count, "rounds": rounds, "step_s": STEP, "expensive_s": EXPENSIVE, "read_s": READ},
-        absent=absent,
+        absences=absences,
     )
 
 

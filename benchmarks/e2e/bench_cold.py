@@ -88,7 +88,7 @@ class Case:
 
         self.runs.append((f"floor: {name}", rate))
 
-    def add_floors(self, yardstick: Any, parts: Any, absent: dict[str, str]) -> None:
+    def add_floors(self, yardstick: Any, parts: Any, absences: dict[str, str]) -> None:
         """Add the floors that read parts of files: (number of the file, offset, bytes) of each."""
         import numpy as np
 
@@ -100,7 +100,7 @@ class Case:
                 try:
                     yardstick.read_pass(of[:1], offsets[:1], lengths[:1], depth, how)
                 except NotImplementedError as error:
-                    absent[f"{how} ({self.title})"] = str(error)
+                    absences[f"{how} ({self.title})"] = str(error)
                     break
                 self.add_floor(
                     f"{depth} reads by {how}",
@@ -154,7 +154,7 @@ def add_dataset(case: Case, dataset: Any, rows: int, target: float) -> None:
     case.add('queuecore, Options(io="pread")', lambda: whole_pass(waiting), rows)
 
 
-def add_backends(case: Case, dataset: Any, rows: int, absent: dict[str, str]) -> None:
+def add_backends(case: Case, dataset: Any, rows: int, absences: dict[str, str]) -> None:
     """Add a dataset of records at known places with each backend, through the page cache and past it."""
     from queuecore._core.io.uring import refusal
     from queuecore.data import Options
@@ -162,7 +162,7 @@ def add_backends(case: Case, dataset: Any, rows: int, absent: dict[str, str]) ->
     direct = dataset.with_options(Options(direct=True))
     case.add("queuecore, Options(direct=True)", lambda: whole_pass(direct), rows)
     if refusal():
-        absent[f"queuecore by io_uring ({case.title})"] = os.strerror(refusal())
+        absences[f"queuecore by io_uring ({case.title})"] = os.strerror(refusal())
         return
     ring = dataset.with_options(Options(io="uring"))
     case.add('queuecore, Options(io="uring")', lambda: whole_pass(ring), rows)
@@ -181,7 +181,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     files, file_bytes, rounds = (2, 64 << 20, 3) if options.quick else (8, 256 << 20, 9)
     findings: list[dict[str, Any]] = []
     raw: dict[str, Any] = {}
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
 
     def finish(case: Case) -> None:
         if options.case not in case.title:
@@ -195,10 +195,10 @@ def run(options: harness.Options) -> dict[str, Any]:
         names = harness.write_files(folder, files, file_bytes // 4096, 4096)
         rows = file_bytes // 3072
         in_order = Case("3,072-byte records in order", names, files * rows * 3072)
-        in_order.add_floors(yardstick, chunks([rows * 3072] * files), absent)
+        in_order.add_floors(yardstick, chunks([rows * 3072] * files), absences)
         records = FixedLengthRecordDataset(names, record=np.dtype(("u1", (3072,))), tail="drop")
         add_dataset(in_order, records.batch(128), files * rows, 0.90)
-        add_backends(in_order, records.batch(128), files * rows, absent)
+        add_backends(in_order, records.batch(128), files * rows, absences)
         window = records.shuffle(10_000, seed=7).batch(128)
         in_order.add("queuecore, shuffle(10_000)", lambda: whole_pass(window), files * rows)
         finish(in_order)
@@ -208,10 +208,10 @@ def run(options: harness.Options) -> dict[str, Any]:
             records = FixedLengthRecordDataset(names, record=np.dtype(("u1", (size,))), tail="drop")
             places = np.random.default_rng(size).permutation(files * per_file)[:few]
             case = Case(f"{size:,}-byte records anywhere", names, few * size)
-            case.add_floors(yardstick, (places // per_file, places % per_file * size, np.full(few, size)), absent)
+            case.add_floors(yardstick, (places // per_file, places % per_file * size, np.full(few, size)), absences)
             anywhere = records.permute(7).take(few).batch(max(1, (512 << 10) // size))
             add_dataset(case, anywhere, few, 0.85)
-            add_backends(case, anywhere, few, absent)
+            add_backends(case, anywhere, few, absences)
             finish(case)
     with harness.scratch(options) as folder:
         count = file_bytes // 3_100
@@ -224,7 +224,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         harness.reread_files(names)
         sizes = [os.path.getsize(name) for name in names]
         case = Case("TFRecords of 3,000 bytes in order", names, sum(sizes))
-        case.add_floors(yardstick, chunks(sizes), absent)
+        case.add_floors(yardstick, chunks(sizes), absences)
         add_dataset(case, TFRecordDataset(names).batch(128), files * count, 0.90)
         finish(case)
     with harness.scratch(options) as folder:
@@ -243,7 +243,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"files": files, "file_bytes": file_bytes, "rounds": rounds, "depths": DEPTHS},
-        absent=absent,
+        absences=absences,
     )
 
 

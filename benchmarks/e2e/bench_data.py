@@ -384,20 +384,20 @@ def measure(pipelines: list[Pipeline], tf: Any, rounds: int) -> tuple[list[dict[
 def run(options: harness.Options) -> dict[str, Any]:
     """Measure all of it."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     tf = None
     if options.peers:
         try:
             import tensorflow as tf
         except ImportError as error:
-            absent["tf.data"] = str(error)
+            absences["tf.data"] = str(error)
     rounds, count, files, jpegs = (3, 1_000_000, 2, 100) if options.quick else (7, 2_000_000, 10, 3_000)
     with harness.scratch(options) as folder:
         pipelines = numbers(count) + records(folder, files)
         try:
             pipelines += pictures(folder, jpegs)
         except ImportError as error:
-            absent["JPEGs"] = str(error)
+            absences["JPEGs"] = str(error)
         findings, raw = measure(pipelines, tf, rounds)
     return harness.report(
         "data",
@@ -405,7 +405,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"rows": count, "files": files, "rounds": rounds},
-        absent=absent,
+        absences=absences,
     )
 
 

@@ -339,7 +339,7 @@ def paced(go: Callable[[int], Any], warm_up: int, seconds: float) -> tuple[int, 
     return count, clock() - begun
 
 
-def copying(gpu: Any, there: int, here: int, room: int, nbytes: int, depth: int, plan: Plan) -> float:
+def copying(gpu: Any, target: int, source: int, room: int, nbytes: int, depth: int, plan: Plan) -> float:
     """Copy out of `room` bytes at `here`, piece by piece, `depth` at a time; return bytes a second."""
     events = [gpu.event() for _ in range(depth)]
 
@@ -347,7 +347,7 @@ def copying(gpu: Any, there: int, here: int, room: int, nbytes: int, depth: int,
         for number in range(count):
             slot = number % depth
             events[slot].synchronize()
-            gpu.copy(there + slot * nbytes, here + number * nbytes % room, nbytes)
+            gpu.copy(target + slot * nbytes, source + number * nbytes % room, nbytes)
             gpu.record(events[slot])
         gpu.synchronize()
 
@@ -373,14 +373,14 @@ def checked(gpu: Any, feed: Feed, first: int, what: str) -> None:
         raise SystemExit(f"{what}: wrong bytes in one of the batches {first} to {feed.taken - 1}")
 
 
-def check_epoch(gpu: Any, feed: Feed, nbytes: int, what: str) -> None:
+def check_epoch(gpu: Any, feed: Feed, nbytes: int, subject: str) -> None:
     """Take each batch once, and compare them one by one."""
     gpu.total()
     for _ in feed.sums:
         first = feed.taken
         address, batch = feed.take()
         gpu.step(address, nbytes, 0)
-        checked(gpu, feed, first, what)
+        checked(gpu, feed, first, subject)
         del batch
 
 
@@ -406,7 +406,7 @@ def busy_thread(is_busy: bool) -> Iterator[None]:
             thread.join()
 
 
-def stepping(gpu: Any, feed: Feed, nbytes: int, turns: int, busy: bool, what: str, plan: Plan) -> dict[str, float]:
+def stepping(gpu: Any, feed: Feed, nbytes: int, turns: int, busy: bool, subject: str, plan: Plan) -> dict[str, float]:
     """Take steps; return milliseconds a step by the clock and by the device, and quantiles of the calls for a batch."""
     waits: list[float] = []
     before = gpu.event()
@@ -428,7 +428,7 @@ def stepping(gpu: Any, feed: Feed, nbytes: int, turns: int, busy: bool, what: st
         count, seconds = paced(go, plan.warm_up, plan.seconds)
         after = gpu.event()
         gpu.synchronize()
-    checked(gpu, feed, first, what)
+    checked(gpu, feed, first, subject)
     waits.sort()
     return {
         "steps": count,
@@ -492,7 +492,7 @@ class Work:
 def locking(work: Work) -> Arena:
     """Time the arena's page-locking; return it, locked."""
     gpu, plan = work.gpu, work.plan
-    times: dict[str, list[float]] = {what: [] for what in LOCKING}
+    times: dict[str, list[float]] = {subject: [] for subject in LOCKING}
     for _ in range(plan.locks):
         begun = clock()
         arena = Arena(plan.arena, work.data)
@@ -505,8 +505,8 @@ def locking(work: Work) -> Arena:
         times["unlocking"].append(clock() - locked)
     gpu.lock(arena.address, arena.nbytes)
     work.raw["locking"] = times
-    for what, seconds in times.items():
-        work.table.put(f"{what} of the arena", "s/GiB", [one * GIB / plan.arena for one in seconds])
+    for subject, seconds in times.items():
+        work.table.put(f"{subject} of the arena", "s/GiB", [one * GIB / plan.arena for one in seconds])
     return arena
 
 
@@ -655,17 +655,17 @@ def conclude(work: Work, nbytes: int, ms: float, busy: bool, runs: dict[str, lis
     for which in ("p50", "p99"):
         waits = [run[f"next_{which}_us"] for run in runs[run_of(OURS, busy)]]
         table.put(f"{title}: {OURS}, {which} of next()", "us", waits)
-    absent = work.raw[f"DataLoader, {text_of(nbytes)}"].get("absent")
+    reason = work.raw[f"DataLoader, {text_of(nbytes)}"].get("absent")
     for name in peers_of(busy):
-        if absent is None:
+        if reason is None:
             table.put(f"{title}: {name}", "of resident", over_resident(name))
         else:
-            table.say((f"{title}: {name}",), absent)
-    if absent is None:
+            table.say((f"{title}: {name}",), reason)
+    if reason is None:
         speeds = [theirs / mine for theirs, mine in zip(times(TORCH), fed, strict=True)]
         table.put(f"{title}: {OURS}, of DataLoader's speed", "x", speeds)
     else:
-        table.say((f"{title}: {OURS}, of DataLoader",), absent)
+        table.say((f"{title}: {OURS}, of DataLoader",), reason)
     table.say((f"{title}: {OURS}",), "the ceiling wasn't measured")
 
 
@@ -713,15 +713,15 @@ def run(options: harness.Options) -> dict[str, Any]:
     """Measure all of it, or say why not."""
     plan = QUICK if options.quick else Plan()
     parameters: dict[str, Any] = {**vars(plan), "row": ROW, "slots": SLOTS, "gpu": None}
-    what = "copies to a GPU, and steps fed by them"
+    subject = "copies to a GPU, and steps fed by them"
     try:
         gpu = Gpu()
     except NoGpuError as error:
         table = Table(cells_of(plan), f"no GPU: {error}")
-        return harness.report("device", what, table.findings(), {}, parameters=parameters)
+        return harness.report("device", subject, table.findings(), {}, parameters=parameters)
     parameters["gpu"] = gpu.about()
     work = measured(gpu, plan, options.peers)
-    return harness.report("device", what, work.table.findings(), work.raw, parameters=parameters, notes=work.notes)
+    return harness.report("device", subject, work.table.findings(), work.raw, parameters=parameters, notes=work.notes)
 
 
 if __name__ == "__main__":

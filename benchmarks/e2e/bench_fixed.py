@@ -167,7 +167,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     quarters = np.dtype([(name, "u1", (16,)) for name in "abcd"])
     findings: list[dict[str, Any]] = []
     raw: dict[str, Any] = {}
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     peers: dict[str, str] = {}
     # Before any import of TensorFlow, which otherwise fills the terminal with advice.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -176,7 +176,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         some, runs = group.measure(rounds)
         findings.extend(some)
         raw[group.title] = runs
-        absent.update(group.absent)
+        absences.update(group.absences)
         peers.update(group.peers)
 
     with harness.scratch(options) as folder:
@@ -229,7 +229,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         notes=["tf.data reads one file only of the 64-byte records: a whole pass would take it many seconds"]
         if options.peers
         else [],
-        absent=absent,
+        absences=absences,
     )
 
 

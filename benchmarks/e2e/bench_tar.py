@@ -76,7 +76,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     count, rounds = (4_000, 2) if options.quick else (100_000, 7)
     findings: list[dict[str, Any]] = []
     raw: dict[str, Any] = {}
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     with harness.scratch(options) as folder:
         for keys in (["jpg"], ["jpg", "cls"]):
             group = group_of(folder, count, keys, options.peers)
@@ -94,14 +94,14 @@ def run(options: harness.Options) -> dict[str, Any]:
                     harness.finding(f"{group.title}: queuecore to webdataset", "times", ratios, at_least=PEER_FACTOR)
                 )
             raw |= {f"{group.title}: {name}": passes for name, passes in runs.items()}
-            absent |= group.absent
+            absences |= group.absences
     return harness.report(
         "tar",
         "how fast do samples come out of tar archives?",
         findings,
         raw,
         parameters={"samples": count, "image_bytes": IMAGE_BYTES, "batch": BATCH, "rounds": rounds},
-        absent=absent,
+        absences=absences,
     )
 
 

@@ -108,7 +108,7 @@ def run(options: harness.Options) -> dict[str, Any]:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import queuecore.tf1
 
-    absent: dict[str, str] = {}
+    absences: dict[str, str] = {}
     theirs: Any = None
     if options.peers:
         try:
@@ -117,7 +117,7 @@ def run(options: harness.Options) -> dict[str, Any]:
             theirs.disable_v2_behavior()
             theirs.logging.set_verbosity(theirs.logging.ERROR)
         except ImportError as error:
-            absent["TensorFlow"] = str(error)
+            absences["TensorFlow"] = str(error)
     rounds, files, batches, count = (3, 2, 100, 2_000) if options.quick else (9, 10, 3_000, 40_000)
     yardstick = harness.native()
     findings: list[dict[str, Any]] = []
@@ -172,7 +172,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         findings,
         raw,
         parameters={"files": files, "batches": batches, "elements": count, "rounds": rounds},
-        absent=absent,
+        absences=absences,
     )
 
 

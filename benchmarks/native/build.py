@@ -116,14 +116,14 @@ def absent_peers() -> dict[str, str]:
         remembered = json.loads(STAMP.read_text(encoding="utf-8"))
         if remembered["found"] == headers:
             return dict(remembered["absent"])
-    absent = {}
+    absences = {}
     for name, peer in peers().items():
         why = why_unusable(peer) if headers[name] else f"no <{peer.header}>; Debian has it in {peer.package}"
         if why:
-            absent[name] = why
+            absences[name] = why
     WORK.mkdir(parents=True, exist_ok=True)
-    STAMP.write_text(json.dumps({"found": headers, "absent": absent}, indent=1) + "\n", encoding="utf-8")
-    return absent
+    STAMP.write_text(json.dumps({"found": headers, "absent": absences}, indent=1) + "\n", encoding="utf-8")
+    return absences
 
 
 def is_fresh(module: str) -> bool:
@@ -163,9 +163,9 @@ def _compile(modules: list[str]) -> None:
         if module != "bench_native":
             extension.include_dirs = [str(HERE), str(CORE / "include")]
         if module == "ring_native":
-            absent = absent_peers()
+            absences = absent_peers()
             for name, peer in peers().items():
-                if name not in absent:
+                if name not in absences:
                     extension.define_macros.append((peer.macro, "1"))
                     extension.include_dirs += peer.folders
                     extension.libraries += peer.libraries

@@ -216,22 +216,22 @@ def unmeasured(
 
 def report(
     name: str,
-    what: str,
+    subject: str,
     findings: Sequence[dict[str, Any]],
     raw: Any,
     *,
     parameters: dict[str, Any],
     notes: Sequence[str] = (),
-    absent: dict[str, str] | None = None,
+    absences: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Put a benchmark's result together."""
     return {
         "name": name,
-        "what": what,
+        "what": subject,
         "command": [Path(sys.executable).name, *sys.argv],
         "parameters": parameters,
         "notes": list(notes),
-        "absent": absent or {},
+        "absent": absences or {},
         "findings": list(findings),
         "raw": raw,
     }

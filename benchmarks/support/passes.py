@@ -46,7 +46,7 @@ class Group:
         self.record_bytes = record_bytes
         self.batch = batch
         self.contenders: list[tuple[str, Callable[[], Pass], float | None]] = []
-        self.absent: dict[str, str] = {}
+        self.absences: dict[str, str] = {}
         self.peers: dict[str, str] = {}
 
     def add(self, name: str, run: Callable[[], Pass], at_least: float | None = None) -> None:
@@ -58,7 +58,7 @@ class Group:
         try:
             self.add(name, make(importlib.import_module(module)))
         except ImportError as error:
-            self.absent[f"{name} ({self.title})"] = str(error)
+            self.absences[f"{name} ({self.title})"] = str(error)
         else:
             self.peers[module] = _version(module)
 

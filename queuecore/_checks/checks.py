@@ -26,68 +26,68 @@ _BOOLS = (bool, np.bool_)
 MAX_DIMS = 32  # of an array: NumPy's limit of old, and that of native code
 
 
-def _integer(value: Any, what: str) -> int:
+def _integer(value: Any, subject: str) -> int:
     # A bool or a float is an error: `batch(True)` and `batch(64.0)` are slips, whatever their value.
     if not isinstance(value, _BOOLS):
         try:
             return operator.index(value)
         except TypeError:
             pass
-    raise InvalidArgumentError(f"{what} must be an integer, not {value!r}")
+    raise InvalidArgumentError(f"{subject} must be an integer, not {value!r}")
 
 
-def whole(label: str, what: str, value: Any) -> int:
+def whole(label: str, subject: str, value: Any) -> int:
     """Return an argument of an operation as an int of 64 bits."""
-    number = _integer(value, f"{label}: {what}")
+    number = _integer(value, f"{label}: {subject}")
     if abs(number) > LARGEST:
-        raise InvalidArgumentError(f"{label}: {what} is out of range: {number}")
+        raise InvalidArgumentError(f"{label}: {subject} is out of range: {number}")
     return number
 
 
-def wholes(label: str, what: str, value: Any, least: int) -> tuple[int, ...]:
+def wholes(label: str, subject: str, value: Any, least: int) -> tuple[int, ...]:
     """Return an argument of an operation as ints, one a dimension and none below `least`; an int is a tuple of it."""
     if value is None:
-        raise InvalidArgumentError(f"{label}: {what} is missing")
+        raise InvalidArgumentError(f"{label}: {subject} is missing")
     try:
         numbers = [value] if hasattr(value, "__index__") and not hasattr(value, "__len__") else list(value)
     except TypeError:
-        raise InvalidArgumentError(f"{label}: {what} must be a sequence of integers, not {value!r}") from None
-    found = tuple(whole(label, what, number) for number in numbers)
+        raise InvalidArgumentError(f"{label}: {subject} must be a sequence of integers, not {value!r}") from None
+    found = tuple(whole(label, subject, number) for number in numbers)
     if len(found) > MAX_DIMS:
         raise InvalidArgumentError(f"{label}: {len(found)} dimensions; at most {MAX_DIMS} are possible")
     if any(number < least for number in found):
-        raise InvalidArgumentError(f"{label}: {what} has a number below {least}: {list(found)}")
+        raise InvalidArgumentError(f"{label}: {subject} has a number below {least}: {list(found)}")
     return found
 
 
-def check_index(value: Any, what: str) -> int:
+def check_index(value: Any, subject: str) -> int:
     """Return an argument of a queue as an int of 64 bits."""
-    number = _integer(value, what)
+    number = _integer(value, subject)
     if not -(2**63) <= number < 2**63:
-        raise InvalidArgumentError(f"{what} must fit into 64 bits, and {number} doesn't")
+        raise InvalidArgumentError(f"{subject} must fit into 64 bits, and {number} doesn't")
     return number
 
 
-def check_int(value: Any, what: str, minimum: int, maximum: int = LARGEST) -> int:
+def check_int(value: Any, subject: str, minimum: int, maximum: int = LARGEST) -> int:
     """Return `value` as an int between `minimum` and `maximum`."""
-    number = _integer(value, what)
+    number = _integer(value, subject)
     if number < minimum:
-        raise InvalidArgumentError(f"{what} must be at least {minimum}, not {number}")
+        raise InvalidArgumentError(f"{subject} must be at least {minimum}, not {number}")
     if number > maximum:
-        raise InvalidArgumentError(f"{what} must be at most {maximum}, not {number}")
+        raise InvalidArgumentError(f"{subject} must be at most {maximum}, not {number}")
     return number
 
 
-def check_optional_count(value: Any, what: str) -> int:
+def check_optional_count(value: Any, subject: str) -> int:
     """Return a count in which `None` and -1 both mean "no limit", as -1."""
-    return -1 if value is None else check_int(value, what, -1)
+    return -1 if value is None else check_int(value, subject, -1)
 
 
-def check_bool(value: Any, what: str) -> bool:
+def check_bool(value: Any, subject: str) -> bool:
     """Return `value`, which must be a bool of Python's or NumPy's."""
     if isinstance(value, _BOOLS):
         return bool(value)
-    raise InvalidArgumentError(f"{what} must be True or False, not {value!r}")
+    raise InvalidArgumentError(f"{subject} must be True or False, not {value!r}")
 
 
 def check_name(name: Any) -> None:

@@ -28,11 +28,11 @@ _graph_seed: int | None = None
 _unseeded_ops = 0
 
 
-def _as_seed(seed: SupportsIndex | None, what: str) -> int | None:
+def _as_seed(seed: SupportsIndex | None, subject: str) -> int | None:
     if seed is None:
         return None
     if isinstance(seed, bool) or not hasattr(seed, "__index__"):
-        raise InvalidArgumentError(f"{what} must be an integer or None, not {seed!r}")
+        raise InvalidArgumentError(f"{subject} must be an integer or None, not {seed!r}")
     return operator.index(seed)
 
 

@@ -66,17 +66,17 @@ def name_of(function: Any) -> str:
     return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
-def element_error(what: str, name: str, error: BaseException, number: int) -> PipelineError:
+def element_error(label: str, name: str, error: BaseException, number: int) -> PipelineError:
     """Return the error for an exception that a user's function raised at an element."""
     return PipelineError(
-        f"{what}: {name} raised {type(error).__name__}: {error} (element {number})", stage=what, record=number
+        f"{label}: {name} raised {type(error).__name__}: {error} (element {number})", stage=label, record=number
     )
 
 
-def placed(what: str, name: str, error: QueueCoreError, number: int) -> QueueCoreError:
+def placed(label: str, name: str, error: QueueCoreError, number: int) -> QueueCoreError:
     """Return an error about a function's result, with its place."""
-    error.args = (f"{what}: what {name} returns: {error} (element {number})",)
-    error.stage, error.record = what, number
+    error.args = (f"{label}: what {name} returns: {error} (element {number})",)
+    error.stage, error.record = label, number
     return error
 
 
@@ -85,7 +85,7 @@ def arguments_of(element: Any) -> tuple[Any, ...]:
     return element if type(element) is tuple else (element,)
 
 
-def check_arguments(what: str, function: Any, count: int) -> None:
+def check_arguments(label: str, function: Any, count: int) -> None:
     """Raise `DtypeError` if a function is known to take another number of arguments."""
     try:
         signature = inspect.signature(function)
@@ -95,10 +95,10 @@ def check_arguments(what: str, function: Any, count: int) -> None:
         signature.bind(*[None] * count)
     except TypeError as error:
         shown = "1 argument" if count == 1 else f"{count} arguments"
-        raise DtypeError(f"{what}: {name_of(function)} is called with {shown}: {error}") from None
+        raise DtypeError(f"{label}: {name_of(function)} is called with {shown}: {error}") from None
 
 
-def called_at(what: str, number: int, function: Callable[..., Any], *arguments: Any) -> Any:
+def called_at(label: str, number: int, function: Callable[..., Any], *arguments: Any) -> Any:
     """Return the result of a user's function for element `number`.
 
     Raises
@@ -111,7 +111,7 @@ def called_at(what: str, number: int, function: Callable[..., Any], *arguments: 
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        raise element_error(what, name_of(function), error, number) from error
+        raise element_error(label, name_of(function), error, number) from error
 
 
 def called(label: str, function: Callable[..., Any], *arguments: Any) -> Any:

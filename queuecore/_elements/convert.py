@@ -99,13 +99,13 @@ class Converter:
             raise InvalidArgumentError(f"{self.label}: expected shape {shape_text(self.shape)}, got {shape_text(own)}")
 
     def _references(self, value: Any, many: bool) -> Any:
-        what: type | None = {"S": bytes, "U": str}.get(self.dtype.kind)
+        python_type: type | None = {"S": bytes, "U": str}.get(self.dtype.kind)
         if many and not _has_rows(value):
             raise InvalidArgumentError(
                 f"{self.label}: expected rows along a first dimension, got {type(value).__name__}"
             )
-        if self.shape == () or (self.shape is None and what is None):
-            return [self._reference(one, what) for one in value] if many else self._reference(value, what)
+        if self.shape == () or (self.shape is None and python_type is None):
+            return [self._reference(one, python_type) for one in value] if many else self._reference(value, python_type)
         try:
             array = np.empty(np.shape(value), object)
             array[...] = value
@@ -113,19 +113,19 @@ class Converter:
             raise InvalidArgumentError(f"{self.label}: {error}") from error
         self._check_shape(array.shape, many)
         for index in np.ndindex(array.shape):
-            array[index] = self._reference(array[index], what)
+            array[index] = self._reference(array[index], python_type)
         return list(array) if many else array[()] if array.ndim == 0 else array
 
-    def _reference(self, value: Any, what: type | None) -> Any:
-        if what is None or type(value) is what:
+    def _reference(self, value: Any, python_type: type | None) -> Any:
+        if python_type is None or type(value) is python_type:
             return value
         if isinstance(value, np.ndarray) and value.ndim == 0:
             value = value.item()
-        if what is bytes and isinstance(value, str):
+        if python_type is bytes and isinstance(value, str):
             return value.encode()
-        if isinstance(value, what):
-            return what(value)
-        raise DtypeError(f"{self.label}: expected {what.__name__}, got {type(value).__name__}")
+        if isinstance(value, python_type):
+            return python_type(value)
+        raise DtypeError(f"{self.label}: expected {python_type.__name__}, got {type(value).__name__}")
 
 
 def _has_rows(value: Any) -> bool:

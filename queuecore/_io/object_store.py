@@ -129,14 +129,14 @@ def _access(filesystem: Any) -> S3Access | None:
     ):
         return None
     meta = filesystem.connect().meta
-    where = meta.endpoint_url.rstrip("/"), meta.region_name or "us-east-1"
+    endpoint = meta.endpoint_url.rstrip("/"), meta.region_name or "us-east-1"
     if filesystem.anon:
-        return S3Access(*where, keys=None, lasting=True)
+        return S3Access(*endpoint, keys=None, lasting=True)
     if filesystem.key and filesystem.secret:
         fixed = filesystem.key, filesystem.secret, filesystem.token or None
-        return S3Access(*where, keys=lambda: fixed, lasting=True)
+        return S3Access(*endpoint, keys=lambda: fixed, lasting=True)
     found = _found_keys(filesystem)
-    return None if found is None else S3Access(*where, keys=found, lasting=False)
+    return None if found is None else S3Access(*endpoint, keys=found, lasting=False)
 
 
 def _found_keys(filesystem: Any) -> Callable[[], tuple[str, str, str | None]] | None:

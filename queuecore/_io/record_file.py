@@ -24,7 +24,7 @@ _STAGE = "write"
 _ADVICE = ". Write the file anew"  # a URL
 
 
-def flat(data: Any, what: str) -> bytes | memoryview:
+def flat(data: Any, subject: str) -> bytes | memoryview:
     """Return the bytes of anything bytes-like."""
     if type(data) is bytes:
         return data
@@ -33,7 +33,7 @@ def flat(data: Any, what: str) -> bytes | memoryview:
         return view.cast("B") if view.nbytes else b""
     except TypeError as error:
         hint = ". A message goes in as message.SerializeToString()" if hasattr(data, "SerializeToString") else ""
-        raise DtypeError(f"{what} must be bytes, or a C-contiguous buffer of them: {error}{hint}") from error
+        raise DtypeError(f"{subject} must be bytes, or a C-contiguous buffer of them: {error}{hint}") from error
 
 
 class RecordFile:

@@ -186,7 +186,7 @@ class _Followed:
             yield from self._flow(self._batches, "batch", (run, batch), place, begins=False)
 
     def _flow(
-        self, flows: dict[Any, None], what: str, key: tuple[int, ...], place: _Event, begins: bool = True
+        self, flows: dict[Any, None], name: str, key: tuple[int, ...], place: _Event, begins: bool = True
     ) -> Iterator[_Event]:
         if not begins and key not in flows:
             return  # its beginning has found no room, or came before the trace
@@ -196,7 +196,7 @@ class _Followed:
             if len(flows) > _MANY:
                 del flows[next(iter(flows))]
         number = "/".join(map(str, (self._number, *key)))
-        yield {"name": what, "cat": what, "ph": phase, "id": number, "bp": "e", **place}
+        yield {"name": name, "cat": name, "ph": phase, "id": number, "bp": "e", **place}
 
 
 class Trace:

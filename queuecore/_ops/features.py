@@ -336,21 +336,21 @@ class ExamplePlan:
             outputs += [(prefix + name, dtype, shape) for name, dtype, shape in column.outputs(batch)]
         return columns, outputs
 
-    def _add(self, where: str, section: int, key: bytes, feature: Any) -> list[int]:
+    def _add(self, place: str, section: int, key: bytes, feature: Any) -> list[int]:
         if isinstance(feature, FixedLenFeature) and section == 0:
-            return [self._fixed(where, key, feature)]
+            return [self._fixed(place, key, feature)]
         if isinstance(feature, FixedLenSequenceFeature) and (section == 1 or not self.sequence):
-            return [self._padded(where, section, key, feature)]
+            return [self._padded(place, section, key, feature)]
         if isinstance(feature, VarLenFeature):
-            return [self._column(section, key, _kind(where, feature.dtype))]
+            return [self._column(section, key, _kind(place, feature.dtype))]
         if isinstance(feature, SparseFeature) and not self.sequence:
-            self._sizes(where, feature)
-            needs = [self._column(0, _key(where, feature.value_key), _kind(where, feature.dtype))]
-            return needs + [self._column(0, _key(where, one), _INT) for one in _listed(feature.index_key)]
+            self._sizes(place, feature)
+            needs = [self._column(0, _key(place, feature.value_key), _kind(place, feature.dtype))]
+            return needs + [self._column(0, _key(place, one), _INT) for one in _listed(feature.index_key)]
         if isinstance(feature, RaggedFeature):
-            return self._ragged(where, section, key, feature)
+            return self._ragged(place, section, key, feature)
         part = ("the context", "feature lists")[section] if self.sequence else "features"
-        raise InvalidArgumentError(f"{where}: {type(feature).__name__} does not go into {part}: {feature!r}")
+        raise InvalidArgumentError(f"{place}: {type(feature).__name__} does not go into {part}: {feature!r}")
 
     def _column(self, section: int, key: bytes, kind: int) -> int:
         """Return the flat column of a key."""
@@ -371,46 +371,46 @@ class ExamplePlan:
         self.columns.append(FeatureColumn(0, key, kind, _FIXED, dims, default is None, default))
         return len(self.columns) - 1
 
-    def _padded(self, where: str, section: int, key: bytes, feature: FixedLenSequenceFeature) -> int:
-        kind = _kind(where, feature.dtype)
-        dims = _dims(where, feature.shape)
+    def _padded(self, place: str, section: int, key: bytes, feature: FixedLenSequenceFeature) -> int:
+        kind = _kind(place, feature.dtype)
+        dims = _dims(place, feature.shape)
         if 0 in dims:
-            raise InvalidArgumentError(f"{where}: a row of shape {dims} has no values, so that rows can't be counted")
+            raise InvalidArgumentError(f"{place}: a row of shape {dims} has no values, so that rows can't be counted")
         default: Any = feature.default_value
         if section == 1:
             if default is not None:
-                raise InvalidArgumentError(f"{where}: default_value must be None in feature lists")
+                raise InvalidArgumentError(f"{place}: default_value must be None in feature lists")
         elif not feature.allow_missing:
-            raise InvalidArgumentError(f"{where}: FixedLenSequenceFeature requires allow_missing to be True")
+            raise InvalidArgumentError(f"{place}: FixedLenSequenceFeature requires allow_missing to be True")
         if default is None:
             default = b"" if kind == _BYTES else 0
-        default = _default(where, kind, 1, default)
+        default = _default(place, kind, 1, default)
         self.columns.append(FeatureColumn(section, key, kind, _PADDED, dims, not feature.allow_missing, default))
         return len(self.columns) - 1
 
-    def _sizes(self, where: str, feature: SparseFeature) -> list[int]:
+    def _sizes(self, place: str, feature: SparseFeature) -> list[int]:
         keys, sizes = feature.index_key, feature.size
         if _is_list(keys) != _is_list(sizes) or len(_listed(keys)) != len(_listed(sizes)) or not _listed(keys):
-            raise InvalidArgumentError(f"{where}: index_key and size must be one each, or equally long lists")
+            raise InvalidArgumentError(f"{place}: index_key and size must be one each, or equally long lists")
         made = []
         for size in _listed(sizes):
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 0:
-                raise InvalidArgumentError(f"{where}: size must be whole numbers from 0 on, not {sizes!r}")
+                raise InvalidArgumentError(f"{place}: size must be whole numbers from 0 on, not {sizes!r}")
             made.append(int(size))
         return made
 
-    def _ragged(self, where: str, section: int, key: bytes, feature: RaggedFeature) -> list[int]:
-        _splits_dtype(where, feature.row_splits_dtype)
+    def _ragged(self, place: str, section: int, key: bytes, feature: RaggedFeature) -> list[int]:
+        _splits_dtype(place, feature.row_splits_dtype)
         if feature.value_key is not None:
-            key = _key(where, feature.value_key)
-        needs = [self._column(section, key, _kind(where, feature.dtype))]
+            key = _key(place, feature.value_key)
+        needs = [self._column(section, key, _kind(place, feature.dtype))]
         for part in feature.partitions:
             if isinstance(part, RaggedFeature.KEYED):
-                needs.append(self._column(section, _key(where, part.key), _INT))
+                needs.append(self._column(section, _key(place, part.key), _INT))
             elif not isinstance(part, RaggedFeature.UniformRowLength):
-                raise InvalidArgumentError(f"{where}: {part!r} is no partition")
+                raise InvalidArgumentError(f"{place}: {part!r} is no partition")
             elif not isinstance(part.length, (int, np.integer)) or part.length < 1:
-                raise InvalidArgumentError(f"{where}: rows must be of a whole number of values, not {part.length!r}")
+                raise InvalidArgumentError(f"{place}: rows must be of a whole number of values, not {part.length!r}")
         return needs
 
     # ---- back ------------------------------------------------------------------------------------------------------
@@ -432,13 +432,13 @@ class ExamplePlan:
         for number, section in enumerate(self.sections):
             for key, feature in section.items():
                 needs = [columns[index] for index in self._needs[number][key]]
-                where = f"{self.label}: feature {key!r}"
+                place = f"{self.label}: feature {key!r}"
                 if isinstance(feature, VarLenFeature):
                     components[number][key] = _sparse(needs[0])
                 elif isinstance(feature, SparseFeature):
-                    components[number][key] = _placed(where, feature, self._sizes(where, feature), needs)
+                    components[number][key] = _placed(place, feature, self._sizes(place, feature), needs)
                 elif isinstance(feature, RaggedFeature):
-                    components[number][key] = _nested(where, feature, needs)
+                    components[number][key] = _nested(place, feature, needs)
                 else:
                     components[number][key] = needs[0][0]
                     if number == 1:
@@ -525,7 +525,7 @@ def _sparse(rows: _Rows) -> Sparse:
     return Sparse(np.stack([record[outer], step[outer], place], 1), rows.values, shape)
 
 
-def _placed(where: str, feature: SparseFeature, sizes: list[int], needs: list[_Rows]) -> Sparse:
+def _placed(place: str, feature: SparseFeature, sizes: list[int], needs: list[_Rows]) -> Sparse:
     """Return the `Sparse` of a `SparseFeature`: its values, then the indices of each dimension."""
     first, *rest = needs
     splits = _splits(first)
@@ -534,7 +534,7 @@ def _placed(where: str, feature: SparseFeature, sizes: list[int], needs: list[_R
         if not np.array_equal(splits, others):
             record = int(np.argmax(np.diff(splits) != np.diff(others)))
             raise InvalidArgumentError(
-                f"{where}: record {record} of the batch has {np.diff(splits)[record]} values in {feature.value_key!r}, "
+                f"{place}: record {record} of the batch has {np.diff(splits)[record]} values in {feature.value_key!r}, "
                 f"but {np.diff(others)[record]} indices in {key!r}"
             )
     columns = [rows.values for rows in rest]
@@ -558,27 +558,27 @@ def _splits(rows: _Rows) -> Array:
     return rows.row_splits if rows.row_splits is not None else np.array([0, len(rows.values)])
 
 
-def _nested(where: str, feature: RaggedFeature, needs: list[_Rows]) -> Any:
+def _nested(place: str, feature: RaggedFeature, needs: list[_Rows]) -> Any:
     """Return the component of a `RaggedFeature`: its values, then the columns of its partitions."""
-    dtype = _splits_dtype(where, feature.row_splits_dtype)
+    dtype = _splits_dtype(place, feature.row_splits_dtype)
     first = needs[0]
     # Rows are steps in feature lists, else records; a lone Example is a batch of one until the end.
     rows = [_splits(one) for one in needs]
     if first.step_splits is not None and any(len(splits) != len(rows[0]) for splits in rows):
-        raise InvalidArgumentError(f"{where}: values and partitions do not have the same steps")
+        raise InvalidArgumentError(f"{place}: values and partitions do not have the same steps")
     if first.row_splits is not None and first.step_splits is not None:
         for one in needs:
             if not np.array_equal(one.row_splits, first.row_splits):  # type: ignore[arg-type]
-                raise InvalidArgumentError(f"{where}: values and partitions do not have the same steps")
-    _check_size(where, dtype, len(first.values))
+                raise InvalidArgumentError(f"{place}: values and partitions do not have the same steps")
+    _check_size(place, dtype, len(first.values))
     ragged = Ragged(first.values, rows[0].astype(dtype))
     level = len(needs)
     for part in reversed(feature.partitions):
         if isinstance(part, RaggedFeature.UniformRowLength):
-            ragged = _uniform(where, ragged, int(part.length))
+            ragged = _uniform(place, ragged, int(part.length))
         else:
             level -= 1
-            ragged = _divided(where, ragged, part, needs[level].values, rows[level], dtype)
+            ragged = _divided(place, ragged, part, needs[level].values, rows[level], dtype)
     if first.step_splits is None and first.row_splits is None:
         return ragged.values
     if first.step_splits is not None and first.row_splits is not None:
@@ -606,7 +606,7 @@ def _uniform(where: str, ragged: Ragged, length: int) -> Ragged:
     return Ragged(values.reshape(-1, length, *values.shape[1:]), splits)
 
 
-def _divided(where: str, ragged: Ragged, part: Any, values: Array, splits: Array, dtype: np.dtype[Any]) -> Ragged:
+def _divided(place: str, ragged: Ragged, part: Any, values: Array, splits: Array, dtype: np.dtype[Any]) -> Ragged:
     """Return `ragged` with its rows divided as `values` say, of which row i has those from splits[i] on."""
     # Both counted in values of the whole batch: where the new rows end, and where among these ends the old rows do.
     lengths = np.diff(splits)
@@ -627,15 +627,15 @@ def _divided(where: str, ragged: Ragged, part: Any, values: Array, splits: Array
         outer = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.maximum(lengths - 1, 0))])
         fits = not values[firsts].any()
     else:
-        inner, outer, fits = _by_ids(where, ragged, values, splits)
+        inner, outer, fits = _by_ids(place, ragged, values, splits)
     fits = fits and not (inner[1:] < inner[:-1]).any() and inner[0] == 0 and inner[-1] == len(ragged.values)
     if not fits or not np.array_equal(inner[outer], ragged.row_splits):
-        raise InvalidArgumentError(f"{where}: {type(part).__name__} of {part.key!r} do not fit the values")
-    _check_size(where, dtype, len(inner) - 1)
+        raise InvalidArgumentError(f"{place}: {type(part).__name__} of {part.key!r} do not fit the values")
+    _check_size(place, dtype, len(inner) - 1)
     return Ragged(Ragged(ragged.values, inner.astype(dtype)), outer.astype(dtype))
 
 
-def _by_ids(where: str, ragged: Ragged, ids: Array, splits: Array) -> tuple[Array, Array, bool]:
+def _by_ids(place: str, ragged: Ragged, ids: Array, splits: Array) -> tuple[Array, Array, bool]:
     """Return inner and outer splits as of `_divided`, and whether ids fit."""
     lengths = np.diff(splits)
     nothing = np.zeros(1, np.int64), np.zeros(1, np.int64), False
@@ -648,7 +648,7 @@ def _by_ids(where: str, ragged: Ragged, ids: Array, splits: Array) -> tuple[Arra
     rows = np.zeros(len(lengths), np.int64)
     rows[lengths > 0] = ids[splits[1:][lengths > 0] - 1]
     if rows.astype(np.float64).sum() + len(rows) > 2 * len(ids) + _SPARE_ROWS:
-        raise ResourceExhaustedError(f"{where}: the ids of rows go up to {rows.max()}, and so most rows would be empty")
+        raise ResourceExhaustedError(f"{place}: the ids of rows go up to {rows.max()}, and so most rows would be empty")
     rows[lengths > 0] += 1
     outer = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
     counts = np.bincount(ids + np.repeat(outer[:-1], lengths), minlength=int(outer[-1]))

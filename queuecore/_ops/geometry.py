@@ -635,13 +635,15 @@ def rot90(x: Any = None, k: SupportsIndex = 1) -> Any:
 _NORMAL_DTYPES = (np.dtype(np.float32), np.dtype(np.float16))
 
 
-def _of_channels(what: str, value: Any) -> np.ndarray[Any, Any]:
+def _of_channels(subject: str, value: Any) -> np.ndarray[Any, Any]:
     try:
         numbers = np.atleast_1d(np.asarray(value, np.float64))
     except (TypeError, ValueError):
-        raise InvalidArgumentError(f"normalize: {what} must be numbers, not {value!r}") from None
+        raise InvalidArgumentError(f"normalize: {subject} must be numbers, not {value!r}") from None
     if numbers.ndim != 1 or numbers.size == 0 or not np.isfinite(numbers).all():
-        raise InvalidArgumentError(f"normalize: {what} must be a finite number, or one for each channel, not {value!r}")
+        raise InvalidArgumentError(
+            f"normalize: {subject} must be a finite number, or one for each channel, not {value!r}"
+        )
     return numbers
 
 

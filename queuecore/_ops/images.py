@@ -48,13 +48,13 @@ def _adjust(label: str, kind: int, low: float, high: float, seed: int | None, te
     return Stage(text, bind)
 
 
-def _adjusted(label: str, kind: int, x: Any, what: str, value: Any, check: Callable[[float], str | None]) -> Any:
+def _adjusted(label: str, kind: int, x: Any, subject: str, value: Any, check: Callable[[float], str | None]) -> Any:
     if value is None:
-        raise InvalidArgumentError(f"{label}: {what} is missing")
-    number = real_number(label, what, value)
+        raise InvalidArgumentError(f"{label}: {subject} is missing")
+    number = real_number(label, subject, value)
     wrong = check(number)
     if wrong:
-        raise InvalidArgumentError(f"{label}: {what} must be {wrong}, and is {value!r}")
+        raise InvalidArgumentError(f"{label}: {subject} must be {wrong}, and is {value!r}")
     stage = _adjust(label, kind, number, number, None, f"{label}({number:g})")
     return stage if x is None else run_eagerly(label, stage, x)
 
@@ -251,14 +251,14 @@ def _drawn(
 
     `most`: the bounds are from 0 to that.
     """
-    for what, value in bounds.items():
+    for subject, value in bounds.items():
         if value is None:
-            raise InvalidArgumentError(f"{label}: {what} is missing")
-    numbers = [real_number(label, what, value) for what, value in bounds.items()]
-    for (what, value), number in zip(bounds.items(), numbers, strict=True):
+            raise InvalidArgumentError(f"{label}: {subject} is missing")
+    numbers = [real_number(label, subject, value) for subject, value in bounds.items()]
+    for (subject, value), number in zip(bounds.items(), numbers, strict=True):
         if not 0 <= number <= most:
             wanted = f"from 0 to {most:g}" if most < math.inf else "0 at least"
-            raise InvalidArgumentError(f"{label}: {what} must be {wanted}, and is {value!r}")
+            raise InvalidArgumentError(f"{label}: {subject} must be {wanted}, and is {value!r}")
     low, high = numbers if len(numbers) == 2 else (-numbers[0], numbers[0])
     if low > high or (len(numbers) == 2 and low == high):
         raise InvalidArgumentError(f"{label}: lower must be below upper, and they are {low:g} and {high:g}")

@@ -120,9 +120,9 @@ def random_erasing(
 
 
 def _mixed(
-    label: str, images: Any, labels: Any, num_classes: Any, alpha: Any, seed: Any, channels_first: Any, where: Any
+    label: str, images: Any, labels: Any, num_classes: Any, alpha: Any, seed: Any, channels_first: Any, numbers: Any
 ) -> Any:
-    """Return the mixed batch, or the stage. `where`: the numbers of element and epoch."""
+    """Return the mixed batch, or the stage. `numbers`: the numbers of element and epoch."""
     if num_classes is None:
         raise InvalidArgumentError(f"{label}: num_classes is missing")
     number, classes = seed_number(label, seed), whole(label, "num_classes", num_classes)
@@ -155,7 +155,7 @@ def _mixed(
 
     first = ", channels_first" if channels_first else ""
     stage = Stage(f"{label}({classes}, {strength:g}{first}, seed={seed})", bind)
-    return stage if images is None else run_together(label, stage, [images, labels], *where)
+    return stage if images is None else run_together(label, stage, [images, labels], *numbers)
 
 
 def mixup(

@@ -46,13 +46,13 @@ def _dtype(label: str, dtype: Any) -> np.dtype[Any]:
     return found
 
 
-def _constant(label: str, what: str, value: Any, dtype: np.dtype[Any]) -> bytes:
+def _constant(label: str, subject: str, value: Any, dtype: np.dtype[Any]) -> bytes:
     try:
         made = np.array(value).astype(dtype) if kind_of(dtype) == "f" else np.array(value, dtype)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"{label}: {what} is no {dtype}: {error}") from error
+        raise InvalidArgumentError(f"{label}: {subject} is no {dtype}: {error}") from error
     if made.ndim:
-        raise InvalidArgumentError(f"{label}: {what} must be one number, not {value!r}")
+        raise InvalidArgumentError(f"{label}: {subject} must be one number, not {value!r}")
     return made.tobytes()
 
 

@@ -47,26 +47,28 @@ FILTERS = {
 }
 
 
-def real_number(label: str, what: str, value: Any) -> float:
+def real_number(label: str, subject: str, value: Any) -> float:
     """Return a finite number."""
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise InvalidArgumentError(f"{label}: {what} must be a number, not {value!r}") from None
+        raise InvalidArgumentError(f"{label}: {subject} must be a number, not {value!r}") from None
     if not math.isfinite(number):
-        raise InvalidArgumentError(f"{label}: {what} must be finite, not {value!r}")
+        raise InvalidArgumentError(f"{label}: {subject} must be finite, not {value!r}")
     return number
 
 
-def positive_bounds(label: str, what: str, value: Any, most: float) -> tuple[float, float]:
+def positive_bounds(label: str, subject: str, value: Any, most: float) -> tuple[float, float]:
     """Return two numbers above 0, the first not larger."""
     try:
-        low, high = (real_number(label, what, bound) for bound in value)
+        low, high = (real_number(label, subject, bound) for bound in value)
     except (TypeError, ValueError):
-        raise InvalidArgumentError(f"{label}: {what} must be two numbers, not {value!r}") from None
+        raise InvalidArgumentError(f"{label}: {subject} must be two numbers, not {value!r}") from None
     if not 0 < low <= high <= most:
         wanted = "above 0" + (f", at most {most:g}" if most < math.inf else "")
-        raise InvalidArgumentError(f"{label}: {what} must be two numbers {wanted}, the first not larger, not {value!r}")
+        raise InvalidArgumentError(
+            f"{label}: {subject} must be two numbers {wanted}, the first not larger, not {value!r}"
+        )
     return low, high
 
 

@@ -65,14 +65,14 @@ def check_types(types: Any, what: str, base: type[BaseException]) -> tuple[type[
     raise TypeError(f"{what} must be a tuple of subclasses of {base.__name__}, not {types!r}")
 
 
-def check_seconds(value: Any, what: str) -> float:
+def check_seconds(value: Any, subject: str) -> float:
     """Return a number of seconds; `InvalidArgumentError`: it is none."""
     try:
         seconds = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError):
         seconds = math.nan
     if math.isnan(seconds):
-        raise InvalidArgumentError(f"{what} must be a number of seconds, not {value!r}")
+        raise InvalidArgumentError(f"{subject} must be a number of seconds, not {value!r}")
     return seconds
 
 

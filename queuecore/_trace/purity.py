@@ -196,7 +196,7 @@ class Watch:
                 if self._assigns_items:
                     _put_back(value, saved)
 
-    def _event(self, frame: FrameType, event: str, what: Any) -> None:
+    def _event(self, frame: FrameType, event: str, argument: Any) -> None:
         if event not in ("call", "c_call"):
             return
         at = frame if event == "c_call" else frame.f_back
@@ -205,7 +205,7 @@ class Watch:
                 return
             at = at.f_back
         if event == "c_call":
-            self._before_compiled(frame, what)
+            self._before_compiled(frame, argument)
         elif self.is_users(frame):
             if frame.f_code not in self._checked:
                 self._checked.add(frame.f_code)

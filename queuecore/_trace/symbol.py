@@ -819,13 +819,13 @@ def _row_call(tracer: Tracer, ufunc: Any, loop: Any, operands: list[Any], ndim: 
     return tracer.rows.call(ufunc, loop, rows)
 
 
-def constant_of(tracer: Tracer, value: Any, what: str) -> np.ndarray:
+def constant_of(tracer: Tracer, value: Any, subject: str) -> np.ndarray:
     """Return a value that is no symbol as an array of numbers."""
     if type(value) not in (bool, int, float, list, tuple, np.ndarray) and not isinstance(value, np.generic):
-        tracer.give_up(f"{what} of a {type(value).__name__}")
+        tracer.give_up(f"{subject} of a {type(value).__name__}")
     array = np.asarray(value)
     if not is_native_dtype(array.dtype):
-        tracer.give_up(f"{what} of {array.dtype}")
+        tracer.give_up(f"{subject} of {array.dtype}")
     if array.nbytes > _MOST_CONSTANT:
         tracer.give_up(f"a constant of {array.nbytes} bytes")
     return np.array(array, array.dtype.newbyteorder("="), order="C", copy=True)

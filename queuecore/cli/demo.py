@@ -190,7 +190,7 @@ def demo_train(folder: str, steps: int = STEPS) -> float:
         Accuracy on the digits that were held out.
     """
     names, held_out = _write_digits(Path(folder))
-    xp, where = _array_module()
+    xp, device = _array_module()
     model = _Classifier(xp, 64, HIDDEN, 10, SEED)
     stream: Any = data.FixedLengthRecordDataset(names, record=DIGIT_RECORD)
     stream = stream.shuffle(1_000, seed=SEED).repeat().batch(BATCH).prefetch(2)
@@ -208,7 +208,7 @@ def demo_train(folder: str, steps: int = STEPS) -> float:
         test = next(batches)
         accuracy = model.accuracy(test["image"], test["label"])
     print(
-        f"trained a 64-{HIDDEN}-10 network with {where}: {steps:,} batches of {BATCH} in {seconds:.1f} s, "
+        f"trained a 64-{HIDDEN}-10 network with {device}: {steps:,} batches of {BATCH} in {seconds:.1f} s, "
         f"shuffled over and over from {len(names)} record files"
     )
     print(f"accuracy on {HELD_OUT} held-out digits: {100 * accuracy:.1f}% (goal: {100 * GOAL:.0f}%)", flush=True)

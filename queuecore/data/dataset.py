@@ -2481,14 +2481,14 @@ class Dataset(Sources, Grouping, Keeping):
         return Dataset._of((self._chain if node is None else Chain.of(node)).then(step))
 
 
-def _name(path: Any, what: str) -> str:
+def _name(path: Any, subject: str) -> str:
     """Return a file's name as a string, whatever it was."""
     try:
         name = local_text(path)
     except TypeError:
-        raise InvalidArgumentError(f"{what} must be str, bytes or os.PathLike, not {path!r}") from None
+        raise InvalidArgumentError(f"{subject} must be str, bytes or os.PathLike, not {path!r}") from None
     if not name or "\0" in name:
-        raise InvalidArgumentError(f"{what} can't be {path!r}")
+        raise InvalidArgumentError(f"{subject} can't be {path!r}")
     return name
 
 

@@ -713,13 +713,13 @@ class Reducer:
         reduce_func: Callable[[Any, Any], Any],
         finalize_func: Callable[..., Any],
     ) -> None:
-        for function, what in (
+        for function, subject in (
             (init_func, "init_func"),
             (reduce_func, "reduce_func"),
             (finalize_func, "finalize_func"),
         ):
             if not callable(function):
-                raise InvalidArgumentError(f"Reducer: {what} must be a function, not {function!r:.60}")
+                raise InvalidArgumentError(f"Reducer: {subject} must be a function, not {function!r:.60}")
         self._functions = init_func, reduce_func, finalize_func
 
     @property

@@ -239,13 +239,13 @@ def _seconds(value: Any, what: str) -> None:
         raise InvalidArgumentError(f"{what} must be a positive number of seconds, not {value!r}")
 
 
-def check_threads(value: Any, what: str, most: int = _MOST_THREADS) -> int | None:
+def check_threads(value: Any, subject: str, most: int = _MOST_THREADS) -> int | None:
     """Return a number of threads, or `None` where the choice is ours."""
     if value is None:
         return None
-    number = check_int(value, what, AUTOTUNE, most)
+    number = check_int(value, subject, AUTOTUNE, most)
     if number == 0:
-        raise InvalidArgumentError(f"{what} must be at least 1, or AUTOTUNE (-1), not 0")
+        raise InvalidArgumentError(f"{subject} must be at least 1, or AUTOTUNE (-1), not 0")
     return None if number == AUTOTUNE else number
 
 

@@ -112,13 +112,13 @@ class ArrowDataset(Dataset):
         self._chain = _chain_of("ArrowDataset", ArrowFiles, filenames, columns, storage_options)
 
 
-def _chain_of(what: str, kind: Any, filenames: Any, columns: Any, storage_options: Any) -> Chain:
+def _chain_of(label: str, kind: Any, filenames: Any, columns: Any, storage_options: Any) -> Chain:
     if isinstance(columns, str) or (columns is not None and not all(isinstance(one, str) for one in columns)):
-        raise InvalidArgumentError(f"{what}: columns must be a list of names, not {columns!r}")
+        raise InvalidArgumentError(f"{label}: columns must be a list of names, not {columns!r}")
     store = remote.store_of(storage_options)
     names = expand_filenames(filenames, store)
     if not names:
-        raise InvalidArgumentError(f"{what}: there are no files")
-    node = Tables((), what, kind(what, names, columns, store))
+        raise InvalidArgumentError(f"{label}: there are no files")
+    node = Tables((), label, kind(label, names, columns, store))
     node.layout()
     return Chain.of(node)

@@ -82,13 +82,13 @@ class SqlDataset(Dataset):
         self._chain = Chain.of(Sql((), path, text, tuple(dtypes), template))
 
 
-def _dtype(word: Any, where: str) -> np.dtype[Any]:
+def _dtype(word: Any, place: str) -> np.dtype[Any]:
     try:
         dtype = as_dtype(word)
     except (TypeError, ValueError):
-        raise DtypeError(f"SqlDataset: output_types{where} must be a dtype, not {word!r:.60}") from None
+        raise DtypeError(f"SqlDataset: output_types{place} must be a dtype, not {word!r:.60}") from None
     if dtype.kind in "SU":
         return BYTES
     if dtype.kind not in "biu" and dtype not in (np.float32, np.float64):
-        raise DtypeError(f"SqlDataset: output_types{where} can't be {dtype}")
+        raise DtypeError(f"SqlDataset: output_types{place} can't be {dtype}")
     return dtype.newbyteorder("=")

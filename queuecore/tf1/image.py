@@ -83,7 +83,7 @@ class ResizeMethod:
     AREA = 3
 
 
-def _pictures(value: Any, what: str, single: bool = False) -> tuple[Tensor, Sides]:
+def _pictures(value: Any, label: str, single: bool = False) -> tuple[Tensor, Sides]:
     """Return a tensor of pictures, and its sides, as many as it has, or three."""
     pictures = convert_to_tensor(value)
     rank = pictures.shape.ndims
@@ -91,7 +91,7 @@ def _pictures(value: Any, what: str, single: bool = False) -> tuple[Tensor, Side
         return pictures, (None,) * 3
     if rank != 3 and (single or rank < 3):
         outer = "" if single else "..., "
-        raise ValueError(f"{what}: expected pictures [{outer}height, width, channels], got {pictures!r}")
+        raise ValueError(f"{label}: expected pictures [{outer}height, width, channels], got {pictures!r}")
     return pictures, pictures.shape.sides or ()
 
 

@@ -169,13 +169,13 @@ def expand(cls: type) -> None:
                 setattr(cls, label, _method(function, case, taken, label))
 
 
-def _method(function: Any, case: _Case, where: str | None, label: str) -> Any:
+def _method(function: Any, case: _Case, place: str | None, label: str) -> Any:
     def test(self: Any) -> Any:
         return function(self, *case.args, **case.named)
 
     test.__name__ = test.__qualname__ = label
     test.__doc__ = None
-    setattr(test, _MODES, (where,))
+    setattr(test, _MODES, (place,))
     return test
 
 

@@ -106,19 +106,19 @@ def run_on(ds, paths, contents):
 
 
 @pytest.mark.parametrize("ops", CHAINS)
-@pytest.mark.parametrize("where", [0, 1, 3])
-def test_sizes_are_checked_when_the_iteration_begins(tmp_path, ops, where):
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_sizes_are_checked_when_the_iteration_begins(tmp_path, ops, place):
     # As tf.data, which refuses a file before its first record; and all files, not each in its turn.
     contents = [bytes(4 + 6 * 5), bytes(4), bytes(4 + 6 * 3), bytes(4 + 6 * 4), bytes(4)]
     paths = write_files(tmp_path, contents)
     frame = {"header": 1, "footer": 3}
     expected, _ = run(apply(dataset(paths, 6, **frame), ops), 30)
-    paths[where].write_bytes(contents[where] + bytes(3))
+    paths[place].write_bytes(contents[place] + bytes(3))
     paths[4].write_bytes(bytes(4 + 1))
     with pytest.raises(qc.errors.TruncatedRecordError, match="length of a record.*tail='drop'") as caught:
         iter(apply(dataset(paths, 6, **frame), ops))
-    record = (len(contents[where]) - 4) // 6
-    assert (caught.value.path, caught.value.record) == (str(paths[where]), record)
+    record = (len(contents[place]) - 4) // 6
+    assert (caught.value.path, caught.value.record) == (str(paths[place]), record)
     assert caught.value.offset == 1 + 6 * record
     assert_same(run(apply(dataset(paths, 6, tail="drop", **frame), ops), 30)[0], expected)
 
@@ -179,8 +179,8 @@ def test_sizes_of_files_beneath_other_steps(tmp_path, over):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", THREADS)
 @pytest.mark.parametrize("ops", CHAINS)
-@pytest.mark.parametrize("where", [0, 1, 3])
-def test_cut_in_a_record(tmp_path, ops, number, where):
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_cut_in_a_record(tmp_path, ops, number, place):
     contents = [
         bytes(range(4 + 6 * 5)),
         bytes(range(4)),
@@ -189,13 +189,13 @@ def test_cut_in_a_record(tmp_path, ops, number, where):
         bytes(4),
     ]
     paths = write_files(tmp_path, contents)
-    contents[where] += b"abc"
+    contents[place] += b"abc"
     frame = {"header": 1, "footer": 3}
     expected, fault = until_fault(Model(contents, 6, ops, **frame))
     got, error = run_on(threads(apply(dataset(paths, 6, **frame), ops), number), paths, contents)
     assert_same(got, expected)
     assert type(error) is qc.errors.TruncatedRecordError
-    assert (error.path, error.record, error.offset) == (str(paths[where]), fault.record, fault.offset)
+    assert (error.path, error.record, error.offset) == (str(paths[place]), fault.record, fault.offset)
     assert error.offset == 1 + 6 * error.record
 
 
@@ -275,19 +275,19 @@ def test_what_drop_remainder_leaves_out_is_counted(tmp_path, ops, number):
 @pytest.mark.parametrize("number", THREADS)
 def test_unequal_elements_do_not_stack(tmp_path, number):
     paths = write_files(tmp_path, [bytes(range(10))])
-    got, error = run(threads(dataset(paths, 1).batch(4).batch(2), number))
+    results, error = run(threads(dataset(paths, 1).batch(4).batch(2), number))
     assert error is None  # the short one is alone in its batch
-    assert values(got) == [[[0, 1, 2, 3], [4, 5, 6, 7]], [[8, 9]]]
+    assert values(results) == [[[0, 1, 2, 3], [4, 5, 6, 7]], [[8, 9]]]
     for sizes in ((4, 3), (3, 2, 2)):
         ds = dataset(paths, 1)
         for size in sizes:
             ds = ds.batch(size)
         with iter(threads(ds, number)) as it:
-            got, error = pull(it)
+            results, error = pull(it)
             assert isinstance(error, qc.errors.InvalidArgumentError)
             # What comes before is whole elements of equal shape, or nothing; the rest is counted.
-            assert all(element.shape[-2] == sizes[0] for element in got)
-            assert it.stats()["dropped_records"] == 10 - sum(element.size for element in got)
+            assert all(element.shape[-2] == sizes[0] for element in results)
+            assert it.stats()["dropped_records"] == 10 - sum(element.size for element in results)
 
 
 @pytest.mark.parametrize("number", THREADS)
@@ -303,8 +303,8 @@ def test_after_an_error(tmp_path, number):
     paths = place(tmp_path, [bytes(range(10)), "missing"])
     ds = threads(dataset(paths, 1).batch(4), number)
     it = iter(ds)
-    got, error = pull(it)
-    assert [len(batch) for batch in got] == [4, 4, 2]
+    results, error = pull(it)
+    assert [len(batch) for batch in results] == [4, 4, 2]
     for _ in range(2):
         with pytest.raises(qc.errors.FailedPreconditionError) as caught:
             next(it)
@@ -313,11 +313,11 @@ def test_after_an_error(tmp_path, number):
     assert it.stats()["elements"] == 3
     it.close()
     # The same dataset works again, and all the way once the file is there.
-    assert_same(run(ds)[0], got)
+    assert_same(run(ds)[0], results)
     paths[1].write_bytes(b"xyz")
-    got, error = run(ds)
+    results, error = run(ds)
     assert error is None
-    assert list(itertools.chain.from_iterable(values(got))) == [*range(10), *b"xyz"]
+    assert list(itertools.chain.from_iterable(values(results))) == [*range(10), *b"xyz"]
 
 
 @pytest.mark.parametrize("number", THREADS)

@@ -68,13 +68,13 @@ def test_what_a_function_raises_comes_in_its_place(place, kind):
         ds = PLACES[place](SOURCES[kind](), raising(error))
         for _ in range(2):  # a new iterator works, as far as that one did
             it = iter(ds)
-            got, met = [], None
+            results, met = [], None
             try:
                 for x in it:
-                    got += numbers_in(x)
+                    results += numbers_in(x)
             except BaseException as caught:
                 met = caught
-            assert got == list(range(AT))
+            assert results == list(range(AT))
             if isinstance(error, KeyboardInterrupt | SystemExit):
                 assert met is error
             else:
@@ -189,22 +189,22 @@ RETURNED = {
 }
 
 
-@pytest.mark.parametrize("what", RETURNED)
-def test_what_a_function_returns_is_checked_in_its_place(what):
-    make, kind = RETURNED[what]
+@pytest.mark.parametrize("subject", RETURNED)
+def test_what_a_function_returns_is_checked_in_its_place(subject):
+    make, kind = RETURNED[subject]
     for source in SOURCES.values():
         it = iter(make(source()))
-        got, error = pulled(it)
-        assert len(got) == AT
+        results, error = pulled(it)
+        assert len(results) == AT
         assert type(error) is kind
         assert str(AT) in str(error)
         rest, again = pulled(it)
-        if what == "choices":  # nobody knows whose element was meant
+        if subject == "choices":  # nobody knows whose element was meant
             assert (rest, type(again)) == ([], FailedPreconditionError)
         else:  # it goes on behind that element
-            assert (len(got) + len(rest), again) == (59, None)
+            assert (len(results) + len(rest), again) == (59, None)
         left_out, error = pulled(make(source()).with_options(Options(on_error="skip")))
-        if what.split(":")[0] in ("map", "filter", "padded batch", "buckets", "generator"):
+        if subject.split(":")[0] in ("map", "filter", "padded batch", "buckets", "generator"):
             assert error is None
             assert len(left_out) == 59
 

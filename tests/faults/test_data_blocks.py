@@ -111,16 +111,16 @@ def test_long_records_are_refused_before_there_is_memory_for_them(tmp_path, reco
     for length in (1 << 31, (1 << 32) + 1, 1 << 63, (1 << 64) - 1):
         bad.write_bytes(tfrecords.stream(records) + tfrecords.header(length) + b"x" * 100)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        got, error = run(TFRecordDataset(bad).batch(7))
+        results, error = run(TFRecordDataset(bad).batch(7))
         assert type(error) is RecordTooLargeError
         assert (error.offset, error.record) == (offset(records, len(records)), len(records))
-        assert flat(got) == records
+        assert flat(results) == records
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + (32 << 10)
     bad.write_bytes(tfrecords.stream([*records, b"x" * 500, b""]))
     for piece in PIECES:
         ds = small(TFRecordDataset(bad), piece).with_options(Options(max_record_bytes=499))
-        got, error = run(ds.batch(3))
-        assert flat(got) == records
+        results, error = run(ds.batch(3))
+        assert flat(results) == records
         assert type(error) is RecordTooLargeError
     assert len(run(TFRecordDataset(bad).with_options(Options(max_record_bytes=500)))[0]) == len(records) + 2
 
@@ -217,14 +217,14 @@ def test_the_header_names_the_column_that_is_wrong(tmp_path, compression):
 def test_a_quote_that_is_never_closed(tmp_path):
     (tmp_path / "a").write_bytes(b'1,a\n2,"b\n' + b"3,c\n" * 100_000)
     for workers in THREADS:
-        got, error = run(
+        results, error = run(
             threads(CsvDataset(tmp_path / "a", [0, b""]).with_options(Options(max_record_bytes=100_000)), workers)
         )
-        assert got == [(1, b"a")]
+        assert results == [(1, b"a")]
         assert type(error) in (CsvError, RecordTooLargeError)
         assert error.record == 1
-    got, error = run(CsvDataset(tmp_path / "a", [0, b""]))
-    assert got == [(1, b"a")]
+    results, error = run(CsvDataset(tmp_path / "a", [0, b""]))
+    assert results == [(1, b"a")]
     assert type(error) is CsvError
     assert error.line == 2
 
@@ -268,14 +268,14 @@ def test_steps_that_fail(tmp_path):
     stage = qc.ops.compose(qc.ops.decode_raw(out_type=np.int32), qc.ops.reshape(shape=(1,)))
     for workers in THREADS:
         for batch in BATCHES:
-            got, error = run(threads(small(TFRecordDataset(tmp_path / "a"), 50).map(stage).batch(batch), workers))
+            results, error = run(threads(small(TFRecordDataset(tmp_path / "a"), 50).map(stage).batch(batch), workers))
             assert type(error) is InvalidArgumentError
             assert (error.path, error.record, error.offset, error.stage) == (str(tmp_path / "a"), 60, 60 * 20, "map")
-            assert flat(got) == [[n] for n in range(60)]
+            assert flat(results) == [[n] for n in range(60)]
     (tmp_path / "b").write_bytes(tfrecords.stream([b"", b"\x0a\xff"]))
     ds = TFRecordDataset(tmp_path / "b").map(qc.ops.parse_single_example(features={"x": qc.ops.VarLenFeature(bytes)}))
-    got, error = run(ds.batch(1))
-    assert len(got) == 1
+    results, error = run(ds.batch(1))
+    assert len(results) == 1
     assert type(error) is ProtoError
     table = np.arange(40, dtype=np.uint8)
     table.tofile(tmp_path / "c")
@@ -290,13 +290,13 @@ def test_changed_between_two_passes(tmp_path):
     paths = write_files(tmp_path, texts)
     for workers in THREADS:
         with iter(threads(TextLineDataset(paths).repeat(20).batch(500), workers)) as it:
-            got = pull(it, 60)[0]
+            results = pull(it, 60)[0]
             paths[50].write_bytes(b"other")
             rest, error = pull(it)
         assert type(error) is SourceChangedError
         assert error.path == str(paths[50])
-        assert len(got + rest) % 60 == 50
-        assert got + rest == [[b"%d" % (n % 60)] * 500 for n in range(len(got + rest))]
+        assert len(results + rest) % 60 == 50
+        assert results + rest == [[b"%d" % (n % 60)] * 500 for n in range(len(results + rest))]
         paths[50].write_bytes(texts[50])
 
 
@@ -352,16 +352,16 @@ def test_reads_that_fail(tmp_path, kind, compression):
             syscalls.reset_faults()
             syscalls.short_reads(900)
             syscalls.fail_read(nth, errno.EIO)
-            got, error = run(threads(small(source(kind, paths, compression), 1000).batch(11), workers))
-            got = flat(got)
+            results, error = run(threads(small(source(kind, paths, compression), 1000).batch(11), workers))
+            results = flat(results)
             if error is None:
-                assert got == records * 3
+                assert results == records * 3
                 assert nth > 1
                 break
             assert type(error) is UnavailableError
             assert error.errno == errno.EIO
             assert error.path in map(str, paths)
-            assert got == (records * 3)[: len(got)]
+            assert results == (records * 3)[: len(results)]
         else:
             pytest.fail("never without a fault")
 

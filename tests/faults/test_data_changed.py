@@ -185,7 +185,7 @@ def test_what_is_no_change(tmp_path, kind, way):
     path.write_bytes(make())
     expected, _ = run(ds(path))
     with iter(ds(path)) as it:
-        got = [plain(next(it))]
+        results = [plain(next(it))]
         if way == "appended to":
             with path.open("ab") as file:
                 file.write(b"more\n")
@@ -197,7 +197,7 @@ def test_what_is_no_change(tmp_path, kind, way):
             path.rename(tmp_path / "b")
         rest, error = pull(it)
     assert error is None
-    assert got + rest == expected
+    assert results + rest == expected
 
 
 def test_shuffled_lone_records(tmp_path):
@@ -407,13 +407,13 @@ def test_a_file_that_many_passes_open(tmp_path):
         for before in (1, 7, 40):
             path.write_bytes(content)
             with iter(threads(dataset(path, np.dtype("<u4")).repeat().batch(77), number)) as it:
-                got = [plain(next(it)) for _ in range(before)]
+                results = [plain(next(it)) for _ in range(before)]
                 with path.open("r+b") as file:
                     file.write(b"\xff" * 20_000)
                 changed_later(path)
                 rest, error = pull(it, 10_000)
             assert isinstance(error, SourceChangedError)
-            numbers = flat(got)
+            numbers = flat(results)
             assert numbers == [n % 5000 for n in range(len(numbers))]
 
 

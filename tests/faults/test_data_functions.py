@@ -57,24 +57,24 @@ def test_what_it_raises_comes_in_its_place(number, calls, kind):
 
 @pytest.mark.parametrize("calls", CALLS)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("what", ["map", "filter", "from_generator"])
-def test_interrupts_come_out_as_themselves(calls, kind, what):
+@pytest.mark.parametrize("subject", ["map", "filter", "from_generator"])
+def test_interrupts_come_out_as_themselves(calls, kind, subject):
     mine = kind("mine")
 
     def function(x):
         if x == 5:
             raise mine
-        return bool(x >= 0) if what == "filter" else int(x)
+        return bool(x >= 0) if subject == "filter" else int(x)
 
     def generate():
         for x in range(9):
             function(x)
             yield x
 
-    if what == "map":
+    if subject == "map":
         ds = numbers(9).map(function, calls)
     else:
-        ds = numbers(9).filter(function) if what == "filter" else Dataset.from_generator(generate)
+        ds = numbers(9).filter(function) if subject == "filter" else Dataset.from_generator(generate)
     got, error = pulled(ds)
     assert got == [0, 1, 2, 3, 4]
     assert error is mine
@@ -107,14 +107,14 @@ def test_an_error_of_the_input_comes_after_what_was_before_it(tmp_path, calls):
     files = write_files(tmp_path, [bytes(range(30)), bytes(8)])
     ds = dataset([files[0], str(tmp_path / "none"), files[1]], "u1")
     for deterministic in (True, False):
-        got, error = pulled(ds.map(in_python(lambda x: x), calls, deterministic))
-        assert sorted(got) == list(range(30))
+        results, error = pulled(ds.map(in_python(lambda x: x), calls, deterministic))
+        assert sorted(results) == list(range(30))
         assert isinstance(error, qc.errors.NotFoundError)
-    got, error = pulled(ds.filter(in_python(lambda x: bool(x % 2))).batch(4))
-    assert sum(got, []) == list(range(1, 30, 2))
+    results, error = pulled(ds.filter(in_python(lambda x: bool(x % 2))).batch(4))
+    assert sum(results, []) == list(range(1, 30, 2))
     assert isinstance(error, qc.errors.NotFoundError)
-    got, error = pulled(ds.map(in_python(lambda x: x), calls).with_options(Options(on_error="skip")))
-    assert (got, error) == ([*range(30), *[0] * 8], None)
+    results, error = pulled(ds.map(in_python(lambda x: x), calls).with_options(Options(on_error="skip")))
+    assert (results, error) == ([*range(30), *[0] * 8], None)
 
 
 # ---- row 36: a producer that fails while much or nothing is ahead ---------------------------------------------------
@@ -134,13 +134,13 @@ def test_a_failure_ahead_of_the_consumer_waits_for_its_turn(calls, at, ready):
         return int(x)
 
     with iter(numbers(5000).map(function, calls)) as it:
-        got = []
+        results = []
         if at and ready:
-            got.append(plain(next(it)))
+            results.append(plain(next(it)))
             failed.wait(0.5)  # may not come: then so much is not made ahead
         with pytest.raises(PipelineError):
-            got.extend(plain(x) for x in it)
-    assert got == list(range(at))
+            results.extend(plain(x) for x in it)
+    assert results == list(range(at))
 
 
 # ---- row 45: a consumer that keeps everything ------------------------------------------------------------------------
@@ -168,9 +168,9 @@ def test_a_consumer_that_keeps_every_batch(tmp_path, calls):
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("what", ["map", "parallel map", "filter", "batched filter", "generator"])
+@pytest.mark.parametrize("subject", ["map", "parallel map", "filter", "batched filter", "generator"])
 @pytest.mark.parametrize("use", ["next", "close"])
-def test_a_function_that_uses_its_own_iterator(what, use):
+def test_a_function_that_uses_its_own_iterator(subject, use):
     box = []
 
     def used(x):
@@ -189,7 +189,7 @@ def test_a_function_that_uses_its_own_iterator(what, use):
         "filter": lambda: numbers(9).filter(in_python(used)),
         "batched filter": lambda: numbers(9).batch(1).filter(in_python(used)),
         "generator": lambda: Dataset.from_generator(generate),
-    }[what]()
+    }[subject]()
     it = iter(ds.map(in_python(lambda x: x)))
     box.append(it)
     got = []
@@ -308,26 +308,26 @@ def test_anything_at_any_moment(seed):
         expected, bad = expected * 2, None
     ds = threads(ds, state.choice(THREADS))
     it = iter(ds)
-    got, error = [], None
+    results, error = [], None
     limit = state.randrange(60)
     saved = it.state_dict(), 0
     while (end == "all" or limit) and error is None:
         limit -= 1
         try:
-            got += plain(next(it))
+            results += plain(next(it))
         except StopIteration:
             break
         except PipelineError as raised:
             error = raised
         if state.random() < 0.1:
-            saved = it.state_dict(), len(got)
-    assert got == expected[: len(got)]
+            saved = it.state_dict(), len(results)
+    assert results == expected[: len(results)]
     if error is not None:
         assert bad is not None
-        assert got == expected
+        assert results == expected
     elif end == "all":
         assert bad is None
-        assert got == expected
+        assert results == expected
     if end == "restore":
         it = iter(ds)
         it.load_state_dict(saved[0])
@@ -342,8 +342,8 @@ def test_anything_at_any_moment(seed):
         it.close()
 
 
-@pytest.mark.parametrize("what", ["map", "map in threads", "filter", "generator"])
-def test_a_function_that_hangs_holds_up_nobody_who_leaves(what):
+@pytest.mark.parametrize("subject", ["map", "map in threads", "filter", "generator"])
+def test_a_function_that_hangs_holds_up_nobody_who_leaves(subject):
     go_on, begun = threading.Event(), threading.Event()
 
     def function(x):
@@ -363,15 +363,15 @@ def test_a_function_that_hangs_holds_up_nobody_who_leaves(what):
         "map in threads": lambda: numbers(9).map(function, 2),
         "filter": lambda: numbers(9).filter(function),
         "generator": lambda: Dataset.from_generator(generate),
-    }[what]()
+    }[subject]()
     with iter(ds.map(in_python(lambda x: x))) as it:
         assert len([next(it) for _ in range(3)]) == 3
         assert begun.wait(10)
-        left = threading.Timer(0.1, it._stop)
-        left.start()
+        stopper = threading.Timer(0.1, it._stop)
+        stopper.start()
         with pytest.raises(FailedPreconditionError):
             next(it)
         started = time.monotonic()
     assert time.monotonic() - started < AT_ONCE
-    left.join()
+    stopper.join()
     go_on.set()  # and then its thread ends: the fixture looks

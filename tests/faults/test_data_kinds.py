@@ -149,12 +149,12 @@ def test_sixty_four_threads_close_it_at_once(kind):
 def closed_while_it_waits(name, kind, count=16):
     gate = Gate()
     ds = halting(name, kind, gate)
-    got, errors = [], []
+    results, errors = [], []
 
     def consume():
         try:
             for x in it:
-                got.append(list(numbers_in(x)))
+                results.append(list(numbers_in(x)))
         except FailedPreconditionError as error:
             errors.append(error)
 
@@ -167,7 +167,7 @@ def closed_while_it_waits(name, kind, count=16):
         consumer.join(AT_ONCE)
         assert not consumer.is_alive()
     assert len(errors) == 1
-    return it, got
+    return it, results
 
 
 def used_after_close(it, ds, rest):
@@ -236,20 +236,20 @@ def test_a_signal_handler_sends_it_elsewhere(name, kind):
     expected = all_of(ds)
     with iter(ds) as it:
         start = it.state_dict()
-        got, before = [], []
+        results, before = [], []
 
         def back():
-            before.append(list(got))
-            got.clear()
+            before.append(list(results))
+            results.clear()
             assert it.stats()["elements"] == len(before[0])
             it.load_state_dict(start)
             gate.opened.set()
 
         with gate.closed(), handled(gate, back):
             for x in it:
-                got.append(list(numbers_in(x)))
+                results.append(list(numbers_in(x)))
     assert before[0] == expected[: len(before[0])]
-    assert got == expected
+    assert results == expected
 
 
 @pytest.mark.parametrize("kind", SOURCES)
@@ -257,13 +257,13 @@ def test_a_signal_handler_sends_it_elsewhere(name, kind):
 def test_a_signal_handler_takes_elements(name, kind):
     gate = Gate()
     ds = halting(name, kind, gate)
-    got = []
+    results = []
 
     def take():
         gate.opened.set()
-        got.append(list(numbers_in(next(it))))
+        results.append(list(numbers_in(next(it))))
 
     with iter(ds) as it, gate.closed(), handled(gate, take):
         for x in it:
-            got.append(list(numbers_in(x)))
-    assert got == all_of(ds)
+            results.append(list(numbers_in(x)))
+    assert results == all_of(ds)

@@ -105,9 +105,9 @@ FILES = {
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("first", [True, False])
-@pytest.mark.parametrize("what", FILES)
-def test_a_file_that_is_wrong_is_an_error_at_once(tmp_path, what, first):
-    content, kind, offset, words = FILES[what]
+@pytest.mark.parametrize("subject", FILES)
+def test_a_file_that_is_wrong_is_an_error_at_once(tmp_path, subject, first):
+    content, kind, offset, words = FILES[subject]
     good, bad = tmp_path / "good.npy", tmp_path / "bad.npy"
     good.write_bytes(GOOD)
     bad.write_bytes(content)
@@ -117,7 +117,7 @@ def test_a_file_that_is_wrong_is_an_error_at_once(tmp_path, what, first):
     assert type(error) is kind
     assert (error.path, error.offset, error.stage) == (str(bad), offset, "open")
     assert str(bad) in str(error) and words in str(error)
-    assert error.record == (2 if what == "cut" else 0 if what == "cut behind the header" else error.record)
+    assert error.record == (2 if subject == "cut" else 0 if subject == "cut behind the header" else error.record)
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), str(again), again.path, again.offset) == (kind, str(error), error.path, offset)
 

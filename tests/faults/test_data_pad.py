@@ -133,18 +133,18 @@ def is_error(event):
 def shared(events, index):
     """Return what a shard gives of these events, by the documentation; it counts no errors."""
     good = [event for event in events if not is_error(event)]
-    came, number = [], 0
+    shares, number = [], 0
     for event in events:
         if is_error(event):
-            came.append(event)
+            shares.append(event)
             continue
         if number % SIZE == index:
-            came.append(event)
+            shares.append(event)
         number += 1
-    if came and is_error(came[-1]) and came[-1].endswith(ENDS):
-        return came
+    if shares and is_error(shares[-1]) and shares[-1].endswith(ENDS):
+        return shares
     lacks = 0 < number % SIZE <= index
-    return came + [good[(index - number % SIZE) % number] for _ in range(lacks)]
+    return shares + [good[(index - number % SIZE) % number] for _ in range(lacks)]
 
 
 def flat(events):
@@ -205,7 +205,7 @@ def test_what_all_shards_make_is_told_by_all(tmp_path, kind, before, after):
         if kind == "two datasets" and len(bad) == COUNT:
             continue  # nothing tells what the elements are: concatenate refuses
         all_events = events_of(BEFORE[before](ALL[kind](tmp_path, bad)))
-        left = left_of(BEFORE[before](ALL[kind](tmp_path, bad)))
+        events_left = left_of(BEFORE[before](ALL[kind](tmp_path, bad)))
         ignored = events_of(BEFORE[before](ALL[kind](tmp_path, bad)).ignore_errors())
         for index in range(SIZE):
 
@@ -213,12 +213,12 @@ def test_what_all_shards_make_is_told_by_all(tmp_path, kind, before, after):
                 ds = between(BEFORE[before](ALL[kind](tmp_path, bad)))
                 return AFTER[after](ds.shard(SIZE, index, uneven="pad"))
 
-            came = check(lambda options, make=make: make().with_options(options), seed)
-            assert flat(came) == flat(followed(shared(all_events, index), after))
-            if left is not None:
-                came = check(lambda options, make=make: skipping(make(), options), seed)
-                assert flat(came) == flat(followed(shared(left, index), after))
-            came = check(
+            outcome = check(lambda options, make=make: make().with_options(options), seed)
+            assert flat(outcome) == flat(followed(shared(all_events, index), after))
+            if events_left is not None:
+                outcome = check(lambda options, make=make: skipping(make(), options), seed)
+                assert flat(outcome) == flat(followed(shared(events_left, index), after))
+            outcome = check(
                 lambda options, make=make: make(between=lambda ds: ds.ignore_errors()).with_options(options), seed
             )
-            assert flat(came) == flat(followed(shared(ignored, index), after))
+            assert flat(outcome) == flat(followed(shared(ignored, index), after))

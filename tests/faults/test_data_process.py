@@ -312,14 +312,16 @@ def test_fewer_elements_than_ranks(name):
             # As many on each: nobody waits for one that has none.
             assert ranks == [expected[rank : count // 4 * 4 : 4] for rank in range(4)]
             for rank in range(4):
-                got = []
+                results = []
                 try:
                     for x in ds.shard(4, rank, uneven="raise"):
-                        got.append(list(numbers_in(x)))
+                        results.append(list(numbers_in(x)))
                     assert count % 4 == 0
                 except InvalidArgumentError:
                     assert count % 4
-                assert got == ranks[rank] or (got == [] and ds.cardinality() == count)  # then it was told at once
+                assert results == ranks[rank] or (
+                    results == [] and ds.cardinality() == count
+                )  # then it was told at once
             padded = [*expected, *itertools.islice(itertools.cycle(expected), -len(expected) % 4)]
             assert [all_of(ds.shard(4, rank, uneven="pad")) for rank in range(4)] == [
                 padded[rank::4] for rank in range(4)

@@ -51,15 +51,15 @@ def taker(it, most=10**9):
     """What takes elements, up to the end."""
 
     def take():
-        got = []
-        while len(got) < most:
+        results = []
+        while len(results) < most:
             try:
-                got.append(next(it))
+                results.append(next(it))
             except StopIteration:
                 with pytest.raises(StopIteration):
                     next(it)
                 break
-        return got
+        return results
 
     return take
 
@@ -235,21 +235,21 @@ class Held:
 @pytest.mark.parametrize("way", ["next", "load_state_dict", "close"])
 def test_others_wait_for_a_call_in_its_middle(tmp_path, monkeypatch, way):
     ds = large(tmp_path).with_options(Options(max_leases=1))
-    held = Held(monkeypatch)
+    hold = Held(monkeypatch)
     it = iter(ds)
     state = it.state_dict()
     elements = [next(it)]
-    got = []
+    results = []
     warnings.simplefilter("always")
-    first = threading.Thread(target=lambda: got.append(next(it)))
+    first = threading.Thread(target=lambda: results.append(next(it)))
     first.start()
-    assert held.reached.wait(PATIENCE)  # it holds the second batch, and is no further
+    assert hold.reached.wait(PATIENCE)  # it holds the second batch, and is no further
     begun = threading.Event()
 
     def second():
         begun.set()
         if way == "next":
-            got.append(next(it))
+            results.append(next(it))
         elif way == "load_state_dict":
             it.load_state_dict(state)
         else:
@@ -266,11 +266,11 @@ def test_others_wait_for_a_call_in_its_middle(tmp_path, monkeypatch, way):
     else:
         other.join(0.1)
         assert other.is_alive()
-    held.go.set()
+    hold.go.set()
     first.join(PATIENCE)
     other.join(PATIENCE)
     assert not first.is_alive() and not other.is_alive()
-    numbers = sorted(list(numbers_in(x)) for x in [*elements, *got])
+    numbers = sorted(list(numbers_in(x)) for x in [*elements, *results])
     assert numbers == [list(range(x, x + 10)) for x in range(0, 10 * len(numbers), 10)]
     if way == "load_state_dict":
         assert list(numbers_in(next(it))) == list(range(10))

@@ -159,17 +159,17 @@ def test_pieces_are_read_ahead(tmp_path, number, io):
     lines = [b"%d" % (i * i) for i in range(200_000)]
     paths = write_files(tmp_path, [b"\n".join(lines[:70_000]), b"\n".join(lines[70_000:])])
     with iter(with_threads(TextLineDataset(paths).batch(1000), number, io)) as it:
-        got, error = pull(it, own=lambda batch: [bytes(line) for line in batch])
+        results, error = pull(it, own=lambda batch: [bytes(line) for line in batch])
         assert it.stats()["io_requests"] >= 8
     assert error is None
-    assert [line for batch in got for line in batch] == lines
+    assert [line for batch in results for line in batch] == lines
     with qc.TFRecordWriter(tmp_path / "t") as writer:
         for line in lines[:30_000]:
             writer.write(line)
     with iter(with_threads(TFRecordDataset(tmp_path / "t").batch(1000), number, io)) as it:
-        got, error = pull(it, own=lambda batch: [bytes(line) for line in batch])
+        results, error = pull(it, own=lambda batch: [bytes(line) for line in batch])
     assert error is None
-    assert [line for batch in got for line in batch] == lines[:30_000]
+    assert [line for batch in results for line in batch] == lines[:30_000]
 
 
 def test_small_files(tmp_path, io):
@@ -318,12 +318,12 @@ def test_within_a_budget(tmp_path, io):
 
 def test_several_threads_take_from_one_iterator(tmp_path, io):
     contents = [np.arange(4000, dtype="<i4").tobytes()]
-    got = []
+    results = []
     ds = dataset(write_files(tmp_path, contents), record=np.dtype("<i4")).permute(seed=1).batch(8)
     with iter(with_threads(ds, 2, io)) as it:
-        takers = [threading.Thread(target=lambda: got.extend(pull(it)[0])) for _ in range(3)]
+        takers = [threading.Thread(target=lambda: results.extend(pull(it)[0])) for _ in range(3)]
         for one in takers:
             one.start()
         for one in takers:
             one.join()
-    assert sorted(np.concatenate(got)) == list(range(4000))
+    assert sorted(np.concatenate(results)) == list(range(4000))

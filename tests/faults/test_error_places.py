@@ -126,16 +126,16 @@ def test_what_is_wrong_with_which_record(tmp_path, kind, step):
         if b"\n" in b"".join(records):
             pytest.skip("no line")
         ds, offset = FILES[kind](tmp_path, records)
-        where = f" (record {len(records) - 1}, at byte {offset} of {str(tmp_path / 'records')!r})"
+        place = f" (record {len(records) - 1}, at byte {offset} of {str(tmp_path / 'records')!r})"
     else:
         ds, offset = OTHERS[kind](tmp_path, records), None
         number = len(records) - 1 + 2 * kind.startswith("a part")
-        where = f" (element {number})"
+        place = f" (element {number})"
     error = error_of(ds.map(stage), len(records) - 1)
     text = str(error)
     assert text.startswith(says)
-    assert text.endswith(where)
-    assert "ecord" not in text.removesuffix(where).replace("of the record", "")
+    assert text.endswith(place)
+    assert "ecord" not in text.removesuffix(place).replace("of the record", "")
     assert error.record == (number if offset is None else len(records) - 1)
     if offset is not None:
         assert (error.path, error.offset) == (str(tmp_path / "records"), offset)
@@ -223,13 +223,13 @@ def test_shapes_that_do_not_fit(tmp_path):
     for kind in ("lines", "TFRecords", "arrays", "a list"):
         ds = FILES[kind](tmp_path, records)[0] if kind in FILES else OTHERS[kind](tmp_path, records)
         ds = ds.map(qc.ops.decode_raw(out_type=np.uint8))
-        where = "(element 1)"
+        place = "(element 1)"
         if kind in FILES:
             offset = 3 if kind == "lines" else 18
-            where = f"(record 1, at byte {offset} of {str(tmp_path / 'records')!r})"
+            place = f"(record 1, at byte {offset} of {str(tmp_path / 'records')!r})"
         error = error_of(ds.padded_batch(2, [2]), 1)
         assert str(error) == (
-            "padded_batch: component 0 is 3 long in dimension 0, more than the 2 that padded_shapes has for it " + where
+            "padded_batch: component 0 is 3 long in dimension 0, more than the 2 that padded_shapes has for it " + place
         )
         error = error_of(ds.batch(2), 0)
         assert error.stage == "batch"

@@ -137,14 +137,14 @@ def test_a_clock_that_jumped_goes_back_with_the_test():
 def test_a_wait_that_returns_too_early_waits_again():
     """Row 44: also if each does, at once."""
     q = qc.FIFOQueue(2, [np.int64], [()])
-    got = []
-    other = threading.Thread(target=lambda: got.append(int(q.dequeue())))
+    results = []
+    other = threading.Thread(target=lambda: results.append(int(q.dequeue())))
     syscalls.plan(["wait"], 1, sticky=True)
     other.start()
     time.sleep(0.05)
     q.enqueue(7)
     other.join(10)
-    assert got == [7]
+    assert results == [7]
     assert syscalls.planned_calls()[1] > 0
 
 

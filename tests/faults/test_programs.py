@@ -151,11 +151,11 @@ def test_a_read_fails(tmp_path, hooks):
     for nth in itertools.count(1):
         hooks.reset_faults()
         hooks.fail_read(nth, errno.EIO, False)
-        reader, work, got = qc.FixedLengthRecordReader(1000), list(paths), []
+        reader, work, results = qc.FixedLengthRecordReader(1000), list(paths), []
         failed = None
         while True:
             try:
-                got.append(reader.read(work))
+                results.append(reader.read(work))
             except UnavailableError as error:
                 assert failed is None
                 failed = error
@@ -163,7 +163,7 @@ def test_a_read_fails(tmp_path, hooks):
                 break
         hooks.reset_faults()
         if failed is None:
-            assert len(got) == 1800
+            assert len(results) == 1800
             assert nth > 9
             return
         # Records before the fault, then the files after it.
@@ -171,7 +171,7 @@ def test_a_read_fails(tmp_path, hooks):
         bad = [str(one) for one in paths].index(failed.path)
         counts = [failed.record if index == bad else 600 for index in range(3)]
         whole = [f"{one}:{i}".encode() for one, count in zip(paths, counts, strict=True) for i in range(count)]
-        assert [key for key, _ in got] == whole
+        assert [key for key, _ in results] == whole
         assert failed.record * 1000 <= failed.offset
         assert reader.num_work_units_completed() == 2
 
@@ -183,13 +183,13 @@ def test_a_file_that_gets_shorter(tmp_path):
     for _ in range(3):
         reader.read(work)
     os.truncate(file, 300_000)
-    got = 3
+    count = 3
     with pytest.raises(SourceChangedError) as caught:
         while True:
             reader.read(work)
-            got += 1
+            count += 1
     assert caught.value.path == str(file)
-    assert 3 <= got <= 300
+    assert 3 <= count <= 300
 
 
 def test_a_file_that_grows(tmp_path):
@@ -223,7 +223,7 @@ def test_others_keep_the_queue_full_while_one_reader_is_stuck(tmp_path):
     """Its read ends when the test lets it: until then nobody waits for it."""
     (tmp_path / "a").write_bytes(bytes(60_000))
     os.mkfifo(tmp_path / "stuck")
-    held = os.open(tmp_path / "stuck", os.O_RDWR)
+    descriptor = os.open(tmp_path / "stuck", os.O_RDWR)
     queue = qc.FIFOQueue(8, [bytes, bytes], [(), ()])
     names = [tmp_path / "stuck", tmp_path / "a", tmp_path / "a"]
     programs = [qc.StageProgram(qc.FixedLengthRecordReader(1000, allow_special=True), [name] * 50) for name in names]
@@ -232,12 +232,12 @@ def test_others_keep_the_queue_full_while_one_reader_is_stuck(tmp_path):
     for _ in range(100):
         assert soon(lambda: queue.size() == 8, PATIENCE)
         assert not any(any(content) for content in queue.dequeue_many(8)[1])
-    os.write(held, b"\xff" * 1000)
+    os.write(descriptor, b"\xff" * 1000)
     while not any(queue.dequeue()[1]):
         pass
     coord.request_stop()
     queue.close(cancel_pending_enqueues=True)
-    os.close(held)
+    os.close(descriptor)
     coord.join(threads, stop_grace_period_secs=PATIENCE)
 
 

@@ -66,16 +66,16 @@ FUNCTIONS = {
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("what", FUNCTIONS)
+@pytest.mark.parametrize("subject", FUNCTIONS)
 @pytest.mark.parametrize("finish", ["pass", "sys.exit(3)", "os._exit(3)"])
-def test_exit_while_functions_run(path, what, finish):
+def test_exit_while_functions_run(path, subject, finish):
     """Their threads are left behind, silently."""
     code = f"""
         def work(value):
-            {FUNCTIONS[what]}
+            {FUNCTIONS[subject]}
         queue, program, threads = start(work, on_error="skip", quarantine=path + ".log")
-        soon(lambda: queue.size() == 4 if "return" in {FUNCTIONS[what]!r} else called.is_set())
-        if {what!r} == "returns":
+        soon(lambda: queue.size() == 4 if "return" in {FUNCTIONS[subject]!r} else called.is_set())
+        if {subject!r} == "returns":
             for _ in range(1000):
                 queue.dequeue()
         {finish}

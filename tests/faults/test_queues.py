@@ -504,26 +504,26 @@ def test_rows_that_nobody_fills_show_no_other_element():
     for n in (1, 3, 8):
         q.enqueue_many([np.full((8, 100), 7), [b"other"] * 8])
         q.dequeue_many(8)
-        held = q.reserve(n)  # others have to take places that don't lie side by side, as well
+        reservation = q.reserve(n)  # others have to take places that don't lie side by side, as well
         with q.reserve(8) as rows:
             rows[0][::2, 1] = 1
         numbers, strings = q.dequeue_many(8)
         assert (numbers[:, 1] == [1, 0] * 4).all()
         numbers[:, 1] = 0
         assert not numbers.any() and strings.tolist() == [b""] * 8
-        held.cancel()
+        reservation.cancel()
 
 
 def test_arrays_put_into_the_list_of_a_reservation_change_nothing():
     q = qc.FIFOQueue(8, ["i4"], [(4,)])
-    held = [q.reserve(1) for _ in range(8)]
-    del held[::2]
+    reservations = [q.reserve(1) for _ in range(8)]
+    del reservations[::2]
     for _ in range(2):  # in places that lie apart, and side by side
         with q.reserve(4) as rows:
             rows[0][:] = 1
             rows[0] = np.zeros((1, 1), "i1")
         assert (q.dequeue_many(4) == 1).all()
-        held.clear()
+        reservations.clear()
 
 
 def test_views_outlive_the_queue_and_end_in_another_thread():
@@ -622,19 +622,19 @@ def test_no_element_is_lost_where_memory_ends(kind, call):
     failed = 0
     for n in range(40):
         try:
-            got = call_without(n, lambda: method(*arguments))
+            results = call_without(n, lambda: method(*arguments))
         except MemoryError:
-            got = None
-        if got is None:
+            results = None
+        if results is None:
             failed += 1
             assert q.size() == 8
         else:
             if call == "lease":
-                got = [np.array(one) for one in got.rows]
+                results = [np.array(one) for one in results.rows]
             elif call == "dequeue":
-                got = [np.array([one]) for one in got]
-            assert q.size() == 8 - len(got[0])
-            q.enqueue_many(got)
+                results = [np.array([one]) for one in results]
+            assert q.size() == 8 - len(results[0])
+            q.enqueue_many(results)
     assert failed
     assert (q.size(), q.stats()["held_rows"]) == (8, 0)
     numbers, rows = q.dequeue_many(8)
@@ -648,8 +648,8 @@ def test_a_reservation_is_whole_or_given_up_where_memory_ends(kind):
     put = 0
     for n in range(60):
         for apart in (False, True):
-            held = [q.reserve(1) for _ in range(6)]
-            del held[:: 2 if apart else 1]
+            reservations = [q.reserve(1) for _ in range(6)]
+            del reservations[:: 2 if apart else 1]
             room = view = None
 
             def put_two():
@@ -668,7 +668,7 @@ def test_a_reservation_is_whole_or_given_up_where_memory_ends(kind):
                 assert numbers.tolist() in ([n, n], [0, 0]) and rows.shape == (2, 3)
                 put += 1
             assert q.size() == 0
-            del held, view, room
+            del reservations, view, room
             assert q.stats()["held_rows"] == 0
     assert put
 

@@ -106,19 +106,24 @@ def test_files_that_hold_nothing(tmp_path, size):
 
 def test_a_file_that_is_gone_before_its_turn(kind, tmp_path):
     make, path, values = kind
-    absent = tmp_path / "gone"
-    absent.touch()
+    absent_path = tmp_path / "gone"
+    absent_path.touch()
 
     def names():
         yield path
-        absent.unlink()
-        yield absent
+        absent_path.unlink()
+        yield absent_path
         yield path
 
     got, (error,) = drain(make(), names())
     assert got == values * 2
     assert type(error) is NotFoundError and isinstance(error, FileNotFoundError)
-    assert (error.errno, error.path, error.filename, error.stage) == (errno.ENOENT, str(absent), str(absent), "open")
+    assert (error.errno, error.path, error.filename, error.stage) == (
+        errno.ENOENT,
+        str(absent_path),
+        str(absent_path),
+        "open",
+    )
 
 
 # Rows 6, 7 and 8: unlinked, shortened, appended to, rotated
@@ -196,10 +201,10 @@ def test_each_read_fails_once(kind, hooks, retries):
         hooks.short_reads(piece)
         hooks.fail_read(nth, errno.EIO)
         reader = make(retries=retries)
-        got, errors = drain(reader, [path])
+        results, errors = drain(reader, [path])
         count = hooks.read_count()
         if retries or nth > count:
-            assert (got, errors) == (values, [])
+            assert (results, errors) == (values, [])
             if nth > count:
                 break
             continue
@@ -208,7 +213,7 @@ def test_each_read_fails_once(kind, hooks, retries):
         assert type(error) is UnavailableError
         assert (error.errno, error.path, error.stage) == (errno.EIO, str(path), "read")
         assert error.offset == (nth - 1) * piece
-        assert got == values[: len(got)] and len(got) < len(values)
+        assert results == values[: len(results)] and len(results) < len(values)
         assert reader.num_work_units_completed() == 0
         assert drain(reader, [path])[0] == values  # and it is of use again
     else:
@@ -295,12 +300,12 @@ WAITS = """
 """
 
 
-@pytest.mark.parametrize("what", ["tries", "pipe"])
-def test_ctrl_c_while_it_waits(tmp_path, what):
+@pytest.mark.parametrize("subject", ["tries", "pipe"])
+def test_ctrl_c_while_it_waits(tmp_path, subject):
     """For another try, or for a pipe's first writer. It may go on after that."""
     pytest.importorskip("queuecore._core.testing.syscalls")
     path = tmp_path / "a"
-    if what == "pipe":
+    if subject == "pipe":
         os.mkfifo(path)
     else:
         path.write_bytes(b"late")
@@ -314,15 +319,15 @@ def test_ctrl_c_while_it_waits(tmp_path, what):
     threading.Thread(target=go_on, daemon=True).start()
     print(reader.read([path])[1])
     """
-    child = run_python(code, path, what)
+    child = run_python(code, path, subject)
     assert (child.returncode, child.stdout, child.stderr) == (0, "interrupted True\nb'late'\n", "")
 
 
-@pytest.mark.parametrize("what", ["tries", "pipe"])
-def test_exit_while_a_thread_waits(tmp_path, what):
+@pytest.mark.parametrize("subject", ["tries", "pipe"])
+def test_exit_while_a_thread_waits(tmp_path, subject):
     pytest.importorskip("queuecore._core.testing.syscalls")
     path = tmp_path / "a"
-    if what == "pipe":
+    if subject == "pipe":
         os.mkfifo(path)
     else:
         path.write_bytes(b"x")
@@ -336,7 +341,7 @@ def test_exit_while_a_thread_waits(tmp_path, what):
     sys.exit(3)
     """
     begin = time.monotonic()
-    child = run_python(code, path, what)
+    child = run_python(code, path, subject)
     assert (child.returncode, child.stdout, child.stderr) == (3, "", "")
     assert time.monotonic() - begin < 10
 
@@ -684,7 +689,7 @@ def test_nothing_is_allocated_for_a_length_that_can_not_be(tmp_path, length):
 def test_the_limit_is_looked_at_before_what_is_left(tmp_path):
     """What is over both is too large; over what is left alone, cut."""
     path = tmp_path / "a"
-    for length, left, limit, expected in (
+    for length, bytes_left, limit, expected in (
         (100, 50, 99, RecordTooLargeError),
         (100, 50, 100, TruncatedRecordError),
         (100, 104, 99, RecordTooLargeError),
@@ -693,7 +698,7 @@ def test_the_limit_is_looked_at_before_what_is_left(tmp_path):
         (0, 4, 0, None),
         (1, 5, 0, RecordTooLargeError),
     ):
-        content = (stream([bytes(length)]) if length < 1000 else header(length))[: 12 + left]
+        content = (stream([bytes(length)]) if length < 1000 else header(length))[: 12 + bytes_left]
         path.write_bytes(stream([]) + content)
         got, errors = drain(qc.TFRecordReader(max_record_bytes=limit), [path])
         assert [type(error) for error in errors] == [expected] * (expected is not None)
@@ -814,15 +819,16 @@ def test_reads_that_fail_at_any_place_of_many_files(tmp_path, hooks):
         hooks.reset_faults()
         hooks.short_reads(BLOCK // 2)
         hooks.fail_read(nth, errno.EIO)
-        reader, got = qc.FixedLengthRecordReader(1000, retries=1), [[], []]
+        reader, results = qc.FixedLengthRecordReader(1000, retries=1), [[], []]
         threads = [
-            threading.Thread(target=lambda own=own, reader=reader: own.extend(drain(reader, paths)[0])) for own in got
+            threading.Thread(target=lambda own=own, reader=reader: own.extend(drain(reader, paths)[0]))
+            for own in results
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(PATIENCE)
-        assert sorted(got[0] + got[1]) == sorted(values)
+        assert sorted(results[0] + results[1]) == sorted(values)
         if nth > hooks.read_count():
             break
 
@@ -887,16 +893,16 @@ def test_damaged_compression(tmp_path, encoding, way):
     bad, good = tmp_path / "bad", tmp_path / "good"
     bad.write_bytes(data)
     good.write_bytes(gzip.compress(b"x" * 100) if encoding == "GZIP" else zlib.compress(b"x" * 100))
-    got, (error,) = drain(qc.FixedLengthRecordReader(100, encoding=encoding), [bad, good])
+    results, (error,) = drain(qc.FixedLengthRecordReader(100, encoding=encoding), [bad, good])
     assert type(error) is DecompressError
     assert error.path == str(bad) and 0 < error.offset <= len(data)
     values = [content[at : at + 100] for at in range(0, len(content), 100)]
-    assert got.pop() == b"x" * 100
+    assert results.pop() == b"x" * 100
     if way == "block":  # what is made of it before it shows may be anything
-        assert got[:100] == values[:100]
+        assert results[:100] == values[:100]
     else:
-        assert got == values[: len(got)]
-        assert len(got) >= {"cut": 150}.get(way, len(values))
+        assert results == values[: len(results)]
+        assert len(results) >= {"cut": 150}.get(way, len(values))
 
 
 def test_members_and_zeros(tmp_path):

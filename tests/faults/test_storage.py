@@ -72,10 +72,10 @@ def test_a_read_fails(tmp_path, contents, ops, number, sticky):
         syscalls.short_reads(700)
         syscalls.fail_read(nth, errno.EIO, sticky)
         with iter(threads(apply(dataset(paths, 100), ops), number)) as it:
-            got, error = pull(it)
+            results, error = pull(it)
             dropped = it.stats()["dropped_records"]
         if error is None:
-            assert_same(got, expected)
+            assert_same(results, expected)
             assert nth > 1
             break
         assert type(error) is qc.errors.UnavailableError
@@ -86,11 +86,11 @@ def test_a_read_fails(tmp_path, contents, ops, number, sticky):
         before = sum(len(content) // 100 for content in contents[:file]) + error.record
         assert error.offset // 100 == error.record
         if shuffled:
-            assert sorted(numbered(got)) == sorted(rows_before(contents, before))
+            assert sorted(numbered(results)) == sorted(rows_before(contents, before))
         else:
-            passes = [total for total in (before, before + 125) if total == len(numbered(got)) + dropped]
+            passes = [total for total in (before, before + 125) if total == len(numbered(results)) + dropped]
             assert passes
-            assert numbered(got) == rows[: len(numbered(got))]
+            assert numbered(results) == rows[: len(numbered(results))]
     else:
         pytest.fail("never ran to the end")
     syscalls.reset_faults()
@@ -161,7 +161,7 @@ def test_changed_between_two_passes(tmp_path, way, number):
     contents = [bytes([index]) * 400 for index in range(200)]
     paths = write_files(tmp_path, contents)
     with iter(threads(dataset(paths, 4).repeat(2).batch(10), number)) as it:
-        got = [own(next(it)) for _ in range(len(paths) * 5)]
+        results = [own(next(it)) for _ in range(len(paths) * 5)]
         if way == "renamed over":
             (tmp_path / "new").write_bytes(contents[0])
             os.rename(tmp_path / "new", paths[0])
@@ -176,7 +176,7 @@ def test_changed_between_two_passes(tmp_path, way, number):
         rest, error = pull(it)
     assert type(error) is (qc.errors.NotFoundError if way == "gone" else qc.errors.SourceChangedError)
     assert error.path == str(paths[0])
-    assert b"".join(batch.tobytes() for batch in got + rest) == b"".join(contents)
+    assert b"".join(batch.tobytes() for batch in results + rest) == b"".join(contents)
 
 
 @pytest.mark.parametrize("number", THREADS)

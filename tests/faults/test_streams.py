@@ -94,25 +94,25 @@ def test_a_read_fails_and_may_be_tried_again(tmp_path, encoding, piece):
         syscalls.short_reads(700)
         syscalls.fail_read(nth, errno.EIO)
         stream = parsers.FileStream(path, coded)
-        got, error = read_all(stream, piece)
+        results, error = read_all(stream, piece)
         if error is None:
-            assert got == content
+            assert results == content
             assert nth > os.stat(path).st_size // 700
             stream.close()
             break
         assert type(error) is qc.errors.UnavailableError
         assert (error.errno, error.path, error.stage) == (errno.EIO, str(path), "read")
         assert "record" not in str(error)
-        assert content.startswith(got)
+        assert content.startswith(results)
         if encoding == "NONE":
-            assert error.offset == len(got)
+            assert error.offset == len(results)
         else:
             assert error.offset == (nth - 1) * 700
         if encoding in ("GZIP", "ZLIB", "XZ"):
-            assert_all_before_a_cut(got, before_the_cut(encoding, path.read_bytes()[: error.offset]))
+            assert_all_before_a_cut(results, before_the_cut(encoding, path.read_bytes()[: error.offset]))
         rest, error = stream.read(len(content))
         assert error is None
-        assert got + rest == content
+        assert results + rest == content
         stream.close()
     else:
         pytest.fail("never ran to the end")
@@ -284,13 +284,13 @@ def test_cut_anywhere(tmp_path, library, encoding):
     for cut in range(1, len(data)):
         path.write_bytes(data[:cut])
         stream = parsers.FileStream(path, number(encoding))
-        got, error = read_all(stream, 7)
+        results, error = read_all(stream, 7)
         assert type(error) is qc.errors.DecompressError
         assert (error.offset, error.path, error.stage) == (cut, str(path), "read")
         if encoding in IN_BLOCKS:
-            assert content.startswith(got)
+            assert content.startswith(results)
         else:
-            assert_all_before_a_cut(got, before_the_cut(encoding, data[:cut]))
+            assert_all_before_a_cut(results, before_the_cut(encoding, data[:cut]))
         # It stays so.
         again, error = stream.read(10)
         assert again == b""
@@ -453,13 +453,13 @@ def test_every_read_fails_somewhere_and_all_data_is_cut(tmp_path, library):
     for nth in range(1, 1000):
         syscalls.fail_read(nth, errno.EIO)
         stream = parsers.FileStream(path, number("GZIP"))
-        got, error = read_all(stream, 100)
+        results, error = read_all(stream, 100)
         if isinstance(error, qc.errors.UnavailableError):
             assert error.offset < len(data)
             rest, error = read_all(stream, 100)
-            got += rest
+            results += rest
         assert type(error) is qc.errors.DecompressError
-        assert_all_before_a_cut(got, before_the_cut("GZIP", data))
+        assert_all_before_a_cut(results, before_the_cut("GZIP", data))
         stream.close()
         if syscalls.read_count() < nth:
             break

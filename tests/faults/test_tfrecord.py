@@ -186,23 +186,23 @@ def test_mutations(seed):
         data = mutated(rng, stream(records)) if records else rng.randbytes(rng.randrange(60))
         expected, fault = read(data)
         size_known, block, most = rng.random() < 0.5, rng.randrange(1, 100), rng.randrange(1, 9)
-        got, faults, wanted = outcome(data, block, known=size_known, most=most)
-        assert got == expected
+        results, faults, wanted = outcome(data, block, known=size_known, most=most)
+        assert results == expected
         assert faults == ([] if fault is None else [(fault.error, fault.offset, fault.record)])
         if size_known:
             assert wanted <= max(block, len(data), 1)
         # Going on: what is delivered is whole, in order and never twice; each other byte belongs to a fault.
-        got, faults, _ = outcome(data, block, known=size_known, most=most, resync=True)
-        assert got[: len(expected)] == expected
+        results, faults, _ = outcome(data, block, known=size_known, most=most, resync=True)
+        assert results[: len(expected)] == expected
         assert len(faults) >= (fault is not None)
         end = 0
-        for offset, _, record in got:
+        for offset, _, record in results:
             assert offset >= end
             end = offset + FRAME + len(record)
             assert data[offset:end] == header(len(record)) + record + checksum(record)
-        indices = [index for _, index, _ in got]
+        indices = [index for _, index, _ in results]
         assert indices == sorted(set(indices))
-        assert not {offset for _, offset, _ in faults} & {offset for offset, _, _ in got}
+        assert not {offset for _, offset, _ in faults} & {offset for offset, _, _ in results}
         scan = RecordScan(Bytes(data), b"x", len(data) if size_known else -1, block_bytes=block)
         found = [(type(e).__name__, e.offset, e.record) for e, _ in iter(scan.next_fault, None)]
-        assert (found, scan.records) == (faults, len(got))
+        assert (found, scan.records) == (faults, len(results))

@@ -460,7 +460,7 @@ def test_a_thread_whose_start_was_interrupted_runs_and_can_be_joined(monkeypatch
         def _set_ident(self):  # in the new thread, before anything that its starter waits for
             if when == "before the thread says that it runs":
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-                came.wait(0.2)  # for a starter that doesn't wait on
+                arrival.wait(0.2)  # for a starter that doesn't wait on
             super()._set_ident()
 
     if when == "behind the system's start":
@@ -474,7 +474,7 @@ def test_a_thread_whose_start_was_interrupted_runs_and_can_be_joined(monkeypatch
                 signal.raise_signal(signal.SIGINT)
 
         monkeypatch.setattr(threading, name, start_and_interrupt)
-    came = threading.Event()
+    arrival = threading.Event()
     thread = Interrupting(target=work, daemon=True)
     thread.broke = errors.append
     with pytest.raises(KeyboardInterrupt):
@@ -482,7 +482,7 @@ def test_a_thread_whose_start_was_interrupted_runs_and_can_be_joined(monkeypatch
     if when == "behind the system's start":
         assert ran.wait(process.PATIENCE)  # it begins as soon as it comes to it
     thread.join(process.PATIENCE)
-    came.set()
+    arrival.set()
     assert ran.is_set() and not thread.is_alive()
     assert [type(error) for error in errors] == ([] if ending is None else [ending])
     thread.join()  # as often as one likes

@@ -203,23 +203,23 @@ def compressed() -> dict[str, object]:
         for name in libraries if encoding < 3 else libraries[:1]:
             parsers.prefer_library(name)
             source, into = state.choice([1, 2, 3, 7, 64, 1000, 100_000]), state.choice([1, 2, 3, 7, 64, 1000, 200_000])
-            got, what, place = parsers.inflate_pieces(data, encoding, source, into, most)
-            results[suffix].add(what)
+            outputs, fault, place = parsers.inflate_pieces(data, encoding, source, into, most)
+            results[suffix].add(fault)
             counts["places"] += not 0 <= place <= len(data)
-            counts["long"] += len(got) > most + into
+            counts["long"] += len(outputs) > most + into
             right = expected(data, suffix) if make else None
             if right is not None:
-                counts["refused"] += what != 0
-                counts["wrong"] += what == 0 and got != right
+                counts["refused"] += fault != 0
+                counts["wrong"] += fault == 0 and outputs != right
             elif make:
-                counts["accepted"] += what == 0 and len(got) <= most
+                counts["accepted"] += fault == 0 and len(outputs) <= most
             try:
-                counts["wrong"] += ops.decode_compressed(data, word, max_record_bytes=most) != got
+                counts["wrong"] += ops.decode_compressed(data, word, max_record_bytes=most) != outputs
             except errors.DecompressError as error:
-                counts["kinds"] += what == 0
+                counts["kinds"] += fault == 0
                 counts["places"] += not 0 <= error.offset <= len(data)
             except errors.RecordTooLargeError:
-                counts["kinds"] += len(got) <= most
+                counts["kinds"] += len(outputs) <= most
         parsers.prefer_library("")
 
     for suffix, files in seeds.items():
@@ -624,14 +624,14 @@ def device() -> dict[str, object]:
     def missing(cuda, ds, elements: list) -> int:
         count = 0
         with iter(ds) as it:
-            for got, right in zip(it, elements[: rounds(10)], strict=False):
-                part = got["x"] if isinstance(got, dict) else got
+            for element, right in zip(it, elements[: rounds(10)], strict=False):
+                part = element["x"] if isinstance(element, dict) else element
                 part.consume(right)
                 cuda.order(cuda.streams[0], cuda.streams[1])
                 part.consume(right, stream=cuda.streams[1])
-                record_stream(got, cuda.streams[1])
-                box = [got, part]
-                del got, part
+                record_stream(element, cuda.streams[1])
+                box = [element, part]
+                del element, part
                 other = threading.Thread(target=box.clear)  # where the lease ends
                 other.start()
                 other.join()

@@ -1081,15 +1081,15 @@ print(os.waitpid(child, 0)[1], fake.faults())
     assert (done.stdout, done.returncode, done.stderr) == ("0 {}\n", 0, "")
 
 
-@pytest.mark.parametrize("held", [False, True])
-def test_a_program_ends_while_copies_are_under_way(fake_cuda_library, held):
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_program_ends_while_copies_are_under_way(fake_cuda_library, is_held):
     code = """
 fake.schedule("slow_copy")
 for i in range(20):
     check(driver.cuMemcpyHtoDAsync_v2(to, at, PAGE, stream))
 print("done")
 """
-    done = script(fake_cuda_library, "fake.hold(stream)\n" * held + code)
+    done = script(fake_cuda_library, "fake.hold(stream)\n" * is_held + code)
     assert (done.stdout, done.returncode, done.stderr) == ("done\n", 0, "")
 
 

@@ -217,18 +217,18 @@ def linearizable(capacity: int, outside: int, calls: list) -> bool:
     dead: set[tuple] = set()
     strict = all(call[2] != "more" for call in calls)
 
-    def search(left: frozenset[int], state: tuple) -> bool:
-        if not left:
+    def search(members_left: frozenset[int], state: tuple) -> bool:
+        if not members_left:
             return True
-        if (left, state) in dead:
+        if (members_left, state) in dead:
             return False
-        first_end = min(calls[i][1] for i in left)
-        for i in left:
+        first_end = min(calls[i][1] for i in members_left)
+        for i in members_left:
             if calls[i][0] < first_end:
                 after = apply(capacity, state, *calls[i][2:], strict)
-                if after is not None and search(left - {i}, after):
+                if after is not None and search(members_left - {i}, after):
                     return True
-        dead.add((left, state))
+        dead.add((members_left, state))
         return False
 
     return search(frozenset(range(len(calls))), ((), False, outside))

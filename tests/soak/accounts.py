@@ -55,16 +55,18 @@ class Accounts:
 
     def take(self, batch: Any) -> None:
         """Enter a batch. It is compared at once if its order counts, or else at the next mark."""
-        got = np.array(batch, np.int64)
+        records = np.array(batch, np.int64)
         if self.ordered:
-            due = self.pipeline.expected[self.delivered : self.delivered + len(got)]
-            if not np.array_equal(got, due):
-                wrong = np.flatnonzero(got[: len(due)] != due)
+            due = self.pipeline.expected[self.delivered : self.delivered + len(records)]
+            if not np.array_equal(records, due):
+                wrong = np.flatnonzero(records[: len(due)] != due)
                 at = int(wrong[0]) if len(wrong) else len(due)
-                raise Wrong(f"record {self.delivered + at} is {got[at]}, not {due[at] if at < len(due) else 'the end'}")
+                raise Wrong(
+                    f"record {self.delivered + at} is {records[at]}, not {due[at] if at < len(due) else 'the end'}"
+                )
         else:
-            self._since.append(got)
-        self.delivered += len(got)
+            self._since.append(records)
+        self.delivered += len(records)
 
     def _settle(self) -> None:
         if self._since:

@@ -306,7 +306,7 @@ def changed(round_: Round, folder: pathlib.Path) -> int:
     cut = round_.state.random() < 0.5
     round_.open()
     received: list[Any] = []
-    complete = True
+    is_complete = True
     try:
         received.extend(itertools.islice(round_.iterator, round_.state.randint(1, 12)))
         if cut:
@@ -315,17 +315,17 @@ def changed(round_: Round, folder: pathlib.Path) -> int:
             path.write_bytes(path.read_bytes()[::-1])
         received.extend(round_.iterator)
     except errors.DataLossError:
-        complete = False
+        is_complete = False
     except errors.InvalidArgumentError:
         if cut:
             raise
-        complete = False
+        is_complete = False
     finally:
         round_.iterator.close()
-    if complete or cut:
+    if is_complete or cut:
         for batch in received:
             round_.accounts.take(batch)
-        round_.done = round_.accounts.finish(complete)
+        round_.done = round_.accounts.finish(is_complete)
     return 1
 
 

@@ -182,15 +182,15 @@ def test_unordered_kinds_lose_and_repeat_nothing(module, kind):
         queue.close(True)
         while recorder.call((GET, 1, PATIENCE)).result == OK:
             pass
-        put, maybe, got = [], [], []
+        put, maybe, results = [], [], []
         for call in recorder.history():
             assert call.result in RESULTS, call
             if call.name in (PUT, PUT_MANY):
                 (put if call.result == OK else maybe).extend(call.values)
             elif call.result == OK:
-                got.extend(call.values)
-        assert len(got) == len(set(got))
-        assert set(put) <= set(got) <= set(put) | set(maybe)
+                results.extend(call.values)
+        assert len(results) == len(set(results))
+        assert set(put) <= set(results) <= set(put) | set(maybe)
 
 
 @pytest.mark.parametrize("capacity", [1, 5])

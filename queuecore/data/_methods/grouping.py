@@ -78,18 +78,18 @@ class Grouping(Chained):
         [7 9]
         """
         check_name(name)
-        what = "group_by_window"
+        label = "group_by_window"
         if (window_size is None) == (window_size_func is None):
             raise InvalidArgumentError("Must pass either window_size or window_size_func, but not both.")
         for function, word in ((reduce_func, "reduce_func"), (window_size_func or len, "window_size_func")):
             if not callable(function):
-                raise InvalidArgumentError(f"{what}: {word} must be a function, not {function!r:.60}")
+                raise InvalidArgumentError(f"{label}: {word} must be a function, not {function!r:.60}")
         size: int | WholeCall = (
             check_int(window_size, "window_size", -(2**63))
             if window_size_func is None
-            else WholeCall(what, window_size_func)
+            else WholeCall(label, window_size_func)
         )
-        return self._made(GroupByWindow((self._chain,), key_of(self._chain, key_func, what), reduce_func, size))
+        return self._made(GroupByWindow((self._chain,), key_of(self._chain, key_func, label), reduce_func, size))
 
     def rejection_resample(
         self,

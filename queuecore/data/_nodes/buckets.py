@@ -459,10 +459,10 @@ def _stacking(shapes: Shapes) -> Joiner:
     return Joiner(shapes.template, [Stack(index, 0) for index in range(len(shapes.known))])
 
 
-def _listed(values: Any, what: str) -> list[Any]:
+def _listed(values: Any, subject: str) -> list[Any]:
     if isinstance(values, (str, bytes)):
-        raise InvalidArgumentError(f"{_NAME}: {what} must be a list of integers, not {values!r}")
+        raise InvalidArgumentError(f"{_NAME}: {subject} must be a list of integers, not {values!r}")
     try:
         return list(values)
     except TypeError:
-        raise InvalidArgumentError(f"{_NAME}: {what} must be a list of integers, not {values!r}") from None
+        raise InvalidArgumentError(f"{_NAME}: {subject} must be a list of integers, not {values!r}") from None

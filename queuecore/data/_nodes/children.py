@@ -323,24 +323,24 @@ class Children:
         self._waiting.append(error)
 
 
-def check_alike(first: Chain, chain: Chain, what: str, number: int, mixed: bool = False) -> None:
+def check_alike(first: Chain, chain: Chain, label: str, number: int, mixed: bool = False) -> None:
     """Raise `DtypeError` if elements of a chain, made for element `number`, aren't like those of the first one.
 
     `mixed`: rows may be among Python objects, and objects among rows.
     """
-    here, first_layout = chain.layout, first.layout
-    of_objects = (first_layout.components is None) + (here.components is None)
+    layout, first_layout = chain.layout, first.layout
+    of_objects = (first_layout.components is None) + (layout.components is None)
     if of_objects == 2 or (of_objects and mixed):  # of rows among them each element is looked at
-        general_spec([first, chain], what)
+        general_spec([first, chain], label)
     elif (
         of_objects
-        or shapes_of_components(here) != shapes_of_components(first_layout)
-        or (here.template != first_layout.template and plain(here.template) != plain(first_layout.template))
+        or shapes_of_components(layout) != shapes_of_components(first_layout)
+        or (layout.template != first_layout.template and plain(layout.template) != plain(first_layout.template))
     ):
         raise DtypeError(
-            f"{what}: all datasets must have elements alike, not {first.element_spec!r} and, "
+            f"{label}: all datasets must have elements alike, not {first.element_spec!r} and, "
             f"from element {number} on, {chain.element_spec!r}",
-            stage=what,
+            stage=label,
             record=number,
         )
 

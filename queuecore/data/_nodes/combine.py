@@ -184,7 +184,7 @@ class Enumerate(Node):
             raise InvalidArgumentError(f"enumerate: an element's number, {number}, doesn't fit into 64 bits")
 
 
-def alike(chains: Sequence[Chain], what: str) -> Layout:
+def alike(chains: Sequence[Chain], label: str) -> Layout:
     """Return the layout that fits the elements of each of several datasets.
 
     Raises
@@ -194,12 +194,12 @@ def alike(chains: Sequence[Chain], what: str) -> Layout:
     """
     layouts = [chain.layout for chain in chains]
     if all(one.components is not None for one in layouts):
-        return agreed(layouts, what)
-    general_spec(chains, what)
+        return agreed(layouts, label)
+    general_spec(chains, label)
     return Layout(None)
 
 
-def general_spec(chains: Sequence[Chain], what: str) -> Any:
+def general_spec(chains: Sequence[Chain], label: str) -> Any:
     """Return the specification that the elements of all datasets meet; `None` if it is unknown.
 
     Raises
@@ -215,7 +215,7 @@ def general_spec(chains: Sequence[Chain], what: str) -> Any:
         try:
             spec = general(spec, other)
         except DtypeError:
-            raise DtypeError(f"{what}: elements must be alike, not {specs[0]!r} and {other!r}") from None
+            raise DtypeError(f"{label}: elements must be alike, not {specs[0]!r} and {other!r}") from None
     return spec
 
 

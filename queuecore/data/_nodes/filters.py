@@ -66,7 +66,7 @@ class Predicate:
     why: str
 
     @classmethod
-    def of(cls, chain: Chain, function: Any, what: str) -> Predicate:
+    def of(cls, chain: Chain, function: Any, label: str) -> Predicate:
         """Return a function as a predicate of a dataset's elements.
 
         Raises
@@ -75,21 +75,21 @@ class Predicate:
             If the function is known not to return one bool, or isn't callable.
         """
         if not callable(function) and not isinstance(function, Stage):
-            raise InvalidArgumentError(f"{what} takes a function of Python's or an operation, not {function!r}")
+            raise InvalidArgumentError(f"{label} takes a function of Python's or an operation, not {function!r}")
         layout = chain.layout
         stage, why = None, "elements are Python objects or batches"
         if not isinstance(function, Stage):
-            check_function(chain, function, what)
+            check_function(chain, function, label)
         if layout.components is not None:
-            stage, why = _stage_of(chain, function, what)
+            stage, why = _stage_of(chain, function, label)
         if stage is not None and layout.components is not None:
             step = stage.bind(layout.components)
             if isinstance(step, PythonStep):
                 stage, why = None, step.why
             elif [(one.dtype, one.shape) for one in step.outputs] != [(_BOOL, ())]:
                 made = ", ".join(f"{one.dtype} of shape {one.shape}" for one in step.outputs)
-                raise InvalidArgumentError(f"{what}: {_name(function)} must return one bool, not {made}")
-        return cls(what, function, None if stage is None else keeping(stage), why)
+                raise InvalidArgumentError(f"{label}: {_name(function)} must return one bool, not {made}")
+        return cls(label, function, None if stage is None else keeping(stage), why)
 
     @property
     def name(self) -> str:
@@ -130,7 +130,7 @@ def _name(function: Any) -> str:
     return repr(function) if isinstance(function, Stage) else name_of(function)
 
 
-def _stage_of(chain: Chain, function: Any, what: str) -> tuple[Stage | None, str]:
+def _stage_of(chain: Chain, function: Any, label: str) -> tuple[Stage | None, str]:
     """Return a function as a native stage, or the reason why there is none."""
     if isinstance(function, Stage):
         return function, ""
@@ -141,7 +141,7 @@ def _stage_of(chain: Chain, function: Any, what: str) -> tuple[Stage | None, str
     else:
         traced = trace(function, result.given, template)
     if isinstance(traced, Untraced):
-        check_keys(chain, traced, function, what)
+        check_keys(chain, traced, function, label)
         return None, str(traced)
     # One bool in a tuple or a dict is no answer.
     return (traced.stage, "") if traced.template == 0 else (None, "it returns no bool")

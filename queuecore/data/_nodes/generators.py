@@ -99,54 +99,54 @@ def _dims(shape: Any) -> tuple[int | None, ...]:
     return tuple(made)
 
 
-def _fitted(value: Any, spec: Any, where: str = "") -> Any:
+def _fitted(value: Any, spec: Any, place: str = "") -> Any:
     """Return a value as an element of a signature."""
     if type(spec) is ArraySpec:
-        return _fitted_leaf(value, spec, where)
+        return _fitted_leaf(value, spec, place)
     if isinstance(spec, dict):
         if not isinstance(value, dict) or value.keys() != spec.keys():
-            raise InvalidArgumentError(f"expected a dict with the keys {list(spec)}{where}, got {value!r:.80}")
-        return {name: _fitted(value[name], inner, f" at {name!r}{where}") for name, inner in spec.items()}
+            raise InvalidArgumentError(f"expected a dict with the keys {list(spec)}{place}, got {value!r:.80}")
+        return {name: _fitted(value[name], inner, f" at {name!r}{place}") for name, inner in spec.items()}
     if spec is None:
         if value is not None:
-            raise InvalidArgumentError(f"expected None{where}, got {value!r:.80}")
+            raise InvalidArgumentError(f"expected None{place}, got {value!r:.80}")
         return None
     if isinstance(spec, DatasetSpec | SparseSpec):
         kind: Any = Sparse if isinstance(spec, SparseSpec) else Chained
         if not isinstance(value, kind):
-            raise InvalidArgumentError(f"expected a {kind.__name__}{where}, got {value!r:.80}")
+            raise InvalidArgumentError(f"expected a {kind.__name__}{place}, got {value!r:.80}")
         fits(spec, spec_of(value), "from_generator")
         check_element(spec, value)
         return value
     split = apart(spec)
     if split is None:
-        return _fitted_leaf(value, spec, where)
+        return _fitted_leaf(value, spec, place)
     # A list of values is accepted where a tuple is expected.
     parts = value if isinstance(value, list) else (apart(value) or ((),))[0]
     if isinstance(value, dict) or len(parts) != len(split[0]):
-        raise InvalidArgumentError(f"expected a tuple of {len(split[0])}{where}, got {value!r:.80}")
+        raise InvalidArgumentError(f"expected a tuple of {len(split[0])}{place}, got {value!r:.80}")
     pairs = enumerate(zip(parts, split[0], strict=True))
-    return split[1]([_fitted(part, inner, f" at {index}{where}") for index, (part, inner) in pairs])
+    return split[1]([_fitted(part, inner, f" at {index}{place}") for index, (part, inner) in pairs])
 
 
-def _fitted_leaf(value: Any, spec: ArraySpec, where: str) -> Any:
+def _fitted_leaf(value: Any, spec: ArraySpec, place: str) -> Any:
     if isinstance(value, tuple):  # as NumPy has it
         value = list(value)
-    leaf = _cast(value, spec, where)
+    leaf = _cast(value, spec, place)
     if spec.shape is None:
         return leaf
     if isinstance(leaf, Ragged) and spec.dtype != BYTES:
-        raise InvalidArgumentError(f"expected an array of the shape {spec.shape}{where}, got a Ragged: give no shape")
+        raise InvalidArgumentError(f"expected an array of the shape {spec.shape}{place}, got a Ragged: give no shape")
     shape = (len(leaf), *[None] * (depth_of(leaf) - 1)) if isinstance(leaf, Ragged) else getattr(leaf, "shape", ())
     if shape != spec.shape and (
         len(shape) != len(spec.shape)
         or any(side not in (None, here) for side, here in zip(spec.shape, shape, strict=True))
     ):
-        raise InvalidArgumentError(f"expected the shape {spec.shape}{where}, got {shape}")
+        raise InvalidArgumentError(f"expected the shape {spec.shape}{place}, got {shape}")
     return leaf
 
 
-def _cast(value: Any, spec: ArraySpec, where: str) -> Any:
+def _cast(value: Any, spec: ArraySpec, place: str) -> Any:
     dtype = spec.dtype
     leaf, structure = converted(value)
     if structure is dtype:  # an array, a number or a string of just this dtype
@@ -155,21 +155,21 @@ def _cast(value: Any, spec: ArraySpec, where: str) -> Any:
         leaf, _ = settled(leaf, structure, spec)
     if isinstance(leaf, bytes | Ragged) or (isinstance(leaf, np.ndarray) and leaf.dtype.hasobject):
         if dtype != (leaf.dtype if isinstance(leaf, Ragged) else BYTES):
-            raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
+            raise InvalidArgumentError(f"expected {shown(dtype)}{place}, got {value!r:.80}")
         return leaf
     if not isinstance(leaf, np.ndarray | np.generic):
-        raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {value!r:.80}")
+        raise InvalidArgumentError(f"expected {shown(dtype)}{place}, got {value!r:.80}")
     if leaf.dtype == dtype:
         return leaf
     fits = dtype != BYTES and np.can_cast(leaf.dtype, dtype, "same_kind")
     if dtype.kind == "u" and leaf.dtype.kind == "i" or (leaf.size == 0 and dtype != BYTES):
         fits = True
     if not fits:
-        raise InvalidArgumentError(f"expected {shown(dtype)}{where}, got {leaf.dtype} ({value!r:.80})")
+        raise InvalidArgumentError(f"expected {shown(dtype)}{place}, got {leaf.dtype} ({value!r:.80})")
     with np.errstate(all="ignore"):
         cast = leaf.astype(dtype)
     if dtype.kind in "iu" and not np.array_equal(cast, leaf):
-        raise InvalidArgumentError(f"expected {dtype}{where}, which {value!r:.80} doesn't fit")
+        raise InvalidArgumentError(f"expected {dtype}{place}, which {value!r:.80} doesn't fit")
     return cast
 
 

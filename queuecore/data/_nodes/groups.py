@@ -44,7 +44,7 @@ _MOST_TRIED = 8
 _RULE = "`key_func` must return a single tf.int64 tensor"
 
 
-def key_of(chain: Chain, function: Any, what: str) -> WholeCall:
+def key_of(chain: Chain, function: Any, label: str) -> WholeCall:
     """Return a user's function as one that gives the key of each element.
 
     Raises
@@ -53,7 +53,7 @@ def key_of(chain: Chain, function: Any, what: str) -> WholeCall:
         If it can't be called, or is known not to return one integer.
     """
     if not callable(function):
-        raise InvalidArgumentError(f"{what}: key_func must be a function, not {function!r:.60}")
+        raise InvalidArgumentError(f"{label}: key_func must be a function, not {function!r:.60}")
     if chain.layout.components is not None:
         result = chain.made
         plain = plain_template(result)
@@ -62,8 +62,8 @@ def key_of(chain: Chain, function: Any, what: str) -> WholeCall:
         if not isinstance(traced, Untraced):
             component = traced.components[0]
             if traced.template != 0 or component.dtype.kind not in "iu" or component.shape != ():
-                raise InvalidArgumentError(f"{what}: {_RULE}, and {name_of(function)} returns something else")
-    return WholeCall(what, function)
+                raise InvalidArgumentError(f"{label}: {_RULE}, and {name_of(function)} returns something else")
+    return WholeCall(label, function)
 
 
 class _Group:

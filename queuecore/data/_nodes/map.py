@@ -63,13 +63,13 @@ def check_function(chain: Chain, function: Any, what: str) -> None:
         check_arguments(what, function, len(spec) if type(spec) is tuple else 1)
 
 
-def check_keys(chain: Chain, untraced: Untraced, function: Any, what: str) -> None:
+def check_keys(chain: Chain, untraced: Untraced, function: Any, label: str) -> None:
     """Raise `InvalidArgumentError` if a trace ended because elements haven't a key that the function asked for."""
     keys: list[Any] = []
     _keys_of(chain.element_spec, keys)
     if untraced.missing is not None and keys and untraced.missing not in keys:
         raise InvalidArgumentError(
-            f"{what}: {name_of(function)} asks for {untraced.missing!r} ({untraced.where}), and elements have {keys}"
+            f"{label}: {name_of(function)} asks for {untraced.missing!r} ({untraced.where}), and elements have {keys}"
         )
 
 

@@ -215,13 +215,13 @@ class Orders:
                 self._tapes[pass_] = kind(self._states.pop(pass_, None))
             return self._tapes[pass_]
 
-    def note(self, tape: Any, *what: Any) -> None:
+    def note(self, tape: Any, *numbers: Any) -> None:
         """Note something in a tape."""
         with self._lock:
-            if isinstance(what[0], list):
-                tape.note_rounds(*what)
+            if isinstance(numbers[0], list):
+                tape.note_rounds(*numbers)
             else:
-                tape.note(*what)
+                tape.note(*numbers)
 
     def below(self, feed: Feed, pass_: int, index: int) -> Orders:
         """Return the orders of an input that is opened in a pass, for a feed."""

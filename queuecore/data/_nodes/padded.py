@@ -94,7 +94,9 @@ def leaves_of(template: Any) -> Iterator[Any]:
         yield template
 
 
-def _matched(template: Any, argument: Any, what: str, lone: Callable[[Any], bool], where: str = "") -> list[Any]:
+def _matched(
+    template: Any, argument: Any, argument_name: str, lone: Callable[[Any], bool], position: str = ""
+) -> list[Any]:
     # The parts of an argument, one for each leaf. A part for which `lone` holds stands for all leaves below it.
     split = apart(template)
     if split is None:
@@ -104,20 +106,22 @@ def _matched(template: Any, argument: Any, what: str, lone: Callable[[Any], bool
     if isinstance(template, dict):
         if not isinstance(argument, dict) or set(argument) != set(template):
             raise InvalidArgumentError(
-                f"padded_batch: {what}{where} must be a dict with the keys {sorted(map(str, template))}, "
+                f"padded_batch: {argument_name}{position} must be a dict with the keys {sorted(map(str, template))}, "
                 f"not {argument!r}"
             )
-        items = [(f"{where}[{name!r}]", inner, argument[name]) for name, inner in template.items()]
+        items = [(f"{position}[{name!r}]", inner, argument[name]) for name, inner in template.items()]
     else:
         parts = argument if isinstance(argument, (tuple, list)) else (apart(argument) or ((),))[0]
         if isinstance(argument, dict) or len(parts) != len(split[0]):
             raise InvalidArgumentError(
-                f"padded_batch: {what}{where} must be a tuple of {len(split[0])}, as an element is, not {argument!r}"
+                f"padded_batch: {argument_name}{position} must be a tuple of {len(split[0])}, "
+                f"as an element is, not {argument!r}"
             )
         items = [
-            (f"{where}[{index}]", inner, part) for index, (inner, part) in enumerate(zip(split[0], parts, strict=True))
+            (f"{position}[{index}]", inner, part)
+            for index, (inner, part) in enumerate(zip(split[0], parts, strict=True))
         ]
-    return [leaf for place, inner, part in items for leaf in _matched(inner, part, what, lone, place)]
+    return [leaf for place, inner, part in items for leaf in _matched(inner, part, argument_name, lone, place)]
 
 
 def _is_side(value: Any) -> bool:

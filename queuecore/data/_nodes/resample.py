@@ -172,14 +172,14 @@ class _Chooser:
         return ratios / most if most > 0 else ratios
 
 
-def _distribution(numbers: Any, what: str) -> tuple[float, ...]:
+def _distribution(numbers: Any, subject: str) -> tuple[float, ...]:
     try:
         array = np.asarray(numbers, np.float64)
     except (TypeError, ValueError):
         array = np.empty(())
     if array.ndim != 1 or not len(array) or not (np.isfinite(array) & (array >= 0)).all() or not array.any():
         raise InvalidArgumentError(
-            f"rejection_resample: {what} must be numbers from 0 on, not all 0; not {numbers!r:.80}"
+            f"rejection_resample: {subject} must be numbers from 0 on, not all 0; not {numbers!r:.80}"
         )
     total: Sequence[float] = (array / array.sum()).tolist()
     return tuple(total)

@@ -110,14 +110,14 @@ class TableReader:
         raise NotImplementedError
 
 
-def arrow(what: str) -> Any:
+def arrow(subject: str) -> Any:
     """Return the package pyarrow, or say who needs it."""
     try:
         for module in ("compute", "ipc", "parquet"):
             importlib.import_module(f"pyarrow.{module}")
         return importlib.import_module("pyarrow")
     except ImportError as error:
-        raise UnimplementedError(f"{what} needs pyarrow, which isn't here: pip install pyarrow") from error
+        raise UnimplementedError(f"{subject} needs pyarrow, which isn't here: pip install pyarrow") from error
 
 
 # ---- the node ----

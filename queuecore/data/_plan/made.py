@@ -133,14 +133,14 @@ def template_of(components: Sequence[Component]) -> Any:
 
 def native_of(component: Component, index: int) -> NativeComponent:
     dtype, shape = component.dtype, component.shape
-    where = f"component {component.name or index!r}"
+    place = f"component {component.name or index!r}"
     if shape is None:
         raise InvalidArgumentError(
-            f"{where} has a shape of which nothing is known, so it can't be batched: reshape it in the map"
+            f"{place} has a shape of which nothing is known, so it can't be batched: reshape it in the map"
         )
     if dtype == BYTES:
         if len(shape) > 1:
-            raise InvalidArgumentError(f"{where} has strings in {len(shape)} dimensions: reshape it to one in the map")
+            raise InvalidArgumentError(f"{place} has strings in {len(shape)} dimensions: reshape it to one in the map")
         return NativeComponent(STRINGS if shape else STRING, dtype, ())
     if component.ragged:
         row = np.dtype((dtype, tuple(side or 0 for side in shape[1:])))

@@ -50,21 +50,21 @@ def made_spec(types: Any, shapes: Any = None) -> Any:
     return _made_spec(types, shapes, "")
 
 
-def _made_spec(types: Any, shapes: Any, where: str) -> Any:
+def _made_spec(types: Any, shapes: Any, place: str) -> Any:
     if isinstance(types, dict):
         if shapes is not None and not (isinstance(shapes, dict) and shapes.keys() == types.keys()):
             raise InvalidArgumentError(
-                f"output_shapes{where} must be a dict with the keys {list(types)}, not {shapes!r}"
+                f"output_shapes{place} must be a dict with the keys {list(types)}, not {shapes!r}"
             )
         return {
-            key: _made_spec(inner, None if shapes is None else shapes[key], f"{where}[{key!r}]")
+            key: _made_spec(inner, None if shapes is None else shapes[key], f"{place}[{key!r}]")
             for key, inner in types.items()
         }
     if isinstance(types, tuple):
         if shapes is not None and not (isinstance(shapes, tuple) and len(shapes) == len(types)):
-            raise InvalidArgumentError(f"output_shapes{where} must be a tuple of {len(types)}, not {shapes!r}")
+            raise InvalidArgumentError(f"output_shapes{place} must be a tuple of {len(types)}, not {shapes!r}")
         return tuple(
-            _made_spec(inner, None if shapes is None else shapes[index], f"{where}[{index}]")
+            _made_spec(inner, None if shapes is None else shapes[index], f"{place}[{index}]")
             for index, inner in enumerate(types)
         )
     try:
@@ -72,31 +72,31 @@ def _made_spec(types: Any, shapes: Any, where: str) -> Any:
     except TypeError:
         dtype = None
     if dtype is None or dtype.names is not None or dtype.subdtype is not None:
-        raise DtypeError(f"output_types{where} must be a dtype, or a dict or tuple of them, not {types!r}")
-    return ArraySpec(_made_shape(shapes, where), dtype.newbyteorder("="))
+        raise DtypeError(f"output_types{place} must be a dtype, or a dict or tuple of them, not {types!r}")
+    return ArraySpec(_made_shape(shapes, place), dtype.newbyteorder("="))
 
 
-def _made_shape(shape: Any, where: str) -> tuple[int | None, ...] | None:
+def _made_shape(shape: Any, place: str) -> tuple[int | None, ...] | None:
     if shape is None:
         return None
     sides = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     for side in sides:
         if side is not None and (isinstance(side, bool) or not isinstance(side, (int, np.integer)) or side < 0):
             raise InvalidArgumentError(
-                f"output_shapes{where} must be a tuple of numbers from 0 on, or None where a side is not known, "
+                f"output_shapes{place} must be a tuple of numbers from 0 on, or None where a side is not known, "
                 f"not {shape!r}"
             )
     return tuple(None if side is None else int(side) for side in sides)
 
 
-def fits(declared: Any, spec: Any, what: str) -> bool:
+def fits(declared: Any, spec: Any, subject: str) -> bool:
     """Check elements against what was declared of them.
 
     Parameters
     ----------
     declared, spec : structure of ArraySpec
         The declared specification, and the dataset's. A side that is unknown to one of them fits.
-    what : str
+    subject : str
         Whose elements they are, for messages.
 
     Returns
@@ -111,33 +111,33 @@ def fits(declared: Any, spec: Any, what: str) -> bool:
     InvalidArgumentError
         If a shape can't be right.
     """
-    return _fits(declared, spec, what, "")
+    return _fits(declared, spec, subject, "")
 
 
-def _fits(declared: Any, spec: Any, what: str, where: str) -> bool:
+def _fits(declared: Any, spec: Any, subject: str, position: str) -> bool:
     if isinstance(declared, dict) and isinstance(spec, dict) and declared.keys() == spec.keys():
-        return all([_fits(declared[key], spec[key], what, f"{where}[{key!r}]") for key in declared])
+        return all([_fits(declared[key], spec[key], subject, f"{position}[{key!r}]") for key in declared])
     told, there = apart(declared), apart(spec)
     if told is not None and there is not None and not isinstance(declared, dict) and len(told[0]) == len(there[0]):
         pairs = enumerate(zip(told[0], there[0], strict=True))
-        return all([_fits(*pair, what, f"{where}[{index}]") for index, pair in pairs])
+        return all([_fits(*pair, subject, f"{position}[{index}]") for index, pair in pairs])
     if declared is None and spec is None:
         return True
-    place = f" at {where}" if where else ""
+    place = f" at {position}" if position else ""
     if isinstance(declared, DatasetSpec) and declared == spec:
         return True
     if not (isinstance(declared, ArraySpec) and isinstance(spec, ArraySpec)):
-        raise DtypeError(f"{what}: expected the structure {_shown(declared)}{place}, got {_shown(spec)}")
+        raise DtypeError(f"{subject}: expected the structure {_shown(declared)}{place}, got {_shown(spec)}")
     # Strings of any length are all strings.
     if declared.dtype != spec.dtype and not (declared.dtype == BYTES and spec.dtype.kind == "S"):
-        raise DtypeError(f"{what}: expected dtype {declared.dtype}{place}, got {spec.dtype}")
+        raise DtypeError(f"{subject}: expected dtype {declared.dtype}{place}, got {spec.dtype}")
     if declared.shape is None:
         return True
     if spec.shape is None:
         return False
     sides = list(zip(declared.shape, spec.shape, strict=False))
     if len(declared.shape) != len(spec.shape) or any(None not in pair and pair[0] != pair[1] for pair in sides):
-        raise InvalidArgumentError(f"{what}: expected shape {declared.shape}{place}, got {spec.shape}")
+        raise InvalidArgumentError(f"{subject}: expected shape {declared.shape}{place}, got {spec.shape}")
     return not any(side is not None and here is None for side, here in sides)
 
 
@@ -146,7 +146,7 @@ def _shown(spec: Any) -> str:
     return types if isinstance(types, str) else repr(types)
 
 
-def check_element(declared: Any, element: Any, where: str = "") -> None:
+def check_element(declared: Any, element: Any, position: str = "") -> None:
     """Check the shapes of an element whose structure and dtypes are known to fit.
 
     Raises
@@ -156,16 +156,16 @@ def check_element(declared: Any, element: Any, where: str = "") -> None:
     """
     if isinstance(declared, dict):
         for key, inner in declared.items():
-            check_element(inner, element[key], f"{where}[{key!r}]")
+            check_element(inner, element[key], f"{position}[{key!r}]")
     elif (split := apart(declared)) is not None:
         parts = (apart(element) or (element,))[0]
         for index, inner in enumerate(split[0]):
-            check_element(inner, parts[index], f"{where}[{index}]")
+            check_element(inner, parts[index], f"{position}[{index}]")
     elif isinstance(declared, ArraySpec) and declared.shape is not None:
         shape = _shape_of_value(element, len(declared.shape))
         pairs = list(zip(declared.shape, shape, strict=False))
         if len(declared.shape) != len(shape) or any(None not in pair and pair[0] != pair[1] for pair in pairs):
-            place = f" at {where}" if where else ""
+            place = f" at {position}" if position else ""
             raise InvalidArgumentError(f"expected an element of shape {declared.shape}{place}, got {shape}")
 
 

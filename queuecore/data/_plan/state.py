@@ -353,25 +353,25 @@ def _are_numbers(values: list[Any], bits: int) -> bool:
     return all(type(value) is int and 0 <= value < 1 << bits for value in values)
 
 
-def first_difference(there: Any, here: Any, where: str) -> str:
+def first_difference(saved_plan: Any, this_plan: Any, place: str) -> str:
     """Return words for the first place where two plans differ, or an empty string."""
-    if there == here:
+    if saved_plan == this_plan:
         return ""
-    if isinstance(there, dict) and isinstance(here, dict):
-        for key in sorted({*there, *here}):
-            found = first_difference(there.get(key), here.get(key), f"{where}.{key}" if where else key)
+    if isinstance(saved_plan, dict) and isinstance(this_plan, dict):
+        for key in sorted({*saved_plan, *this_plan}):
+            found = first_difference(saved_plan.get(key), this_plan.get(key), f"{place}.{key}" if place else key)
             if found:
                 return found
-    if isinstance(there, list) and isinstance(here, list) and where == "ops":
-        for index in range(max(len(there), len(here))):
-            steps = [_step(side[index]) if index < len(side) else "nothing" for side in (there, here)]
+    if isinstance(saved_plan, list) and isinstance(this_plan, list) and place == "ops":
+        for index in range(max(len(saved_plan), len(this_plan))):
+            steps = [_step(side[index]) if index < len(side) else "nothing" for side in (saved_plan, this_plan)]
             if steps[0] != steps[1]:
                 return f"step {index + 1} is {steps[0]} there and {steps[1]} here"
-    if isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
-        for index, (one, other) in enumerate(zip(there, here, strict=True)):
+    if isinstance(saved_plan, list) and isinstance(this_plan, list) and len(saved_plan) == len(this_plan):
+        for index, (one, other) in enumerate(zip(saved_plan, this_plan, strict=True)):
             if one != other and isinstance(one, dict) and isinstance(other, dict):
-                return first_difference(one, other, f"{where}[{index}]")
-    return f"{where} is {there!r} there and {here!r} here"
+                return first_difference(one, other, f"{place}[{index}]")
+    return f"{place} is {saved_plan!r} there and {this_plan!r} here"
 
 
 def _step(op: Any) -> str:

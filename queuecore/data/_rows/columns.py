@@ -141,12 +141,12 @@ def spec_of(layout: Layout, make: Callable[[np.dtype[Any], tuple[Any, ...]], Any
     return structure_of(layout.template, [make(one.dtype, one.shape or ()) for one in layout.components or ()])
 
 
-def agreed(layouts: Sequence[Layout], what: str) -> Layout:
+def agreed(layouts: Sequence[Layout], label: str) -> Layout:
     """Return a layout that fits the elements of any of several layouts.
 
     Parameters
     ----------
-    what : str
+    label : str
         The method or dataset concerned, for messages.
 
     Returns
@@ -165,7 +165,7 @@ def agreed(layouts: Sequence[Layout], what: str) -> Layout:
     for layout in layouts[1:]:
         differ = plain(spec_of(first, _dtype)) != plain(spec_of(layout, _dtype))
         if differ:
-            raise DtypeError(f"{what}: elements must be alike, not {_shown(first)} and {_shown(layout)}")
+            raise DtypeError(f"{label}: elements must be alike, not {_shown(first)} and {_shown(layout)}")
         here = layout.components or ()
         if len(here) != len(components) or (first.structure is None) != (layout.structure is None):
             return Layout(None)

@@ -27,7 +27,7 @@ _INT64_BYTES = 8
 
 
 def flattened(
-    value: Any, leaf: Callable[[Any, str], Any], where: str = "", opened: Callable[[Any, str], Any] | None = None
+    value: Any, leaf: Callable[[Any, str], Any], place: str = "", opened: Callable[[Any, str], Any] | None = None
 ) -> tuple[Any, list[Any]]:
     """Return the structure of a value over numbers of leaves, and what `leaf` makes of each and its place in words.
 
@@ -36,25 +36,25 @@ def flattened(
     """
     leaves: list[Any] = []
 
-    def walk(inner: Any, where: str) -> Any:
+    def walk(inner: Any, place: str) -> Any:
         if inner is None:
             return None
         if type(inner) is np.ndarray and inner.dtype.names is None:  # most leaves
-            leaves.append(leaf(inner, where))
+            leaves.append(leaf(inner, place))
             return len(leaves) - 1
         if opened is not None:
-            inner = opened(inner, where)
+            inner = opened(inner, place)
         if isinstance(inner, dict):
-            return {key: walk(part, f"{where}[{key!r}]") for key, part in inner.items()}
+            return {key: walk(part, f"{place}[{key!r}]") for key, part in inner.items()}
         if isinstance(inner, np.ndarray) and inner.dtype.names is not None:
-            return {key: walk(inner[key], f"{where}[{key!r}]") for key in inner.dtype.names}
+            return {key: walk(inner[key], f"{place}[{key!r}]") for key in inner.dtype.names}
         split = apart(inner)
         if split is not None:
-            return split[1]([walk(part, f"{where}[{index}]") for index, part in enumerate(split[0])])
-        leaves.append(leaf(inner, where))
+            return split[1]([walk(part, f"{place}[{index}]") for index, part in enumerate(split[0])])
+        leaves.append(leaf(inner, place))
         return len(leaves) - 1
 
-    return walk(value, where), leaves
+    return walk(value, place), leaves
 
 
 def rows_of_slices(tensors: Any, private: bool = False) -> tuple[int, list[Column], Layout] | None:
@@ -139,13 +139,13 @@ def rows_of_element(tensors: Any) -> tuple[list[Column], Layout] | None:
     DtypeError
         If a part is no array of numbers or strings.
     """
-    what = "from_tensors: tensors"
-    template, values = flattened(tensors, as_tensor, what, unframed)
+    label = "from_tensors: tensors"
+    template, values = flattened(tensors, as_tensor, label, unframed)
     if not values and tensors is not None:
         raise InvalidArgumentError("from_tensors: tensors has no arrays in it")
     if not values or any(not isinstance(one, np.ndarray) or (one.dtype == object and one.ndim > 1) for one in values):
         return None
-    parts = [_slices_of(one[np.newaxis], what) for one in values]
+    parts = [_slices_of(one[np.newaxis], label) for one in values]
     return [column for _, _, columns in parts for column in columns], _layout(template, parts)
 
 
@@ -185,7 +185,7 @@ def _layout(template: Any, parts: Sequence[tuple[int, Component, list[Column]]])
     return Layout(tuple(components), template)
 
 
-def as_tensor(value: Any, where: str, private: bool = False) -> Any:
+def as_tensor(value: Any, place: str, private: bool = False) -> Any:
     """Return a value as an array in native byte order that nobody changes, of strings as `bytes`; or a `Ragged`.
 
     An array is a copy, unless nobody can write to its memory; a `Ragged`, a `Sparse` and a dataset are not. private:
@@ -202,17 +202,17 @@ def as_tensor(value: Any, where: str, private: bool = False) -> Any:
         if array.dtype.kind in "SU" and not isinstance(value, np.ndarray | np.generic):
             array = np.array(value, object)  # NumPy's own strings lose the zero bytes at their end
     except ValueError as error:
-        raise InvalidArgumentError(f"{where}: {error}") from None
+        raise InvalidArgumentError(f"{place}: {error}") from None
     if array.dtype.kind in "SUO":
         flat = [one.encode() if isinstance(one, str) else one for one in array.ravel().tolist()]
         if not all(isinstance(one, bytes) for one in flat):
-            raise DtypeError(f"{where} must be an array of numbers or of strings, not {value!r:.60}")
+            raise DtypeError(f"{place} must be an array of numbers or of strings, not {value!r:.60}")
         strings = np.empty(len(flat), object)
         strings[:] = flat
         return strings.reshape(array.shape)
     if kind_of(array.dtype) not in "biufc" or array.dtype.itemsize > 16:
         hint = ": hand in numbers, as .astype('int64') gives them" if array.dtype.kind in "mM" else ""
-        raise DtypeError(f"{where} must be an array of numbers or of strings, not of {array.dtype}{hint}")
+        raise DtypeError(f"{place} must be an array of numbers or of strings, not of {array.dtype}{hint}")
     native = array.dtype.newbyteorder("=")
     if isinstance(value, list | int | float | complex):
         array = np.asarray(array, native, order="C")
@@ -224,24 +224,24 @@ def as_tensor(value: Any, where: str, private: bool = False) -> Any:
     return array
 
 
-def _slices_of(tensor: Any, where: str, private: bool = False) -> tuple[int, Component, list[Column]]:
+def _slices_of(tensor: Any, place: str, private: bool = False) -> tuple[int, Component, list[Column]]:
     """Return the slices of what `as_tensor` returned."""
     if isinstance(tensor, Ragged):
-        return _ragged_slices(tensor, where, private)
+        return _ragged_slices(tensor, place, private)
     if isinstance(tensor, Chained):
-        raise DtypeError(f"{where} must be an array of numbers or of strings, not a dataset")
+        raise DtypeError(f"{place} must be an array of numbers or of strings, not a dataset")
     if tensor.ndim == 0:
-        raise InvalidArgumentError(f"{where} is a scalar, and has no slices")
+        raise InvalidArgumentError(f"{place} is a scalar, and has no slices")
     if tensor.dtype == object:
-        return len(tensor), *_string_slices(tensor, where)
+        return len(tensor), *_string_slices(tensor, place)
     return len(tensor), Component(tensor.dtype, tensor.shape[1:]), [tensor]
 
 
-def _ragged_slices(ragged: Ragged, where: str, private: bool) -> tuple[int, Component, list[Column]]:
+def _ragged_slices(ragged: Ragged, place: str, private: bool) -> tuple[int, Component, list[Column]]:
     if isinstance(ragged.values, Ragged):
         inner = ragged.values
         if not inner.is_bytes:
-            raise InvalidArgumentError(f"{where}: rows of rows of numbers can't be elements")
+            raise InvalidArgumentError(f"{place}: rows of rows of numbers can't be elements")
         splits = np.asarray(ragged.row_splits, np.int64)
         data, ends = _bytes_of(inner, private)
         lengths = np.diff(ends)
@@ -252,7 +252,7 @@ def _ragged_slices(ragged: Ragged, where: str, private: bool) -> tuple[int, Comp
         return len(ragged), Component(BYTES, (None,)), made
     if ragged.is_bytes:
         return len(ragged), Component(BYTES, ()), [(*_bytes_of(ragged, private), None)]
-    values = as_tensor(ragged.values, where, private)
+    values = as_tensor(ragged.values, place, private)
     row_bytes = values.dtype.itemsize * int(np.prod(values.shape[1:]))
     ends = np.asarray(ragged.row_splits, np.int64) * row_bytes
     component = Component(values.dtype, (None, *values.shape[1:]), ragged=True)

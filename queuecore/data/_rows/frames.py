@@ -27,14 +27,14 @@ _TABLES_OF = {
 }
 
 
-def unframed(value: Any, where: str) -> Any:
+def unframed(value: Any, place: str) -> Any:
     """Return a table as a dict of its columns, one of the columns as an array or `Ragged`, and all else as it is.
 
     Parameters
     ----------
     value : object
         For example a ``pyarrow.Table``, or ``RecordBatch``, or a ``DataFrame`` or ``Series`` of pandas or polars.
-    where : str
+    place : str
         Its place in the user's value, for errors.
 
     Raises
@@ -47,8 +47,8 @@ def unframed(value: Any, where: str) -> Any:
     packages = {kind.__module__.partition(".")[0] for kind in type(value).__mro__}
     for name, take in (("pyarrow", _of_arrow), ("pandas", _of_pandas), ("polars", _of_polars)):
         if name in packages and name in sys.modules:
-            return take(sys.modules[name], value, where)
-    return _refused(value, where) if "datasets" in packages else value
+            return take(sys.modules[name], value, place)
+    return _refused(value, place) if "datasets" in packages else value
 
 
 def _refused(value: Any, where: str) -> Any:
@@ -77,36 +77,36 @@ def _check_whole(missing: Any, where: str, fill: str, drop: str) -> None:
         )
 
 
-def _of_arrow(pa: Any, value: Any, where: str) -> Any:
+def _of_arrow(pa: Any, value: Any, place: str) -> Any:
     if isinstance(value, (pa.Table, pa.RecordBatch)):
-        return _columns(value.schema.names, value.column, where)
+        return _columns(value.schema.names, value.column, place)
     if not isinstance(value, (pa.Array, pa.ChunkedArray)):
-        return _refused(value, where)
-    _check_whole(value.null_count, where, "fill_null(0)", "drop_null")
+        return _refused(value, place)
+    _check_whole(value.null_count, place, "fill_null(0)", "drop_null")
     if isinstance(value, pa.ChunkedArray):
         value = (
             value.chunk(0) if value.num_chunks == 1 else pa.concat_arrays(value.chunks or [pa.array([], value.type)])
         )
-    return _of_arrow_array(pa, value, where)
+    return _of_arrow_array(pa, value, place)
 
 
-def _of_arrow_array(pa: Any, value: Any, where: str) -> Any:
+def _of_arrow_array(pa: Any, value: Any, place: str) -> Any:
     """Return an array of Arrow's without missing values of its own."""
     kind = value.type
     if isinstance(value, pa.ExtensionArray):
-        return _of_arrow(pa, value.storage, where)
+        return _of_arrow(pa, value.storage, place)
     if pa.types.is_dictionary(kind):
-        return _of_arrow(pa, value.dictionary_decode(), where)
+        return _of_arrow(pa, value.dictionary_decode(), place)
     if pa.types.is_struct(kind):
         return {kind.field(index).name: part for index, part in enumerate(value.flatten())}
     if pa.types.is_fixed_size_list(kind):
-        values = _of_arrow(pa, value.flatten(), where)
+        values = _of_arrow(pa, value.flatten(), place)
         if isinstance(values, np.ndarray):
             return values.reshape(len(value), kind.list_size, *values.shape[1:])
         return Ragged(values, np.arange(len(value) + 1, dtype=np.int64) * kind.list_size)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         ends = value.offsets.to_numpy().astype(np.int64)
-        return Ragged(_of_arrow(pa, value.flatten(), where), ends - ends[0])
+        return Ragged(_of_arrow(pa, value.flatten(), place), ends - ends[0])
     if pa.types.is_string(kind) or pa.types.is_binary(kind) or kind in (pa.large_string(), pa.large_binary()):
         value = value.cast(pa.large_binary())
         _, ends, data = value.buffers()
@@ -115,14 +115,14 @@ def _of_arrow_array(pa: Any, value: Any, where: str) -> Any:
     return value.to_numpy(zero_copy_only=False)
 
 
-def _of_pandas(pd: Any, value: Any, where: str) -> Any:
+def _of_pandas(pd: Any, value: Any, place: str) -> Any:
     if isinstance(value, pd.DataFrame):
-        return _columns(value.columns, value.__getitem__, where)
+        return _columns(value.columns, value.__getitem__, place)
     if not isinstance(value, pd.Series):
         return value
     array = np.asarray(value)
     if array.dtype == object:
-        _check_whole(value.isna().sum(), where, 'fillna("")', "dropna")
+        _check_whole(value.isna().sum(), place, 'fillna("")', "dropna")
         return _of_objects(array)
     return array
 

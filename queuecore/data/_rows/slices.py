@@ -18,13 +18,13 @@ from queuecore.ragged import Ragged, Sparse
 __all__ = ["emptied", "joined_rows", "number_of_rows", "row_of", "rows_between", "zeros"]
 
 
-def number_of_rows(value: Any, what: str, element: int) -> int:
+def number_of_rows(value: Any, label: str, element: int) -> int:
     """Return the first dimension, which all parts of an element share.
 
     Raises
     ------
     InvalidArgumentError
-        If one is a scalar, or they differ; `what` is the method concerned.
+        If one is a scalar, or they differ; `label` is the method concerned.
     """
     lengths = []
     for part in flattened(value, lambda leaf, where: leaf)[1]:
@@ -33,11 +33,13 @@ def number_of_rows(value: Any, what: str, element: int) -> int:
         elif isinstance(part, list | Ragged) or np.ndim(part):
             lengths.append(len(part))
         else:
-            raise InvalidArgumentError(f"{what}: a scalar has no rows (element {element})", stage=what, record=element)
+            raise InvalidArgumentError(
+                f"{label}: a scalar has no rows (element {element})", stage=label, record=element
+            )
     if len(set(lengths)) > 1:
         raise InvalidArgumentError(
-            f"{what}: all components must have the same first dimension, not {lengths} (element {element})",
-            stage=what,
+            f"{label}: all components must have the same first dimension, not {lengths} (element {element})",
+            stage=label,
             record=element,
         )
     return lengths[0] if lengths else 0

@@ -43,7 +43,7 @@ def first_state(value: Any) -> Any:
     return own(mapped(_leaf, value))
 
 
-def next_state(state: Any, result: Any, name: str, where: str = "") -> Any:
+def next_state(state: Any, result: Any, name: str, position: str = "") -> Any:
     """Return what a function, which errors call `name`, made of a state, as the state after it.
 
     Raises
@@ -55,28 +55,28 @@ def next_state(state: Any, result: Any, name: str, where: str = "") -> Any:
     """
     if isinstance(state, dict):
         if isinstance(result, dict) and result.keys() == state.keys():
-            return {key: next_state(inner, result[key], name, f"{where}[{key!r}]") for key, inner in state.items()}
-        raise other_structure(name, where, f"a dict with the keys {list(state)}", result)
+            return {key: next_state(inner, result[key], name, f"{position}[{key!r}]") for key, inner in state.items()}
+        raise other_structure(name, position, f"a dict with the keys {list(state)}", result)
     if state is None:
         if result is not None:
-            raise other_structure(name, where, "None", result)
+            raise other_structure(name, position, "None", result)
         return None
     split = apart(state)
     if split is not None:
         other_split = None if isinstance(result, dict) else apart(result)
         if other_split is not None and len(other_split[0]) == len(split[0]):
             pairs = enumerate(zip(split[0], other_split[0], strict=True))
-            return split[1]([next_state(*pair, name, f"{where}[{index}]") for index, pair in pairs])
-        raise other_structure(name, where, f"a {type(state).__name__} of {len(split[0])}", result)
+            return split[1]([next_state(*pair, name, f"{position}[{index}]") for index, pair in pairs])
+        raise other_structure(name, position, f"a {type(state).__name__} of {len(split[0])}", result)
     if isinstance(result, (dict, tuple)):
-        raise other_structure(name, where, "one array", result)
+        raise other_structure(name, position, "one array", result)
     kind, dtype = _type(state)
     if takes(dtype, result):
         return number_of(dtype, result, name)
     leaf = _leaf(result)
     became = _type(leaf)
     if became != (kind, dtype):
-        place = f" at {where}" if where else ""
+        place = f" at {position}" if position else ""
         shown = [f"{one if one != 'array' else 'an array'} of {what}" for one, what in ((kind, dtype), became)]
         raise DtypeError(
             f"{name} must return a state of the type it was given: it was {shown[0]}{place} and became {shown[1]}"

@@ -1284,7 +1284,7 @@ def general(datasets: Sequence[Dataset], what: str) -> Any:
     return first
 
 
-def general_spec(first: Any, second: Any, what: str) -> Any:
+def general_spec(first: Any, second: Any, label: str) -> Any:
     """Return the facts that hold for two elements.
 
     Raises
@@ -1294,7 +1294,7 @@ def general_spec(first: Any, second: Any, what: str) -> Any:
     """
     found, other = leaves(first), leaves(second)
     if not same_structure(first, second) or any(not _of_one_type(a, b) for a, b in zip(found, other, strict=True)):
-        raise TypeError(f"{what}: Incompatible dataset elements: {first!r} vs. {second!r}")
+        raise TypeError(f"{label}: Incompatible dataset elements: {first!r} vs. {second!r}")
     made = [a if isinstance(a, (Nested, NoneLeaf)) else replace(a, shape=a.shape.most_general_with(b.shape))
             for a, b in zip(found, other, strict=True)]  # fmt: skip
     return packed(first, made)
@@ -1354,8 +1354,8 @@ def scalar_of(function: Function, what: str) -> Function:
     return function
 
 
-def _number(function: Any, what: str, short: bool = False) -> Callable[..., Any]:
-    # A function that may return a number of Python's, which is an int64 then; `short`: and one of 32 bits.
+def _number(function: Any, what: str, is_short: bool = False) -> Callable[..., Any]:
+    # A function that may return a number of Python's, which is an int64 then; `is_short`: and one of 32 bits.
     if not callable(function):
         raise TypeError(f"{what} must be callable, not {function!r}")
 
@@ -1364,7 +1364,7 @@ def _number(function: Any, what: str, short: bool = False) -> Callable[..., Any]
         made = function(*arguments)
         if not isinstance(made, Tensor):
             return convert_to_tensor(made, np.int64)
-        return cast(made, np.int64) if short and made.dtype == int32 else made
+        return cast(made, np.int64) if is_short and made.dtype == int32 else made
 
     return call
 
@@ -1380,17 +1380,17 @@ def _check_state(spec: Any, after: Any) -> None:
 
 
 def settled(
-    dataset: Dataset, function: Callable[..., Any], spec: Any, what: str, state_of: Callable[[Function], Any]
+    dataset: Dataset, function: Callable[..., Any], spec: Any, label: str, state_of: Callable[[Function], Any]
 ) -> tuple[Any, Function]:
     """Return what is known of a state, and the function called with it.
 
     These are the facts of a shape that the function doesn't change: it is called again if it changed any.
     """
     while True:
-        found = Function(dataset.graph, function, [spec, dataset._spec], what)
+        found = Function(dataset.graph, function, [spec, dataset._spec], label)
         after = state_of(found)
         _check_state(spec, after)
-        kept = general_spec(spec, after, what)
+        kept = general_spec(spec, after, label)
         if kept == spec:
             return spec, found
         spec = kept

@@ -71,7 +71,7 @@ class Function:
     function : callable
     specs : sequence of structures of Leaf
         The specifications of its arguments. The parts of a tuple are separate arguments if it is the only one.
-    what : str
+    label : str
         The step that uses it, for messages.
 
     Attributes
@@ -84,7 +84,7 @@ class Function:
         The tensors of the graph around it that it reads.
     """
 
-    def __init__(self, graph: Graph, function: Callable[..., Any], specs: Sequence[Any], what: str) -> None:
+    def __init__(self, graph: Graph, function: Callable[..., Any], specs: Sequence[Any], label: str) -> None:
         self.specs = tuple(specs)
         self.name = getattr(function, "__qualname__", type(function).__qualname__)
         arguments: list[Tensor] = []
@@ -101,7 +101,7 @@ class Function:
             result = function(*given)
             # A list that an operation returns is several tensors.
             self.result = tuple(result) if isinstance(result, list) else result
-            self.spec, results = tensors_of(self.result, what)
+            self.spec, results = tensors_of(self.result, label)
         own = {op: index for index, op in enumerate(body)}
         # Operations with effects run in the order of their creation, even if nothing reads them. What stands for an
         # argument, or for a value of a loop, is none; those of branches and loops run within these.

@@ -281,7 +281,7 @@ def _parts(structure: Any, element: Any, flat: list[Any]) -> None:
         flat.append(element)
 
 
-def matched(structure: Any, other: Any, what: str) -> list[Any]:
+def matched(structure: Any, other: Any, label: str) -> list[Any]:
     """Return the parts of another structure where this one has its own; lists are structure where this one has a tuple.
 
     Raises
@@ -291,15 +291,15 @@ def matched(structure: Any, other: Any, what: str) -> list[Any]:
     """
     if isinstance(structure, Mapping):
         if not isinstance(other, Mapping) or sorted(other) != sorted(structure):
-            raise ValueError(f"{what}: the two structures don't have the same keys: {structure!r} and {other!r}")
-        return [part for key in sorted(structure) for part in matched(structure[key], other[key], what)]
+            raise ValueError(f"{label}: the two structures don't have the same keys: {structure!r} and {other!r}")
+        return [part for key in sorted(structure) for part in matched(structure[key], other[key], label)]
     if isinstance(structure, tuple):
         if not isinstance(other, (tuple, list)) or len(other) != len(structure):
             raise ValueError(
-                f"{what}: the two structures don't have the same nested structure: {structure!r} and {other!r}"
+                f"{label}: the two structures don't have the same nested structure: {structure!r} and {other!r}"
             )
         pairs = zip(structure, other, strict=True)
-        return [part for one, its in pairs for part in matched(one, its, what)]
+        return [part for one, its in pairs for part in matched(one, its, label)]
     return [other]
 
 
@@ -399,7 +399,7 @@ def _outputs(leaf: Any) -> list[tuple[DType, Any]]:
 # Tensors
 
 
-def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
+def tensors_of(value: Any, label: str) -> tuple[Any, list[Tensor]]:
     """Return what is known of a structure of tensors and of what can be tensors, and these.
 
     Raises
@@ -431,7 +431,7 @@ def tensors_of(value: Any, what: str) -> tuple[Any, list[Tensor]]:
 
     spec = mapped(one, value)
     if not tensors:
-        raise ValueError(f"{what}: there are no tensors in {value!r}")
+        raise ValueError(f"{label}: there are no tensors in {value!r}")
     return spec, tensors
 
 

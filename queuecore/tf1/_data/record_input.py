@@ -58,14 +58,14 @@ class RecordInput:
         shift_ratio: float = 0, seed: int = 0, name: str | None = None, batches: int | None = None,
         compression_type: Any = None,
     ) -> None:  # fmt: skip
-        for what, number in (
+        for subject, number in (
             ("batch_size", batch_size),
             ("buffer_size", buffer_size),
             ("parallelism", parallelism),
             ("batches", 1 if batches is None else batches),
         ):
             if number < 1:
-                raise InvalidArgumentError(f"{what} must be at least 1, but got {number}")
+                raise InvalidArgumentError(f"{subject} must be at least 1, but got {number}")
         self._patterns = os.fsencode(file_pattern)
         self._batch_size = int(batch_size)
         self._buffer_size = int(buffer_size)

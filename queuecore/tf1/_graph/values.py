@@ -217,7 +217,7 @@ class DType:
         """Return whether it is another type, or a reference to one is another type."""
         return self._enum in (as_dtype(other)._enum, as_dtype(other).base_dtype._enum)
 
-    def _limits_of(self, what: str) -> Any:
+    def _limits_of(self, bound: str) -> Any:
         if self.is_integer:
             return np.iinfo(self.dtype)
         if self.is_floating:
@@ -227,7 +227,7 @@ class DType:
                 limits: Any = ml_dtypes.finfo
                 return limits(ml_dtypes.bfloat16)
             return np.finfo(self.dtype)
-        raise TypeError(f"Cannot find {what} value of {self!s} with type {self!r}.")
+        raise TypeError(f"Cannot find {bound} value of {self!s} with type {self!r}.")
 
     @property
     def min(self) -> Any:

@@ -63,7 +63,7 @@ class _Contents:
         with self._lock:
             self._check_open(len(keys))
             changed: dict[bytes, Any] = {}  # None: it is complete, and leaves
-            complete = []
+            complete_elements = []
             is_new = False
             for at, key in enumerate(keys):
                 present = changed[key] if key in changed else self._incomplete.get(key)
@@ -80,9 +80,9 @@ class _Contents:
                 parts = parts | {index: values[at]}
                 changed[key] = (number, parts) if len(parts) < len(self.types) else None
                 if changed[key] is None:
-                    complete.append([number, key, *(parts[place] for place in range(len(parts)))])
+                    complete_elements.append([number, key, *(parts[place] for place in range(len(parts)))])
             # Nothing has changed so far, so that an insertion that fails leaves nothing behind.
-            for element in complete:
+            for element in complete_elements:
                 self.ready.enqueue(element)
             for key, present in changed.items():
                 if present is None:
@@ -194,14 +194,14 @@ class Barrier:
             contents = session.resource(self, lambda: _Contents(self, self.name))
             return contents
         contents = session.resource(("barrier", shared), lambda: _Contents(self, shared))
-        for what, there, here in (
+        for subject, shared_words, requested_words in (
             ("types", [*map(name_of, contents.types)], [*map(name_of, self.types)]),
             ("shapes", [*map(str, contents.shapes)], [*map(str, self.shapes)]),
         ):
-            if there != here:
+            if shared_words != requested_words:
                 raise InvalidArgumentError(
-                    f"Shared barrier '{shared}' has component {what} [{', '.join(there)}] but requested component "
-                    f"{what} were [{', '.join(here)}]"
+                    f"Shared barrier '{shared}' has component {subject} [{', '.join(shared_words)}] "
+                    f"but requested component {subject} were [{', '.join(requested_words)}]"
                 )
         return contents
 

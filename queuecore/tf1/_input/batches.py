@@ -132,7 +132,7 @@ def _as_row(value: Any) -> Any:
     return np.asarray(value)[None]
 
 
-def _lists(what: str, tensors_list: Any) -> tuple[list[Any] | None, list[list[Any]]]:
+def _lists(function_name: str, tensors_list: Any) -> tuple[list[Any] | None, list[list[Any]]]:
     # The keys of dicts, and the components of each example, of the same kinds.
     examples = listed(tensors_list)
     if not examples:
@@ -147,7 +147,7 @@ def _lists(what: str, tensors_list: Any) -> tuple[list[Any] | None, list[list[An
         examples = [[example[key] for key in keys] for example in examples]
     lists = [listed(tensors) for tensors in examples]
     if not lists[0]:
-        raise ValueError(f"Expected at least one tensor in {what}().")
+        raise ValueError(f"Expected at least one tensor in {function_name}().")
     sparse = [tensor.dtype if isinstance(tensor, SparseTensor) else None for tensor in lists[0]]
     for tensors in lists:
         if [tensor.dtype if isinstance(tensor, SparseTensor) else None for tensor in tensors] != sparse:

@@ -169,20 +169,20 @@ class _Barrier:
         return self.barrier_ref.graph.create_op(type_, [], [(int32, ())], kernel, name).outputs[0]
 
 
-def _named(what: str, tensors: Any, first: int = 0) -> dict[str, Tensor]:
+def _named(subject: str, tensors: Any, first: int = 0) -> dict[str, Tensor]:
     # Tensors by name, in the order of names, whose shapes are known from a dimension on.
     if not isinstance(tensors, Mapping):
-        raise TypeError(f"{what} must be a dict")
+        raise TypeError(f"{subject} must be a dict")
     named = {}
     for key in tensors:
         if not isinstance(key, str):
-            raise TypeError(f"{what} key must be string: {key}")
+            raise TypeError(f"{subject} key must be string: {key}")
         if ":" in key:
-            raise ValueError(f"{what} key may not have a colon: {key!r}")
+            raise ValueError(f"{subject} key may not have a colon: {key!r}")
     for key in sorted(tensors):
-        tensor = convert_to_tensor(tensors[key], name=f"{what}_{key}")
+        tensor = convert_to_tensor(tensors[key], name=f"{subject}_{key}")
         if tensor.shape.sides is None or not tensor.shape.with_rank_at_least(first)[first:].is_fully_defined():
-            raise ValueError(f"Shape for {what} {key} is not fully defined: {tensor.shape}")
+            raise ValueError(f"Shape for {subject} {key} is not fully defined: {tensor.shape}")
         named[key] = tensor
     return named
 

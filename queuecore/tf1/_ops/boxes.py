@@ -46,14 +46,14 @@ def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors
     InvalidArgumentError
         In a run, if they aren't.
     """
-    batch, where = convert_to_tensor(images), convert_to_tensor(boxes, float32)
+    batch, corners = convert_to_tensor(images), convert_to_tensor(boxes, float32)
     if batch.dtype.name not in ("float16", "float32"):
         raise TypeError(
             f"Value passed to parameter 'images' has DataType {name_of(batch.dtype)} not in list of allowed values: "
             "float16, float32"
         )
     batch.shape.ranked(4)
-    where.shape.ranked(3)
+    corners.shape.ranked(3)
     chosen = convert_to_tensor(np.zeros((0, 4), np.float32) if colors is None else colors, float32)
 
     def kernel(pictures: Any, places: Any, table: Any) -> Any:
@@ -71,7 +71,7 @@ def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors
                 _draw(picture, box, colours[at % len(colours)][:depth])
         return made
 
-    return apply_op("DrawBoundingBoxes", [batch, where, chosen], batch.dtype, batch.shape, kernel, name)
+    return apply_op("DrawBoundingBoxes", [batch, corners, chosen], batch.dtype, batch.shape, kernel, name)
 
 
 def _draw(picture: Any, box: Any, colour: Any) -> None:

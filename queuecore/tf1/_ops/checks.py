@@ -137,7 +137,7 @@ assert_non_positive = _signed(
 
 
 def _ranked(
-    x: Any, ranks: Any, holds: Callable[[int, list[int]], bool], what: str, data: Any, summarize: int | None,
+    x: Any, ranks: Any, holds: Callable[[int, list[int]], bool], rank_words: str, data: Any, summarize: int | None,
     message: str | None, name: str,
 ) -> Operation:  # fmt: skip
     operand = convert_to_tensor(x)
@@ -152,14 +152,14 @@ def _ranked(
         if not holds(operand.shape.ndims, [int(rank) for rank in known]):
             told = ", ".join(str(int(rank)) for rank in known)
             raise ValueError(
-                f"{message or ''}. Tensor {operand.name} must have rank {what}{told}.  Received rank "
+                f"{message or ''}. Tensor {operand.name} must have rank {rank_words}{told}.  Received rank "
                 f"{operand.shape.ndims}, shape {operand.shape}".removeprefix(". ")
             )
         return no_op(name="static_checks_determined_all_ok")
     number = apply_op("Rank", [operand], np.int32, (), lambda value: np.array(np.ndim(value), np.int32), None)
     shown = [
         message or "",
-        f"Tensor {operand.name} must have rank {what.strip()}".rstrip(),
+        f"Tensor {operand.name} must have rank {rank_words.strip()}".rstrip(),
         *rank_operands,
         "Received rank: ",
         number,

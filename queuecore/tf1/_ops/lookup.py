@@ -225,14 +225,14 @@ class TextFileInitializer:
     ) -> None:  # fmt: skip
         del name
         self.key_dtype, self.value_dtype = as_dtype(key_dtype), as_dtype(value_dtype)
-        for what, index, dtype in (("Key", key_index, self.key_dtype), ("Value", value_index, self.value_dtype)):
+        for column, index, dtype in (("Key", key_index, self.key_dtype), ("Value", value_index, self.value_dtype)):
             if index < -2:
-                raise ValueError(f"Invalid {what.lower()} index {index}.")
+                raise ValueError(f"Invalid {column.lower()} index {index}.")
             if index == TextFileIndex.LINE_NUMBER and dtype != int64:
-                raise ValueError(f"Signature mismatch. {what}s must be dtype int64, got {name_of(dtype)}.")
-            if index == TextFileIndex.WHOLE_LINE and dtype != string and not (what == "Key" and dtype.is_integer):
-                wanted = "integer or string" if what == "Key" else "dtype string"
-                raise ValueError(f"Signature mismatch. {what}s must be {wanted}, got {name_of(dtype)}.")
+                raise ValueError(f"Signature mismatch. {column}s must be dtype int64, got {name_of(dtype)}.")
+            if index == TextFileIndex.WHOLE_LINE and dtype != string and not (column == "Key" and dtype.is_integer):
+                wanted = "integer or string" if column == "Key" else "dtype string"
+                raise ValueError(f"Signature mismatch. {column}s must be {wanted}, got {name_of(dtype)}.")
         if vocab_size is not None and vocab_size <= 0:
             raise ValueError(f"Invalid vocab_size {vocab_size}.")
         self.inputs = [convert_to_tensor(filename, string, name="asset_filepath")]

@@ -347,7 +347,7 @@ def add_n(inputs: Sequence[Any], name: str | None = None) -> Tensor:
 # Reductions
 
 
-def axes_of(axis: Any, rank: int | None, what: str = "reduction") -> tuple[int, ...] | None:
+def axes_of(axis: Any, rank: int | None, operation: str = "reduction") -> tuple[int, ...] | None:
     """Return the axes in rising order; `None`: all axes of an unknown rank.
 
     Raises
@@ -359,16 +359,16 @@ def axes_of(axis: Any, rank: int | None, what: str = "reduction") -> tuple[int, 
         return None if rank is None else tuple(range(rank))
     known = constant_value(convert_to_tensor(axis))
     if known is None:
-        raise ValueError(f"the {what} axis must be known before the graph runs")
+        raise ValueError(f"the {operation} axis must be known before the graph runs")
     axes = [int(number) for number in np.ravel(known)]
     if rank is None:
         return tuple(axes)
     for number in axes:
         if not -rank <= number < rank:
-            raise ValueError(f"Invalid {what} dimension {number} for input with {rank} dimensions.")
+            raise ValueError(f"Invalid {operation} dimension {number} for input with {rank} dimensions.")
     places = sorted({number % rank for number in axes})
     if len(places) != len(axes):
-        raise ValueError(f"Invalid {what} arguments: {axes} name a dimension twice")
+        raise ValueError(f"Invalid {operation} arguments: {axes} name a dimension twice")
     return tuple(places)
 
 

@@ -81,10 +81,10 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
     -------
     Tensor, shape (...) and the other dimensions of `params`
     """
-    operand, where = convert_to_tensor(params), _integers(indices, "indices")
+    operand, places = convert_to_tensor(params), _integers(indices, "indices")
     shape: Any = None
-    if where.shape.sides and where.shape.sides[-1] is not None and operand.shape.sides is not None:
-        shape = [*where.shape.sides[:-1], *operand.shape.sides[where.shape.sides[-1] :]]
+    if places.shape.sides and places.shape.sides[-1] is not None and operand.shape.sides is not None:
+        shape = [*places.shape.sides[:-1], *operand.shape.sides[places.shape.sides[-1] :]]
 
     def kernel(x: Any, at: Any) -> Any:
         flat = at.reshape(-1, at.shape[-1])
@@ -97,7 +97,7 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
             )
         return x[tuple(np.moveaxis(at, -1, 0))]
 
-    return apply_op("GatherNd", [operand, where], operand.dtype, shape, structural(kernel, operand.dtype), name)
+    return apply_op("GatherNd", [operand, places], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
 
 def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Tensor:
@@ -111,7 +111,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
         That of the result.
     name : str, optional
     """
-    where, addends, sides = _integers(indices, "indices"), convert_to_tensor(updates), shape_tensor(shape)
+    places, addends, sides = _integers(indices, "indices"), convert_to_tensor(updates), shape_tensor(shape)
 
     def kernel(at: Any, new: Any, to: Any) -> Any:
         array = np.zeros([int(one) for one in to], addends.dtype.dtype)
@@ -121,7 +121,7 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
         np.add.at(array, tuple(np.moveaxis(at, -1, 0)), new)
         return array
 
-    return apply_op("ScatterNd", [where, addends, sides], addends.dtype, shape_within(sides), kernel, name)
+    return apply_op("ScatterNd", [places, addends, sides], addends.dtype, shape_within(sides), kernel, name)
 
 
 # Different values
@@ -413,16 +413,16 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
         Each has the shape of its indices, and the same further dimensions. Of equal indices the last one holds.
     name : str, optional
     """
-    where = [convert_to_tensor(one, int32) for one in indices]
+    index_tensors = [convert_to_tensor(one, int32) for one in indices]
     operands = tensors(*data)
-    count = len(where)
+    count = len(index_tensors)
     if len(operands) != count:
         raise ValueError(
             f"List argument 'data' to 'dynamic_stitch' Op with length {len(operands)} must match length {count} of "
             "argument 'indices'."
         )
     rest = TensorShape(None)
-    for numbers, operand in zip(where, operands, strict=True):
+    for numbers, operand in zip(index_tensors, operands, strict=True):
         rest = rest.merge_with(_behind(operand, numbers))
 
     def rows(places: Any) -> int:
@@ -444,10 +444,10 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
             array[at] = part
         return array
 
-    known = [folded_value(at) for at in where]
+    known = [folded_value(at) for at in index_tensors]
     size = None if any(at is None for at in known) else rows(known)
     shape = TensorShape([size]).concatenate(rest)
-    return apply_op("DynamicStitch", [*where, *operands], operands[0].dtype, shape, kernel, name)
+    return apply_op("DynamicStitch", [*index_tensors, *operands], operands[0].dtype, shape, kernel, name)
 
 
 def bitcast(input: Any, type: Any, name: str | None = None) -> Tensor:

@@ -615,8 +615,8 @@ def rows_of(
 
 
 def _divided(
-    cls: type[RaggedTensor], what: str, values: Any, division: Any, splits: Callable[[Any, int], Any], more: int | None,
-    name: str | None,
+    cls: type[RaggedTensor], scheme: str, values: Any, division: Any, splits: Callable[[Any, int], Any],
+    more: int | None, name: str | None,
 ) -> RaggedTensor:  # fmt: skip
     # Rows by a vector of which `splits` makes the places; it has one number less for each that is in `more`.
     parts = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
@@ -634,13 +634,13 @@ def _divided(
         row_splits = np.asarray(splits(x, count), kind.dtype)
         if len(row_splits) < 1 or row_splits[0] != 0 or row_splits[-1] != count or (np.diff(row_splits) < 0).any():
             raise InvalidArgumentError(
-                f"Arguments to from_{_SPELT[what]} do not form a valid RaggedTensor: {count} values can't be divided "
+                f"Arguments to from_{_SPELT[scheme]} do not form a valid RaggedTensor: {count} values can't be divided "
                 f"by {np.asarray(x).tolist()}"
             )
         return row_splits
 
     shape = [None if side is None or more is None else side + more]
-    places = apply_op(f"RaggedFrom{what}", [vector, counted], kind, shape, kernel, name)
+    places = apply_op(f"RaggedFrom{scheme}", [vector, counted], kind, shape, kernel, name)
     return cls(parts, places)
 
 

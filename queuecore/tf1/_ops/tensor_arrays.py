@@ -318,7 +318,7 @@ class TensorArray:
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """Return the array with the rows of a tensor as the elements of a vector of indices."""
-        where, operand = convert_to_tensor(indices, int32), convert_to_tensor(value, self.dtype)
+        cell_numbers, operand = convert_to_tensor(indices, int32), convert_to_tensor(value, self.dtype)
         if operand.shape.ranked(1, least=True).sides is not None:
             self._learn(operand.shape[1:])
 
@@ -331,7 +331,7 @@ class TensorArray:
             for place, row in zip(places.tolist(), rows, strict=True):
                 cells.write(place, row)
 
-        return self._writing("TensorArrayScatterV3", [where, operand], write, name)
+        return self._writing("TensorArrayScatterV3", [cell_numbers, operand], write, name)
 
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
         """Return the array with parts of a tensor, of these numbers of rows, as its elements."""

@@ -148,13 +148,13 @@ def expected(records: list[Any], ops: list[tuple[Any, ...]], fault: bool = False
     def filled(element: Any) -> Any:
         return [filled(one) for one in element] if isinstance(element, list) else records[element]
 
-    got = []
+    results = []
     try:
         for element in Model([bytes(len(records)), *["none"] * fault], 1, ops).ordinals():
-            got.append(filled(element))
+            results.append(filled(element))
     except Fault as error:
-        return got, error
-    return got, None
+        return results, error
+    return results, None
 
 
 @st.composite

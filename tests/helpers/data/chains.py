@@ -57,15 +57,15 @@ def pull(
     iterator: Any, limit: int | None = None, own: Callable[[Any], Any] = own
 ) -> tuple[list[Any], qc.errors.QueueCoreError | None]:
     """The (next `limit`) elements, of each what `own` makes of it, and the error that ended them."""
-    got: list[Any] = []
+    results: list[Any] = []
     try:
-        while limit is None or len(got) < limit:
-            got.append(own(next(iterator)))
+        while limit is None or len(results) < limit:
+            results.append(own(next(iterator)))
     except StopIteration:
         pass
     except qc.errors.QueueCoreError as error:
-        return got, error
-    return got, None
+        return results, error
+    return results, None
 
 
 def run(ds: Dataset, limit: int | None = None) -> tuple[list[Any], qc.errors.QueueCoreError | None]:

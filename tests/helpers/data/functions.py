@@ -41,13 +41,13 @@ def in_python(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def pulled(ds: Dataset) -> tuple[list[Any], BaseException | None]:
     """The elements of a dataset, as plain values, and the error that ended them."""
-    got = []
+    results = []
     try:
         for element in ds:
-            got.append(plain(element))
+            results.append(plain(element))
     except BaseException as error:
-        return got, error
-    return got, None
+        return results, error
+    return results, None
 
 
 def check_resume(make: Callable[[], Dataset], limit: int | None = None) -> list[Any]:

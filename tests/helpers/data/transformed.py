@@ -48,13 +48,13 @@ def values(element: Any) -> Any:
 
 def pulled(iterator: Any, limit: int | None = None, own: Callable[[Any], Any] = plain) -> tuple[list[Any], Any]:
     """The (next `limit`) elements, and the error that ended them."""
-    got: list[Any] = []
+    results: list[Any] = []
     try:
         for element in itertools.islice(iterator, limit):
-            got.append(own(element))
+            results.append(own(element))
     except QueueCoreError as error:
-        return got, error
-    return got, None
+        return results, error
+    return results, None
 
 
 def run(ds: Dataset, own: Callable[[Any], Any] = plain) -> list[Any]:

@@ -138,17 +138,17 @@ def _streamed(plane: Plane, key: int, function: Callable[[Any], Any] | None) -> 
 def kept(plane: Plane) -> Counter[str]:
     """All but one slot are held, so batches go through that one, and are copies."""
     feed = Feed(plane, made(40))
-    held = []
+    held_batches = []
     for at, (lease, batch) in enumerate(feed.leases()):
         if at < BUFFERS - 1:
             memory = plane.arrays.memory(lease)
-            held.append((memory, batch))
+            held_batches.append((memory, batch))
         else:
             memory = plane.arrays.allocate(batch.nbytes)
             lease.copy_to(plane.device, plane.arrays.address(memory))
         feed.consume(memory, batch)
         del lease
-    for memory, batch in held:
+    for memory, batch in held_batches:
         feed.consume(memory, batch)
     feed.stop()
     return Counter()
@@ -180,14 +180,14 @@ def again(plane: Plane) -> Counter[str]:
     for run in range(6):
         key = run % 2 * 7
         with iter(ds.map(lambda x: x ^ 7) if key else ds) as it:
-            for at, got in zip(range(8), it, strict=True):
+            for at, result in zip(range(8), it, strict=True):
                 if key and at == 0:
                     plane.fake.settle()
                     with entered(plane.fake):
                         plane.fake.go_on(plane.arrays.current)
                 last = not key and at >= 8 - BUFFERS
-                got.consume(rows[64 * at : 64 * (at + 1)] ^ key, UNTIL_GO_ON if last else SCHEDULED)
-                del got
+                result.consume(rows[64 * at : 64 * (at + 1)] ^ key, UNTIL_GO_ON if last else SCHEDULED)
+                del result
         del it
         assert soon(nobody_works, PATIENCE)
     return Counter(missing_kernels=kernels + 3 * 8 - plane.fake.count("cuLaunchKernel"))
@@ -275,13 +275,13 @@ def queued(plane: Plane) -> Counter[str]:
         queue.enqueue([one, np.arange(n % 3)])
     queue.close()
     with plane.dequeued(queue, BUFFERS) as it:
-        held = next(it)
+        first_batch = next(it)
         full = soon(lambda: queue.size() == 40 - 2 * BUFFERS - 1, PATIENCE)  # held here, on the device, page-locked
         count = 0
-        for n, got in enumerate(itertools.chain([held], it)):
+        for n, got in enumerate(itertools.chain([first_batch], it)):
             got[0].consume(arrays[n])
             got[1].consume(np.arange(n % 3))
-            held = None
+            first_batch = None
             count += 1
             del got
     return Counter(missing=40 - count, not_full=not full)

@@ -62,8 +62,8 @@ def bare(cls: type) -> Any:
     return None
 
 
-def tried(what: str, call: Any, log: list[str]) -> None:
-    print(json.dumps(["...", what]), flush=True)
+def tried(subject: str, call: Any, log: list[str]) -> None:
+    print(json.dumps(["...", subject]), flush=True)
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
     try:
         call()
@@ -71,7 +71,7 @@ def tried(what: str, call: Any, log: list[str]) -> None:
         pass
     except Exception as error:  # noqa: BLE001 - whatever it is, it has a name
         if isinstance(error, SystemError):
-            log.append(f"{what}: {error!r}")
+            log.append(f"{subject}: {error!r}")
     finally:
         faulthandler.cancel_dump_traceback_later()
 

@@ -79,14 +79,14 @@ def _take(it: Iterator[Any], got: list[Any]) -> None:
 def over(make: Callable[[pathlib.Path], Iterable[Any]]) -> Run:
     """Go through a dataset. An iterator that failed says so, and why; or goes on behind an element."""
 
-    def run(folder: pathlib.Path, got: Got) -> None:
+    def run(folder: pathlib.Path, result: Got) -> None:
         it: Any = iter(make(folder))
         try:
-            _take(it, got)
+            _take(it, result)
         except Exception as error:
             calm()
             try:
-                _take(it, got.later)
+                _take(it, result.later)
             except FailedPreconditionError as again:
                 # None: the iterator went on, and a later pass refuses a cache that lacks the element.
                 assert again.__cause__ in (error, None)  # noqa: PT017
@@ -155,7 +155,7 @@ def queue(make: Callable[[], Any], wide: bool) -> Run:
     def key(x: Any) -> int:
         return int(np.asarray(x[0]))
 
-    def run(folder: pathlib.Path, got: Got) -> None:
+    def run(folder: pathlib.Path, results: Got) -> None:
         put: list[int] = []
         numbers: list[int] = []
         waiting: list[int] = []  # of a call that failed: they are there, or not
@@ -195,7 +195,7 @@ def queue(make: Callable[[], Any], wide: bool) -> Run:
                     numbers.append(key(q.dequeue()))
                 except OutOfRangeError:
                     break
-            got += numbers
+            results += numbers
             lost, more = Counter(put) - Counter(numbers), Counter(numbers) - Counter(put)
             assert not lost, f"lost: {lost}"
             assert not more - Counter(waiting), f"out of nowhere: {more}"
@@ -203,7 +203,7 @@ def queue(make: Callable[[], Any], wide: bool) -> Run:
     return run
 
 
-def standard(folder: pathlib.Path, got: Got) -> None:
+def standard(folder: pathlib.Path, results: Got) -> None:
     """`queuecore.Queue` over the growth of its array."""
     q: Any = qc.Queue()
     put = []
@@ -211,16 +211,16 @@ def standard(folder: pathlib.Path, got: Got) -> None:
         for x in range(100):
             q.put(x)
             put.append(x)
-        while len(got) < 50:
-            got.append(q.get())
+        while len(results) < 50:
+            results.append(q.get())
         for x in range(100, 200):
             q.put(x)
             put.append(x)
     finally:
         calm()
         while not q.empty():
-            got.append(q.get_nowait())
-        assert got == put
+            results.append(q.get_nowait())
+        assert results == put
 
 
 # ---- readers and programs -------------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def reader(make: Callable[[], Any], pattern: str) -> Run:
     return run
 
 
-def pipe(folder: pathlib.Path, got: Got) -> None:
+def pipe(folder: pathlib.Path, results: Got) -> None:
     """Read a pipe whose writer comes late."""
     path = folder / "pipe"
     if not path.exists():
@@ -264,13 +264,13 @@ def pipe(folder: pathlib.Path, got: Got) -> None:
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        got.append(bytes(qc.WholeFileReader(allow_special=True).read([path])[1]))
+        results.append(bytes(qc.WholeFileReader(allow_special=True).read([path])[1]))
     finally:
         over.set()
         writer.join()
 
 
-def program(folder: pathlib.Path, got: Got) -> None:
+def program(folder: pathlib.Path, results: Got) -> None:
     """Two native threads read, decode and enqueue."""
     names = qc.FIFOQueue(-1, [str])
     names.enqueue_many([[str(path) for path in sorted(folder.glob("*.tfrecord"))]])
@@ -282,7 +282,7 @@ def program(folder: pathlib.Path, got: Got) -> None:
     begun = qc.QueueRunner(q, [op, op]).create_threads(coord, start=True)
     try:
         while True:
-            got += numbers_in(q.dequeue())
+            results += numbers_in(q.dequeue())
     except OutOfRangeError:
         pass
     finally:
@@ -290,7 +290,7 @@ def program(folder: pathlib.Path, got: Got) -> None:
         coord.join(begun)
 
 
-def runner(folder: pathlib.Path, got: Got) -> None:
+def runner(folder: pathlib.Path, results: Got) -> None:
     """A Python thread enqueues what another one takes."""
     q = qc.FIFOQueue(4, [np.int64], [()])
     numbers = iter(range(40))
@@ -305,7 +305,7 @@ def runner(folder: pathlib.Path, got: Got) -> None:
     begun = qc.QueueRunner(q, [put]).create_threads(coord, start=True)
     try:
         while True:
-            got += numbers_in(q.dequeue())
+            results += numbers_in(q.dequeue())
     except OutOfRangeError:
         pass
     finally:
@@ -385,10 +385,10 @@ class Sweep:
         """Run it once with the nth call failing, and once more with none. Returns whether one failed."""
         assert soon(_nobody_works), _ours()
         before = thread_ids(), open_descriptors(), syscalls.pinned_count(), syscalls.library_count()
-        got = Got()
+        result = Got()
         met: BaseException | None = None
-        for left in [*self.folder.glob("kept*"), *self.folder.glob("shards*")]:
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
+        for leftovers in [*self.folder.glob("kept*"), *self.folder.glob("shards*")]:
+            shutil.rmtree(leftovers) if leftovers.is_dir() else leftovers.unlink()
         syscalls.reset_faults()
         syscalls.remembered()  # nothing is kept that this run could use: it asks for all its memory
         syscalls.remember()
@@ -398,7 +398,7 @@ class Sweep:
             with warnings.catch_warnings():
                 # That nothing has moved for the hour that is over, or that memory can't be page-locked.
                 warnings.simplefilter("ignore", RuntimeWarning)
-                self.scenario.run(self.folder, got)
+                self.scenario.run(self.folder, result)
         except Exception as error:
             met = error
         finally:
@@ -407,7 +407,7 @@ class Sweep:
         hits = syscalls.planned_calls()[1]
         place = f"{self.name}: {how} at call {nth} of {kinds}, {'ever' if sticky else 'once'}: {syscalls.first_met()}"
         met_kinds = kinds if sticky else (syscalls.first_met() or ("",))[:1]
-        self._judge(got, met, took, met_kinds, how, place)
+        self._judge(result, met, took, met_kinds, how, place)
         met = None
         gc.collect()
         assert soon(_nobody_works), (place, _ours())
@@ -420,11 +420,11 @@ class Sweep:
         for _ in range(4):  # what one stream kept may be what keeps another
             _let_go(self.folder)
             assert soon(_nobody_works), (place, _ours())
-            left = [one for one in syscalls.remembered() if one[1].partition(".")[0] != self.scenario.keeps]
-            if not left:
+            leftovers = [one for one in syscalls.remembered() if one[1].partition(".")[0] != self.scenario.keeps]
+            if not leftovers:
                 break
             gc.collect()
-        assert not left, (place, left)
+        assert not leftovers, (place, leftovers)
         assert syscalls.pinned_count() <= before[2], place  # what is kept has been given back
         if hits:
             again = self._once()
@@ -432,18 +432,18 @@ class Sweep:
         return hits > 0
 
     def _judge(
-        self, got: Got, met: BaseException | None, took: float, kinds: tuple[str, ...], how: str, place: str
+        self, results: Got, met: BaseException | None, took: float, kinds: tuple[str, ...], how: str, place: str
     ) -> None:
         if isinstance(met, AssertionError):
             raise AssertionError(place) from met
         if met is None:
-            right = got == self.expected if self.scenario.ordered else Counter(got) == Counter(self.expected)
+            right = results == self.expected if self.scenario.ordered else Counter(results) == Counter(self.expected)
         elif self.scenario.ordered:
-            rest = iter(self.expected[len(got) :])
-            right = got == self.expected[: len(got)] and all(x in rest for x in got.later)
+            rest = iter(self.expected[len(results) :])
+            right = results == self.expected[: len(results)] and all(x in rest for x in results.later)
         else:
-            right = not Counter(got + got.later) - Counter(self.expected)
-        assert right, f"{place} gives {got} and {got.later}, not {self.expected}, and {met!r}"
+            right = not Counter(results + results.later) - Counter(self.expected)
+        assert right, f"{place} gives {results} and {results.later}, not {self.expected}, and {met!r}"
         assert took < LONGEST, (place, took)
         if met is not None and (how != "fail" or not any(_documented(met, kind, kinds) for kind in kinds)):
             raise AssertionError(f"{place} ends in {met!r}") from met

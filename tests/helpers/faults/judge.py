@@ -144,29 +144,29 @@ def _judge_iterator(history: _Seen) -> None:
 
 def _outcomes(chain: Chain, state: Any = None, most: int = _FIRST) -> tuple[list[_Outcome], Any]:
     """What a new iterator gives, and the place behind it. Each call behind the last one ends at once."""
-    got: list[_Outcome] = []
+    results: list[_Outcome] = []
     try:
         it = Iterator(chain)
     except QueueCoreError as error:
         return [_outcome(error)], None
     if state is not None:
         it.load_state_dict(state)
-    while len(got) < most and (not got or got[-1][0] != "end"):
+    while len(results) < most and (not results or results[-1][0] != "end"):
         try:
-            got.append(("element", _told(next(it))))
+            results.append(("element", _told(next(it))))
         except StopIteration:
-            got.append(("end", None))
+            results.append(("end", None))
         except QueueCoreError as error:
-            got.append(_outcome(error))
+            results.append(_outcome(error))
             if it.closed:
                 _judge_closed(it, error)
             if not it.goes_on:
                 break
-    place = it.state_dict() if state is None and len(got) == most else None
+    place = it.state_dict() if state is None and len(results) == most else None
     begun = time.monotonic()
     it.close()
     assert time.monotonic() - begun < AT_ONCE
-    return got, place
+    return results, place
 
 
 def _outcome(error: QueueCoreError) -> _Outcome:

@@ -39,13 +39,13 @@ class Account:
 
     def take(self, n: int, call: Callable[[], Any]) -> None:
         """Take n values by a call, again if it was cut short."""
-        got, happened = self._happens(call, -n)
+        result, happened = self._happens(call, -n)
         if not happened:
-            got = call()
-        if happened and got is None:
+            result = call()
+        if happened and result is None:
             self.lost += n
         else:
-            self.taken += [int(one) for one in numbers_in(got)]
+            self.taken += [int(one) for one in numbers_in(result)]
 
     def _happens(self, call: Callable[[], Any], change: int) -> tuple[Any, bool]:
         before = self.size()
@@ -118,15 +118,15 @@ def priority(folder: Path) -> Scenario:
         account = Account(trial, queue.size)
         for x in (3, 1, 2):
             account.put([x, x][:1], lambda x=x: queue.enqueue((x, x)))
-        got: list[int] = []
+        results: list[int] = []
         while queue.size():
             before = account.lost
             account.taken.clear()
             account.take(1, queue.dequeue)
             if account.lost == before:
                 assert account.taken[0] == account.taken[1]
-                got += account.taken[:1]
-        account.taken = got
+                results += account.taken[:1]
+        account.taken = results
         account.put_in.sort()
         account.check(True)
 
@@ -195,7 +195,7 @@ def reading(folder: Path) -> Scenario:
         reader = trial.again(qc.FixedLengthRecordReader, 1)
         work = [str(path)]
         produced = 0
-        got: list[int] = []
+        results: list[int] = []
         lost: list[int] = []
         for n in (1, 1, 3, 3, 4):
 
@@ -204,13 +204,13 @@ def reading(folder: Path) -> Scenario:
                 return [one[0] for one in values]
 
             try:
-                got += trial(read)
+                results += trial(read)
             except Cut:
                 away = reader.num_records_produced() - produced
                 assert away in (0, n), (away, n)
                 lost += range(produced, produced + away)
                 try:
-                    got += [] if trial.at_return and away else read()
+                    results += [] if trial.at_return and away else read()
                     assert not away or trial.at_return, f"{away} records are lost at {trial.site}"
                 except qc.errors.DataLossError:  # it says so
                     assert away
@@ -218,8 +218,8 @@ def reading(folder: Path) -> Scenario:
                     assert trial.site.startswith("io.readers NativeReader._first PyObject_FastCall after")
                     return
             produced = reader.num_records_produced()
-        assert sorted(got + lost) == list(range(12)), (got, lost)
-        assert got == sorted(got)
+        assert sorted(results + lost) == list(range(12)), (results, lost)
+        assert results == sorted(results)
 
     return run
 

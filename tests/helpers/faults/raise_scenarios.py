@@ -46,11 +46,11 @@ def elements(make: Callable[[], Dataset], expected: list[list[int]], state: bool
 
     def run(trial: Trial) -> None:
         it = trial.again(lambda: iter(make()))
-        got: list[Any] = []
+        results: list[Any] = []
         may_lack = 0
         while True:
             try:
-                got.append(trial(next, it))
+                results.append(trial(next, it))
                 if state:
                     trial.again(it.state_dict)
                 continue
@@ -61,7 +61,7 @@ def elements(make: Callable[[], Dataset], expected: list[list[int]], state: bool
             except FailedPreconditionError:
                 assert it.closed and trial.came_out
                 it = _elsewhere(it, make)
-        check(expected, [numbers(one) for one in got], may_lack, trial.others)
+        check(expected, [numbers(one) for one in results], may_lack, trial.others)
         trial.again(it.close)
 
     return run
@@ -76,19 +76,19 @@ def _elsewhere(it: Any, make: Callable[[], Dataset]) -> Any:
     return fresh
 
 
-def check(expected: list[list[int]], got: list[list[int]], may_lack: bool, may_be_short: bool) -> None:
+def check(expected: list[list[int]], results: list[list[int]], may_lack: bool, may_be_short: bool) -> None:
     """Compare elements; one may be away, or one record, with which another batch ends; or all behind an error.
 
     `may_be_short`: the error of a thread that makes elements may have cut a batch short, but no record is away.
     """
-    flat, flat_expected = list(itertools.chain(*got)), list(itertools.chain(*expected))
-    if got == expected or (may_be_short and flat == flat_expected):
+    flat, flat_expected = list(itertools.chain(*results)), list(itertools.chain(*expected))
+    if results == expected or (may_be_short and flat == flat_expected):
         return
-    assert may_lack, f"expected {expected}, got {got}"
+    assert may_lack, f"expected {expected}, got {results}"
     lacking = [expected[:i] + expected[i + 1 :] for i in range(len(expected))]
     without_one = [flat_expected[:i] + flat_expected[i + 1 :] for i in range(len(flat_expected))]
-    assert got in lacking or flat in without_one or flat == flat_expected[: len(flat)], (
-        f"expected {expected}, got {got}"
+    assert results in lacking or flat in without_one or flat == flat_expected[: len(flat)], (
+        f"expected {expected}, got {results}"
     )
 
 

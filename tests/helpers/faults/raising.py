@@ -46,15 +46,15 @@ class Cut(Exception):
 def is_behind(error: BaseException | None, cause: BaseException) -> bool:
     """Whether an exception is this one, or has it among its causes."""
     ids: set[int] = set()
-    left = [error]
-    while left:
-        chained = left.pop()
+    errors_left = [error]
+    while errors_left:
+        chained = errors_left.pop()
         if chained is None or id(chained) in ids:
             continue
         if chained is cause:
             return True
         ids.add(id(chained))
-        left += [chained.__cause__, chained.__context__, *getattr(chained, "exceptions", ())]
+        errors_left += [chained.__cause__, chained.__context__, *getattr(chained, "exceptions", ())]
     return False
 
 
@@ -160,7 +160,9 @@ class Left:
         return comes(gone, 5)
 
 
-def tried(library: ctypes.PyDLL, scenario: Callable[[Trial], None], n: int, others: bool, left: Left) -> dict[str, str]:
+def tried(
+    library: ctypes.PyDLL, scenario: Callable[[Trial], None], n: int, others: bool, before: Left
+) -> dict[str, str]:
     """Run a scenario. Returns the site that raised, if one did, what came of that, and what is wrong."""
     trial = Trial(library, n, others)
     ignored: list[BaseException | None] = []
@@ -173,41 +175,41 @@ def tried(library: ctypes.PyDLL, scenario: Callable[[Trial], None], n: int, othe
     trial.library.count(False)
     site = trial.site
     trial.ignored = any(is_behind(error, trial.error) for error in ignored)
-    came = "came out" if trial.came_out else "ignored" if trial.ignored else "swallowed"
+    outcome = "came out" if trial.came_out else "ignored" if trial.ignored else "swallowed"
     trial.end()
     ignored.clear()
     kind = type(trial.error).__name__
     del trial
-    if not wrong and not left.is_nothing():
-        wrong = f"{tasks() - left.tasks} threads and {descriptors() - left.descriptors} files are left"
-    return {"n": str(n), "site": site, "kind": kind, "came": came, "wrong": wrong}
+    if not wrong and not before.is_nothing():
+        wrong = f"{tasks() - before.tasks} threads and {descriptors() - before.descriptors} files are left"
+    return {"n": str(n), "site": site, "kind": kind, "came": outcome, "wrong": wrong}
 
 
 def sweep(library: ctypes.PyDLL, scenario: Callable[[Trial], None], others: bool, note: Path) -> dict[str, Any]:
     """Run a scenario for every n, until no site is the n-th any more."""
-    left = Left()
+    before = Left()
     for _ in range(WARM_UP):
-        outcome = tried(library, scenario, 0, others, left)
+        outcome = tried(library, scenario, 0, others, before)
         assert not outcome["wrong"], outcome["wrong"]
         gc.collect()
         gc.freeze()
-    left = Left()
-    came: Counter[str] = Counter()
+    before = Left()
+    outcomes: Counter[str] = Counter()
     quiet: dict[str, set[str]] = {"ignored": set(), "swallowed": set()}
     fired: set[str] = set()
     wrong = []
     first, last = (int(bound) for bound in os.environ.get("QUEUECORE_RAISE_N", "1-1000000").split("-"))
     for n in range(first, last + 1):
         note.write_text(str(n))
-        outcome = tried(library, scenario, n, others, left)
+        outcome = tried(library, scenario, n, others, before)
         if n % 16 == 0:
             gc.collect()
         if outcome["wrong"]:
             wrong.append(outcome)
-            left = Left()
+            before = Left()
         if not outcome["site"]:
             break
-        came[outcome["came"]] += 1
+        outcomes[outcome["came"]] += 1
         fired.add(outcome["site"])
         if outcome["came"] in quiet:
             quiet[outcome["came"]].add(outcome["site"])
@@ -215,7 +217,7 @@ def sweep(library: ctypes.PyDLL, scenario: Callable[[Trial], None], others: bool
             break
     return {
         "sites": n - 1,
-        "came": came,
+        "came": outcomes,
         **{how: sorted(of) for how, of in quiet.items()},
         "fired": sorted(fired),
         "wrong": wrong,

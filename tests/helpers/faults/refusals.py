@@ -50,7 +50,7 @@ def preload(patch: pytest.MonkeyPatch, folder: pathlib.Path, source: pathlib.Pat
         patch.setenv(name, value)
 
 
-def sweep(what: int, number: int, offset: int, stride: int, folder: str, names: list[str]) -> int:
+def sweep(subject: int, number: int, offset: int, stride: int, folder: str, names: list[str]) -> int:
     """Refuse one request after the other, each in a run of its own. Returns how many runs there were.
 
     `number`: of threads. `offset`, `stride`: which requests.
@@ -63,16 +63,18 @@ def sweep(what: int, number: int, offset: int, stride: int, folder: str, names: 
     for index, name in enumerate(names):
         # A sample is one of the sources too.
         chosen = [list(sources)[index % len(sources)]] if stride > 1 else list(sources)
-        for where in chosen:
-            source = sources[where]
+        for place in chosen:
+            source = sources[place]
             nth = 1 + (offset + runs) % stride
             expected = all_of(KINDS[name](source()))
             before, files = thread_ids(), open_descriptors()
             met = True
             while met:
-                met = _refused(calls, threads(KINDS[name](source()), number), what, nth, expected, f"{name}, {where}")
-                assert soon(lambda before=before: gone(before)), (name, where, nth)
-                assert soon(lambda files=files: open_descriptors() <= files), (name, where, nth)
+                met = _refused(
+                    calls, threads(KINDS[name](source()), number), subject, nth, expected, f"{name}, {place}"
+                )
+                assert soon(lambda before=before: gone(before)), (name, place, nth)
+                assert soon(lambda files=files: open_descriptors() <= files), (name, place, nth)
                 nth += stride
                 runs += 1
     return runs
@@ -83,38 +85,38 @@ def gone(before: set[str]) -> bool:
     return thread_ids() <= before or bool(gc.collect() and thread_ids() <= before)
 
 
-def _refused(calls: ctypes.CDLL, ds: Dataset, what: int, nth: int, expected: list[list[int]], place: str) -> bool:
+def _refused(calls: ctypes.CDLL, ds: Dataset, subject: int, nth: int, expected: list[list[int]], place: str) -> bool:
     """Run a pipeline once with a refusal, and once without. Returns whether it met that."""
-    got = []
+    results = []
     met = it = None
     sticky = nth % 2
-    calls.refuse(what, nth, sticky)
+    calls.refuse(subject, nth, sticky)
     try:
         it = iter(ds)
         for x in it:
-            got.append(list(numbers_in(x)))
+            results.append(list(numbers_in(x)))
     except BaseException as error:
         met = error
     requests = calls.requests()
     calls.refuse(NOTHING, 0, 0)
     # An error cuts a batch short, of buckets each one's; and shuffles give what they have.
-    cut = 0 if met is None else len(got) if "shuffle" in place else 3 if "bucket" in place else 1
-    good = got[: max(len(got) - cut, 0)]
+    cut = 0 if met is None else len(results) if "shuffle" in place else 3 if "bucket" in place else 1
+    good = results[: max(len(results) - cut, 0)]
     assert good == expected[: len(good)], (place, nth)
     if met is not None:
         cause = met.__cause__ if isinstance(met, PipelineError) else met
-        kinds = (MemoryError, UnavailableError) if what == MEMORY else UnavailableError
+        kinds = (MemoryError, UnavailableError) if subject == MEMORY else UnavailableError
         if not isinstance(cause, kinds):
             raise AssertionError(f"{place}: refusal {nth} ends in {met!r}") from met
         if it is not None:
             try:
-                got += [list(numbers_in(x)) for x in it]
-                assert got == expected, (place, nth)
+                results += [list(numbers_in(x)) for x in it]
+                assert results == expected, (place, nth)
             except FailedPreconditionError as error:
                 assert error.__cause__ is met, (place, nth)  # noqa: PT017
         it = met = None
     else:
-        assert got == expected, (place, nth)
+        assert results == expected, (place, nth)
     assert all_of(ds) == expected, (place, nth)
     return requests >= nth
 

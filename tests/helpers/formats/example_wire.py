@@ -179,19 +179,19 @@ class Maker(random.Random):
         data = bytearray(message)
         for _ in range(self.choice([1, 1, 2, 5])):
             at = self.randrange(len(data) + 1)
-            what = self.randrange(8)
-            if what == 0:
+            damage = self.randrange(8)
+            if damage == 0:
                 del data[at:]
-            elif what == 1:
+            elif damage == 1:
                 del data[at : at + self.randint(1, 4)]
-            elif what == 2:
+            elif damage == 2:
                 data[at:at] = self.randbytes(self.randint(1, 4))
-            elif what == 3:
+            elif damage == 3:
                 data[at:at] = self.choice([b"\x80", b"\xff"]) * self.choice([1, 9, 10, 11])
-            elif what == 4:
+            elif damage == 4:
                 data[at:at] = data[self.randrange(len(data) + 1) :][: self.randint(1, 40)]
             elif at < len(data):
-                data[at] = data[at] ^ 1 << self.randrange(8) if what < 7 else self.choice([0, 127, 128, 255])
+                data[at] = data[at] ^ 1 << self.randrange(8) if damage < 7 else self.choice([0, 127, 128, 255])
         return bytes(data)
 
 

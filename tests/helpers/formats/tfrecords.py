@@ -54,19 +54,19 @@ def read(data: bytes, limit: int = LIMIT) -> tuple[list[tuple[int, int, bytes]],
     records: list[tuple[int, int, bytes]] = []
     at = 0
     while at < len(data):
-        where = (at, len(records))
+        place = (at, len(records))
         if len(data) - at < HEADER:
-            return records, Fault("TruncatedRecordError", *where)
+            return records, Fault("TruncatedRecordError", *place)
         (length,) = struct.unpack_from("<Q", data, at)
         if data[at + 8 : at + HEADER] != checksum(data[at : at + 8]):
-            return records, Fault("ChecksumError", *where)
+            return records, Fault("ChecksumError", *place)
         if length > limit:
-            return records, Fault("RecordTooLargeError", *where)
+            return records, Fault("RecordTooLargeError", *place)
         if len(data) - at < length + FRAME:
-            return records, Fault("TruncatedRecordError", *where)
+            return records, Fault("TruncatedRecordError", *place)
         record = data[at + HEADER : at + HEADER + length]
         if data[at + HEADER + length : at + FRAME + length] != checksum(record):
-            return records, Fault("ChecksumError", *where)
+            return records, Fault("ChecksumError", *place)
         records.append((at, len(records), record))
         at += length + FRAME
     return records, None

@@ -152,14 +152,14 @@ def _check_closes(history: History, values: dict[Any, _Value]) -> None:
     # A get says "end" only if too little was there: count the rows that were there all the time.
     for call in history:
         if call.name in GETS and (call.result == END or (call.result == OK and len(call.values) < call.wanted)):
-            there = sum(
+            rows_there = sum(
                 v.put.result == OK
                 and v.put.returned < call.invoked
                 and (v.get is None or v.get.invoked > call.returned)
                 for v in values.values()
             )
-            if there >= (1 if call.name == GET_UP_TO else call.wanted):
-                raise _Wrong(f"{call} though {there} rows were there all the time")
+            if rows_there >= (1 if call.name == GET_UP_TO else call.wanted):
+                raise _Wrong(f"{call} though {rows_there} rows were there all the time")
 
 
 def _check_order(values: dict[Any, _Value]) -> None:
@@ -260,14 +260,14 @@ def _check_batches(values: dict[Any, _Value]) -> None:
     for known in values.values():
         if known.get is not None and len(known.put.values) > 1:
             batches[id(known.put)].append(known)
-    got = sorted((v.get.invoked, v.get.returned, id(v.put)) for v in values.values() if v.get is not None)
-    begins = [begin for begin, _, _ in got]
+    gets = sorted((v.get.invoked, v.get.returned, id(v.put)) for v in values.values() if v.get is not None)
+    begins = [begin for begin, _, _ in gets]
     for batch in batches.values():
         begin, end = min(v.get.returned for v in batch if v.get), max(v.get.invoked for v in batch if v.get)
-        for i in range(bisect.bisect_right(begins, begin), len(got)):
-            if got[i][0] >= end:
+        for i in range(bisect.bisect_right(begins, begin), len(gets)):
+            if gets[i][0] >= end:
                 break
-            if got[i][1] < end and got[i][2] != id(batch[0].put):
+            if gets[i][1] < end and gets[i][2] != id(batch[0].put):
                 raise _Wrong(f"a row of another put came out between the rows of {batch[0].put}")
 
 
@@ -347,7 +347,7 @@ def _steps(i, call, done, putting, getting, rows, closed, capacity, kind, least)
         yield over, putting, getting, rows, closed
         return
     mine = getting is not None and getting[0] == i
-    held = getting[1] if mine else 0
+    rows_held = getting[1] if mine else 0
     if mine or getting is None:
         if call.result == OK:
             count = len(call.values)
@@ -355,14 +355,14 @@ def _steps(i, call, done, putting, getting, rows, closed, capacity, kind, least)
             if kind == PRIORITY:
                 if full_count and tuple(sorted(rows, key=priority))[:count] == call.values:
                     yield over, putting, None, tuple(v for v in rows if v not in call.values), closed
-            elif len(rows) - held > (0 if closed else least):
-                if held + 1 < count:
-                    if kind == SHUFFLE or rows[held] == call.values[held]:
-                        yield done, putting, (i, held + 1), rows, closed
+            elif len(rows) - rows_held > (0 if closed else least):
+                if rows_held + 1 < count:
+                    if kind == SHUFFLE or rows[rows_held] == call.values[rows_held]:
+                        yield done, putting, (i, rows_held + 1), rows, closed
                 elif full_count and (set(call.values) <= set(rows) if kind == SHUFFLE else rows[:count] == call.values):
                     yield over, putting, None, tuple(v for v in rows if v not in call.values), closed
-        elif kind != PRIORITY and held + 1 < call.wanted and len(rows) - held > (0 if closed else least):
-            yield done, putting, (i, held + 1), rows, closed
+        elif kind != PRIORITY and rows_held + 1 < call.wanted and len(rows) - rows_held > (0 if closed else least):
+            yield done, putting, (i, rows_held + 1), rows, closed
         if call.result == END and closed and len(rows) < (1 if call.name == GET_UP_TO else call.wanted):
             yield over, putting, None, rows, closed
     if call.result == TIMEOUT:

@@ -254,19 +254,21 @@ def _fields(array: np.ndarray, shape: tuple[int, ...]) -> Any:
     return native.reshape(shape + array.shape[1:])
 
 
-def equal(got: Any, expected: Any) -> bool:
+def equal(result: Any, expected: Any) -> bool:
     """Whether two elements are the same in structure, dtypes, shapes and every bit."""
     if isinstance(expected, dict):
         return (
-            isinstance(got, dict)
-            and list(got) == list(expected)
-            and all(equal(got[name], expected[name]) for name in expected)
+            isinstance(result, dict)
+            and list(result) == list(expected)
+            and all(equal(result[name], expected[name]) for name in expected)
         )
     # One scalar of one record comes as a NumPy scalar.
-    if not isinstance(got, np.ndarray if expected.ndim else expected.dtype.type):
+    if not isinstance(result, np.ndarray if expected.ndim else expected.dtype.type):
         return False
     # A scalar string of NumPy's has no zeros at its end.
-    array = np.asarray(got, expected.dtype) if not expected.ndim and expected.dtype.kind == "S" else np.asarray(got)
+    array = (
+        np.asarray(result, expected.dtype) if not expected.ndim and expected.dtype.kind == "S" else np.asarray(result)
+    )
     return (
         array.dtype == expected.dtype
         and array.shape == expected.shape

@@ -57,7 +57,7 @@ def _stored(dtype: np.dtype) -> np.dtype:
     return np.dtype(object) if dtype.itemsize == 0 else dtype
 
 
-def _convert(value: Any, dtype: np.dtype, where: str, batch: bool) -> np.ndarray:
+def _convert(value: Any, dtype: np.dtype, place: str, batch: bool) -> np.ndarray:
     if dtype.kind == "O":
         if isinstance(value, np.ndarray):
             return value.astype(object)
@@ -66,7 +66,7 @@ def _convert(value: Any, dtype: np.dtype, where: str, batch: bool) -> np.ndarray
             cell[()] = value
             return cell
         if not isinstance(value, (list, tuple)):
-            raise InvalidArgumentError(f"{where}: expected rows, got {value!r}")
+            raise InvalidArgumentError(f"{place}: expected rows, got {value!r}")
         column = np.empty(len(value), object)
         column[:] = value
         return column
@@ -75,12 +75,12 @@ def _convert(value: Any, dtype: np.dtype, where: str, batch: bool) -> np.ndarray
         # NumPy's own strings lose the zeros at their end.
         array = np.array(value, object) if text and not isinstance(value, np.ndarray) else np.asarray(value)
     except ValueError as error:
-        raise InvalidArgumentError(f"{where}: expected an array of {dtype}, got {value!r}") from error
+        raise InvalidArgumentError(f"{place}: expected an array of {dtype}, got {value!r}") from error
     if array.size == 0 and not isinstance(value, np.ndarray):
         # An empty list says nothing about its dtype.
         array = array.astype(dtype)
     have, want = array.dtype.kind, dtype.kind
-    wrong = DtypeError(f"{where}: expected {dtype}, got {array.dtype}")
+    wrong = DtypeError(f"{place}: expected {dtype}, got {array.dtype}")
     if text:
         flat = array.ravel().tolist()
         if not all(isinstance(v, (bytes, str)) for v in flat):
@@ -95,7 +95,7 @@ def _convert(value: Any, dtype: np.dtype, where: str, batch: bool) -> np.ndarray
     if want in "iu" and array.size:
         limits = np.iinfo(dtype)
         if int(array.min()) < limits.min or int(array.max()) > limits.max:
-            raise InvalidArgumentError(f"{where}: expected {dtype}, got {array.min()}..{array.max()}")
+            raise InvalidArgumentError(f"{place}: expected {dtype}, got {array.min()}..{array.max()}")
     with np.errstate(over="ignore"):
         return array.astype(dtype)
 

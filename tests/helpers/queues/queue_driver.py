@@ -170,7 +170,7 @@ class Driver:
     def start(self, name: str, argument: Any = None, timeout: float | None = None) -> int:
         """Start an operation in a thread, and wait until queue and model agree."""
         number = self.model.start(name, argument)
-        what = f"{name} {number}"
+        label = f"{name} {number}"
         arguments = () if name == "dequeue" else (argument,)
         options = {} if timeout is None else {"timeout": timeout}
         if timeout == 0:
@@ -179,12 +179,12 @@ class Driver:
         outcome: list[Outcome] = []
         call = getattr(self.queue, name)
         thread = threading.Thread(
-            target=lambda: outcome.append(result_of(call, *arguments, **options)), name=what, daemon=True
+            target=lambda: outcome.append(result_of(call, *arguments, **options)), name=label, daemon=True
         )
         due = time.monotonic() + timeout if timeout else None
-        self.running[number] = Running(number, what, thread, outcome, due)
+        self.running[number] = Running(number, label, thread, outcome, due)
         thread.start()
-        self.settle(what)
+        self.settle(label)
         return number
 
     def expire(self, number: int) -> None:
@@ -274,13 +274,13 @@ class Recorder:
         started = Call(name, next(self.clock), math.inf, None, values, count)
         self.begun.append(started)
         try:
-            got = self._do(name, argument, {} if timeout is None else {"timeout": timeout})
+            output = self._do(name, argument, {} if timeout is None else {"timeout": timeout})
             result = linearize.OK
         except errors.QueueCoreError as error:
-            got, result = (), RESULTS.get(type(error).__name__, repr(error))
+            output, result = (), RESULTS.get(type(error).__name__, repr(error))
         except Exception as error:
-            got, result = (), repr(error)
-        done = Call(name, started.invoked, next(self.clock), result, values or tuple(got), count)
+            output, result = (), repr(error)
+        done = Call(name, started.invoked, next(self.clock), result, values or tuple(output), count)
         self.calls.append(done)
         return done
 

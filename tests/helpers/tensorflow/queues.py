@@ -82,7 +82,7 @@ class Player:
         self.answers[number] = [number, None, parts]
 
     def play(self, steps: list[Any]) -> list[Any]:
-        answered: set[int] = set()
+        answered_numbers: set[int] = set()
         answers = []
         for number, (name, argument, timed, over) in enumerate(steps):
             if name in ("enqueue", "enqueue_many"):
@@ -94,8 +94,8 @@ class Player:
             end = time.monotonic() + PATIENCE
             while not set(over) <= set(self.answers) and time.monotonic() < end:
                 time.sleep(0.001)
-            new = sorted(set(self.answers) - answered)
-            answered.update(new)
+            new = sorted(set(self.answers) - answered_numbers)
+            answered_numbers.update(new)
             size, closed = self.session.run([self.ops["size"], self.ops["is_closed"]])
             answers.append([[self.answers[n] for n in new], int(size), bool(closed)])
         return answers

@@ -317,14 +317,14 @@ def looper_hooks(api):
 def looper_arguments(api):
     """Good and bad ones."""
     coord = api.Coordinator()
-    got = []
+    outputs = []
 
     def work(*args, **kwargs):
-        got.append([list(args), kwargs])
+        outputs.append([list(args), kwargs])
         coord.request_stop()
 
     api.LooperThread.loop(coord, 10, work, args=(1,), kwargs={"a": 2})
-    results = [outcome(coord.join), got]
+    results = [outcome(coord.join), outputs]
     for bad in ((None, 1), (coord, 1, None, (1,)), (coord, 1, None, None, {"a": 1})):
         try:
             api.LooperThread(*bad)

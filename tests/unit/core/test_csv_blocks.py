@@ -81,19 +81,19 @@ def newlines(fields):
     return sum(len(one.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")) - 1 for one in fields)
 
 
-def assert_as_expected(got, want, where):
+def assert_as_expected(got, want, place):
     columns, cursor, error, _ = got
     want_columns, want_cursor, fault = want
-    assert columns == want_columns, where
+    assert columns == want_columns, place
     if want_cursor is not None:
-        assert cursor == want_cursor, where
+        assert cursor == want_cursor, place
     if fault is None:
-        assert error is None, where
+        assert error is None, place
         return
     sentence, line, record, field = fault
-    assert type(error) is CsvError, where
-    assert sentence in str(error) and f"'t.csv', line {line}" in str(error), (str(error), where)
-    assert (error.path, error.line, error.record, error.field) == ("t.csv", line, record, field), where
+    assert type(error) is CsvError, place
+    assert sentence in str(error) and f"'t.csv', line {line}" in str(error), (str(error), place)
+    assert (error.path, error.line, error.record, error.field) == ("t.csv", line, record, field), place
 
 
 BORDERS = [

@@ -31,12 +31,12 @@ def same(kind, texts):
     """Each text alone, and in a column, by all kernels: equal to the model, bit for bit, or refused where it stands."""
     expected = [number(kind, text) for text in texts]
     for text, want in zip(texts, expected, strict=True):
-        got = parsers.parse_number(kind, text)
-        assert (got is None) == (want is None), (text, got, want)
+        result = parsers.parse_number(kind, text)
+        assert (result is None) == (want is None), (text, result, want)
         if want is not None and want == want:
-            assert got == want.tobytes(), (text, np.frombuffer(got, DTYPES[kind]), want)
+            assert result == want.tobytes(), (text, np.frombuffer(result, DTYPES[kind]), want)
         elif want is not None:
-            assert np.isnan(np.frombuffer(got, DTYPES[kind])[0]), text
+            assert np.isnan(np.frombuffer(result, DTYPES[kind])[0]), text
     fine = [
         (text, want)
         for text, want in zip(texts, expected, strict=True)
@@ -47,12 +47,12 @@ def same(kind, texts):
         data = b"".join(b"," + text + (b"\r\n" if n % 3 == 0 else b"\n") for n, (text, _) in enumerate(fine))
         (column,), _, error, _ = parsers.csv_table(form, data, 1 << 20)
         assert error is None
-        for (text, want), got in zip(fine, column, strict=True):
-            assert got == want.tobytes(), (text, level, np.frombuffer(got, DTYPES[kind]), want)
+        for (text, want), result in zip(fine, column, strict=True):
+            assert result == want.tobytes(), (text, level, np.frombuffer(result, DTYPES[kind]), want)
         for text in [text for text, want in zip(texts, expected, strict=True) if want is None][:100]:
             if text and not set(b'\r\n,"') & set(text):
-                got, _, error, _ = parsers.csv_table(form, b",1\n" * 20 + b"," + text + b"\n,1\n", 1 << 20)
-                assert (len(got[0]), error.line, error.field) == (20, 21, 1), text
+                result, _, error, _ = parsers.csv_table(form, b",1\n" * 20 + b"," + text + b"\n,1\n", 1 << 20)
+                assert (len(result[0]), error.line, error.field) == (20, 21, 1), text
 
 
 digits = st.text("0123456789", max_size=25)

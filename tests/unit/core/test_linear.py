@@ -44,14 +44,14 @@ def test_a_row_in_many_pieces(tmp_path, kind):
             expected = [(1, field), (2, b"y")]
             file.write_bytes(b"1," + text + (b"" if kind == "open" else b"\n2,y\n"))
             ds = CsvDataset(file, [np.int32, bytes], select_cols=[0, 1])
-        got = []
+        results = []
         with iter(small(ds, 64).with_options(Options(num_threads=1))) as it:
             try:
                 for element in it:
-                    got.append(plain(element))
+                    results.append(plain(element))
             except ValueError:
                 assert kind == "open"
-        assert kind == "open" or got == expected
+        assert kind == "open" or results == expected
 
     least = 100_000 if kind in ("bare", "doubled", "fields") else 400_000  # what looks for one byte is fast
     few = seconds(lambda: read(least))

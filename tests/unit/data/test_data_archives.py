@@ -272,7 +272,7 @@ def test_an_archive_cut_at_any_byte(tmp_path):
     data = archive(members_of(expected), "gnu")
     path = tmp_path / "a"
     ends = set(range(0, len(data), 97)) | {end + step for end in range(0, len(data), 512) for step in (-1, 0, 1)}
-    complete = 0
+    complete_count = 0
     for end in sorted(ends & set(range(len(data)))):
         path.write_bytes(data[:end])
         for compressed in (False, True):
@@ -282,8 +282,8 @@ def test_an_archive_cut_at_any_byte(tmp_path):
             assert got == expected[: len(got)]
             if error is not None:
                 assert isinstance(error, TruncatedRecordError | InvalidArgumentError) and error.path == str(path)
-            complete += error is None and got == expected
-    assert complete > 2
+            complete_count += error is None and got == expected
+    assert complete_count > 2
 
 
 def test_each_bit_of_a_header(tmp_path):
@@ -294,14 +294,16 @@ def test_each_bit_of_a_header(tmp_path):
         changed = bytearray(data)
         changed[bit // 8] ^= 1 << bit % 8
         path.write_bytes(changed)
-        got, error = run(TarDataset(path, ["__key__", "txt"]))
+        results, error = run(TarDataset(path, ["__key__", "txt"]))
         # The checksum's own field may say the same number with other bytes.
         if error is None:
-            assert got == [{"__key__": key, "txt": text} for key, text in ((b"a", b"abc"), (b"b", b"def"), (b"c", b""))]
+            assert results == [
+                {"__key__": key, "txt": text} for key, text in ((b"a", b"abc"), (b"b", b"def"), (b"c", b""))
+            ]
             assert 148 <= bit // 8 - 1024 < 156
         else:
             assert isinstance(error, DataLossError) and error.path == str(path)
-            assert got == [] and error.record == 0
+            assert results == [] and error.record == 0
     changed = bytearray(data)
     changed[1024 + 5] ^= 1
     path.write_bytes(changed)

@@ -82,10 +82,10 @@ def test_one_bad_record(tmp_path, source, step, treatment, where):
         ds = ds.with_options(Options(on_error="skip", quarantine=log if treatment == "quarantine" else None))
     mixed = "shuffle" in step
     with iter(ds) as it:
-        got, error = pull(it)
+        results, error = pull(it)
         counts = it.stats()
         rest = pull(it)[0] if error is not None else []
-    got, rest = (rows_of(part, "batch" in step) for part in (got, rest))
+    results, rest = (rows_of(part, "batch" in step) for part in (results, rest))
     ordered = sorted if mixed else list
     if treatment == "raise":
         assert isinstance(error, QueueCoreError)
@@ -94,12 +94,12 @@ def test_one_bad_record(tmp_path, source, step, treatment, where):
         if source == "csv":
             assert isinstance(error, CsvError)
             assert (error.line, error.field) == (bad + 1, 1)
-        assert mixed or got == good[:bad]
+        assert mixed or results == good[:bad]
         # The element is left out by the next call, which goes on behind it.
-        assert ordered(got + rest) == good
+        assert ordered(results + rest) == good
     else:
         assert error is None
-        assert ordered(got) == good
+        assert ordered(results) == good
         assert (counts["skipped"], counts["skipped_files"]) == (1, 0)
     if treatment == "quarantine":
         (line,) = map(json.loads, log.read_text().splitlines())

@@ -65,7 +65,7 @@ def test_a_compressed_file_that_goes_away_while_open_gives_all_of_its_bytes(tmp_
     path = tmp_path / "part"
     path.write_bytes(compress("GZIP", b"\n".join(lines)))
     with iter(threads(small(TextLineDataset([path], "GZIP"), 4096).batch(100).prefetch(1), 1)) as it:
-        got = flat([plain(next(it))])
+        results = flat([plain(next(it))])
         open_now = [os.path.realpath(f"/proc/self/fd/{one}") for one in os.listdir("/proc/self/fd")]
         assert str(path) in open_now  # most of it is still to be read
         if anew:  # the descriptor keeps the file that was there before
@@ -73,8 +73,8 @@ def test_a_compressed_file_that_goes_away_while_open_gives_all_of_its_bytes(tmp_
             os.replace(tmp_path / "new", path)
         else:
             path.unlink()
-        got += flat([plain(batch) for batch in it])
-    assert got == lines
+        results += flat([plain(batch) for batch in it])
+    assert results == lines
 
 
 @pytest.mark.thorough
@@ -225,17 +225,17 @@ def messages(count):
     return examples
 
 
-def same(got, expected):
+def same(result, expected):
     for name, want in expected.items():
         if isinstance(want, qc.Sparse):
-            assert got[name].indices.tolist() == want.indices.tolist()
-            assert got[name].dense_shape.tolist() == want.dense_shape.tolist()
-            assert plain(got[name].values) == plain(want.values)
+            assert result[name].indices.tolist() == want.indices.tolist()
+            assert result[name].dense_shape.tolist() == want.dense_shape.tolist()
+            assert plain(result[name].values) == plain(want.values)
         else:
-            assert type(got[name]) is type(want), name
-            assert plain(got[name]) == plain(want), name
-            assert getattr(got[name], "dtype", None) == getattr(want, "dtype", None)
-    assert list(got) == list(expected)
+            assert type(result[name]) is type(want), name
+            assert plain(result[name]) == plain(want), name
+            assert getattr(result[name], "dtype", None) == getattr(want, "dtype", None)
+    assert list(result) == list(expected)
 
 
 @pytest.mark.sampled(4)
@@ -262,15 +262,15 @@ def test_examples_one_by_one(tmp_path):
     ds = TFRecordDataset(tmp_path / "a").map(qc.ops.parse_single_example(features=FEATURES))
     assert ds.element_spec["words"] == ArraySpec((None,), np.dtype("S"))
     assert ds.batch(3, True).element_spec["box"] == ArraySpec((3, 2), np.dtype("f4"))
-    for got, record in zip(ds, records, strict=True):
+    for element, record in zip(ds, records, strict=True):
         expected = qc.ops.parse_single_example(record, FEATURES)
-        assert list(got) == list(expected)
+        assert list(element) == list(expected)
         for name, want in expected.items():
             if isinstance(want, qc.Sparse):
-                assert got[name].indices.tolist() == want.indices.tolist()
-                assert plain(got[name].values) == plain(want.values)
+                assert element[name].indices.tolist() == want.indices.tolist()
+                assert plain(element[name].values) == plain(want.values)
             else:
-                assert plain(got[name]) == plain(want)
+                assert plain(element[name]) == plain(want)
 
 
 def test_shapes_that_only_the_data_knows(tmp_path):
@@ -311,13 +311,13 @@ def test_maps_of_other_sources(tmp_path, kind):
     bare = bare.shuffle(100, 3, False) if kind == "shuffled" else bare
     names = [0, 1, 2] if kind == "csv" else ["x", "y", "z"]
     for workers in THREADS:
-        for got, want in zip(
+        for element, want in zip(
             threads(bare.map(stage).batch(64), workers), threads(bare.batch(64), workers), strict=True
         ):
-            assert got[names[0]].tolist() == want[names[0]].tolist()
-            assert got[names[1]].tolist() == (want[names[1]] * 0.5 + 1).tolist()
-            assert got[names[1]].dtype == np.float32
-            assert got[names[2]].tolist() == want[names[2]].tolist()
+            assert element[names[0]].tolist() == want[names[0]].tolist()
+            assert element[names[1]].tolist() == (want[names[1]] * 0.5 + 1).tolist()
+            assert element[names[1]].dtype == np.float32
+            assert element[names[2]].tolist() == want[names[2]].tolist()
 
 
 def test_random_maps_do_not_depend_on_threads(tmp_path):
@@ -331,13 +331,13 @@ def test_random_maps_do_not_depend_on_threads(tmp_path):
     )
     first = None
     for workers in THREADS:
-        got = [
+        results = [
             batch.copy()
             for batch in threads(small(TFRecordDataset(tmp_path / "a"), 300).map(flip).repeat(2).batch(40), workers)
         ]
-        got = np.concatenate(got)
-        first = got if first is None else first
-        assert (got == first).all()
+        results = np.concatenate(results)
+        first = results if first is None else first
+        assert (results == first).all()
     assert all(
         (one == row).all() or (one == row[:, ::-1]).all() for one, row in zip(first, [*rows, *rows], strict=True)
     )

@@ -63,8 +63,8 @@ def test_a_saved_place_anywhere(tmp_path, kind, ops):
 
 @pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(ops=chains(), where=st.floats(0, 1), data=st.data())
-def test_any_chain_from_any_place(tmp_path_factory, ops, where, data):
+@given(ops=chains(), position=st.floats(0, 1), data=st.data())
+def test_any_chain_from_any_place(tmp_path_factory, ops, position, data):
     kind = data.draw(st.sampled_from(KINDS))
     counts = data.draw(st.lists(st.integers(0, 15), min_size=1, max_size=12))
     paths, records = files(tmp_path_factory.mktemp("chains"), kind, counts)
@@ -75,7 +75,7 @@ def test_any_chain_from_any_place(tmp_path_factory, ops, where, data):
         ds = small(source(kind, paths, "GZIP"), data.draw(st.sampled_from([1, 50, 1 << 18])))
         return threads(apply(ds, ops), data.draw(st.sampled_from(THREADS)))
 
-    place = round(where * len(want))
+    place = round(position * len(want))
     with iter(dataset()) as it:
         assert pull(it, place) == (want[:place], None)
         state = json.loads(json.dumps(it.state_dict()))
@@ -184,14 +184,14 @@ def outcome(ds, workers, log):
     if log is not None:
         ds = ds.with_options(Options(on_error="skip", quarantine=log))
     with iter(threads(ds, workers)) as it:
-        got, error = pull(it)
+        results, error = pull(it)
         stats = it.stats()
     told = None if error is None else (type(error), str(error), error.path, error.offset, error.record)
     logged = None
     if log is not None and log.exists():
         logged = sorted(log.read_text().splitlines())
         log.unlink()
-    return got, told, stats["skipped"], stats["skipped_files"], logged
+    return results, told, stats["skipped"], stats["skipped_files"], logged
 
 
 @pytest.mark.parametrize("skips", [False, True])
@@ -235,14 +235,14 @@ def test_a_file_that_is_replaced_between_passes(tmp_path):
     paths = write_files(tmp_path, texts)
     for workers in THREADS:
         with iter(threads(small(TextLineDataset(paths, "GZIP"), 1000).repeat(20).batch(300), workers)) as it:
-            got = pull(it, 40)[0]
+            results = pull(it, 40)[0]
             (tmp_path / "new").write_bytes(compress("GZIP", b"other"))
             os.replace(tmp_path / "new", paths[30])
             rest, error = pull(it)
         assert type(error) is SourceChangedError
         assert error.path == str(paths[30])
-        assert len(got + rest) % 40 == 30
-        assert got + rest == [lines] * len(got + rest)
+        assert len(results + rest) % 40 == 30
+        assert results + rest == [lines] * len(results + rest)
         paths[30].write_bytes(texts[30])
 
 

@@ -71,8 +71,8 @@ def test_any_files(tmp_path_factory, kind, counts, cycle, block, encoding, data)
 
 @pytest.mark.thorough
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(ops=chains(), where=st.floats(0, 1), data=st.data())
-def test_any_chain_from_any_place(tmp_path_factory, ops, where, data):
+@given(ops=chains(), position=st.floats(0, 1), data=st.data())
+def test_any_chain_from_any_place(tmp_path_factory, ops, position, data):
     kind = data.draw(st.sampled_from(KINDS))
     cycle, block = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
     counts = data.draw(st.lists(st.integers(0, 15), min_size=1, max_size=8))
@@ -85,7 +85,7 @@ def test_any_chain_from_any_place(tmp_path_factory, ops, where, data):
         ds = interleaved(small(source(kind, paths), data.draw(st.sampled_from([1, 50, 1 << 18]))), cycle, block)
         return threads(apply(ds, ops), data.draw(st.sampled_from(THREADS)))
 
-    place = round(where * len(want))
+    place = round(position * len(want))
     with iter(dataset()) as it:
         assert pull(it, place) == (want[:place], None)
         state = json.loads(json.dumps(it.state_dict()))
@@ -166,13 +166,13 @@ def test_the_state_is_of_the_open_files_alone(tmp_path):
 @given(
     order=st.sampled_from([(1, 1), (3, 2)]),
     shuffled=st.booleans(),
-    where=st.integers(0, 20),
+    place=st.integers(0, 20),
     changes=st.lists(
         st.tuples(st.integers(0, 26), st.integers(-1, 60) | st.integers(0, 2**61)), min_size=1, max_size=3
     ),
     workers=st.sampled_from(THREADS),
 )
-def test_a_forged_place_is_no_crash(tmp_path_factory, order, shuffled, where, changes, workers):
+def test_a_forged_place_is_no_crash(tmp_path_factory, order, shuffled, place, changes, workers):
     # Whoever can sign a state gets wrong records, or an error: nothing worse.
     paths, _ = files(tmp_path_factory.mktemp("forged"), "tfrecord", [10, 0, 9, 4])
 
@@ -181,7 +181,7 @@ def test_a_forged_place_is_no_crash(tmp_path_factory, order, shuffled, where, ch
         return threads((ds.shuffle(8, 1) if shuffled else ds).repeat(2).batch(2), workers).take(40)
 
     with iter(dataset()) as it:
-        pull(it, where)
+        pull(it, place)
         state = it.state_dict()
     start = state["position"]["start"]
     for index, number in changes:

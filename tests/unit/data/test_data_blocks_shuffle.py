@@ -99,8 +99,8 @@ def test_whole_files_and_compressed_ones(tmp_path):
 
 @pytest.mark.thorough
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(ops=chains(), where=st.floats(0, 1), used=st.integers(0, 5), data=st.data())
-def test_any_chain_from_any_place(tmp_path_factory, ops, where, used, data):
+@given(ops=chains(), place=st.floats(0, 1), used=st.integers(0, 5), data=st.data())
+def test_any_chain_from_any_place(tmp_path_factory, ops, place, used, data):
     kind = data.draw(st.sampled_from(KINDS))
     counts = data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=4))
     paths, records = files(tmp_path_factory.mktemp("chains"), kind, counts)
@@ -109,13 +109,13 @@ def test_any_chain_from_any_place(tmp_path_factory, ops, where, used, data):
     want, _ = expected(records, ops)
     workers, piece = st.sampled_from(THREADS), st.sampled_from([1, 50, 1 << 18])
     with iter(threads(apply(small(source(kind, paths), data.draw(piece)), ops), data.draw(workers))) as it:
-        assert pull(it, round(where * len(want))) == (want[: round(where * len(want))], None)
+        assert pull(it, round(place * len(want))) == (want[: round(place * len(want))], None)
         state = json.loads(json.dumps(it.state_dict()))
-        assert pull(it) == (want[round(where * len(want)) :], None)
+        assert pull(it) == (want[round(place * len(want)) :], None)
     with iter(threads(apply(small(source(kind, paths), data.draw(piece)), ops), data.draw(workers))) as it:
         pull(it, used)  # a state may be loaded at any time
         it.load_state_dict(state)
-        assert pull(it) == (want[round(where * len(want)) :], None)
+        assert pull(it) == (want[round(place * len(want)) :], None)
 
 
 @pytest.mark.sampled(10)
@@ -435,7 +435,7 @@ def test_bad_records_that_were_moved_say_where_they_are(tmp_path, workers):
 def test_what_is_left_of_a_block_takes_little_memory(tmp_path):
     # A buffer of B records of which 70 make a block. Whole blocks would take B times the 70th harmonic number, 4.8, and
     # half as much for where records begin. Moved when an eighth is left: B times ln 8, 2.1, half of that, and a little.
-    size, held = 400, 5000
+    size, rows_held = 400, 5000
     (tmp_path / "tf").write_bytes(tfrecords.stream([b"r" * (size - 16)] * 40_000))
 
     def most(ds):
@@ -446,7 +446,7 @@ def test_what_is_left_of_a_block_takes_little_memory(tmp_path):
         return peak
 
     ds = small(TFRecordDataset(tmp_path / "tf"), 70 * size, 1000)
-    assert held * size < most(ds.shuffle(held, 1)) - most(ds) < 5.5 * held * size
+    assert rows_held * size < most(ds.shuffle(rows_held, 1)) - most(ds) < 5.5 * rows_held * size
 
 
 @pytest.mark.thorough

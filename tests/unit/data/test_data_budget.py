@@ -70,14 +70,14 @@ def test_a_budget_is_kept_and_changes_nothing(every_plan, name):
     expected = [hash_of(element) for element in ds.with_options(Options(num_threads=4))]
     for budget, workers in itertools.product((MIB, 3 * MIB, 24 * MIB), (1, 4)):
         most = 0
-        got = []
+        results = []
         with iter(ds.with_options(Options(num_threads=workers, memory_budget=budget))) as it:
             for number, element in enumerate(it):
-                got.append(hash_of(element))
+                results.append(hash_of(element))
                 if number % 16 == 0:
                     most = max(most, it.stats()["memory_bytes"])
             most = max(most, it.stats()["memory_bytes"])
-        assert got == expected
+        assert results == expected
         assert 0 < most <= SLACK * budget, (budget, workers)
 
 

@@ -491,17 +491,17 @@ def test_what_was_left_out(tmp_path):
     (tmp_path / "a").write_bytes(good[:-1])
     ds = source("tfrecord", tmp_path / "a")
     skipping = Options(on_error="skip")
-    complete, _ = run(ds.with_options(skipping))
+    complete_elements, _ = run(ds.with_options(skipping))
     for store in STORES:
         one = kept(ds, store, tmp_path / store)
-        assert run(one.with_options(skipping)) == (complete, None)
-        assert run(one.with_options(skipping)) == (complete, None)
+        assert run(one.with_options(skipping)) == (complete_elements, None)
+        assert run(one.with_options(skipping)) == (complete_elements, None)
         got, error = run(one)
         if store == "file":
             assert got == []
             assert "on_error" in str(error)
         else:
-            assert got == complete
+            assert got == complete_elements
             assert isinstance(error, qc.errors.TruncatedRecordError)
 
 

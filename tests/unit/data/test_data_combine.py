@@ -424,13 +424,13 @@ def test_windows_before_an_error_from_every_place(tmp_path, whole):
     expected = [list(range(at, at + 5)) for at in (0, 2, 4)]
     for at in range(4):
         it = iter(ds)
-        got = [values(next(it)) for _ in range(at)]
+        results = [values(next(it)) for _ in range(at)]
         state = it.state_dict()
         for other in (it, iter(ds)):
             if other is not it:
                 other.load_state_dict(state)
             rest, error = pulled(other, own=values)
-            assert got + rest == expected
+            assert results + rest == expected
             assert isinstance(error, NotFoundError)
 
 
@@ -546,15 +546,15 @@ def test_take_while_and_errors(numbers):
             raise ValueError(n)
         return int(n) < 10
 
-    got, error = pulled(iter(numbers.take_while(function)), own=int)
-    assert got == [0, 1, 2]
+    results, error = pulled(iter(numbers.take_while(function)), own=int)
+    assert results == [0, 1, 2]
     assert isinstance(error, qc.errors.PipelineError)
     assert isinstance(error.__cause__, ValueError)
     assert "take_while" in str(error)
     skipping = numbers.with_options(qc.data.Options(on_error="skip")).take_while(function)
     assert run(skipping, values) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
-    got, error = pulled(iter(numbers.take_while(lambda n: "yes" if int(n) else "no")))
-    assert got == []
+    results, error = pulled(iter(numbers.take_while(lambda n: "yes" if int(n) else "no")))
+    assert results == []
     assert isinstance(error, InvalidArgumentError)
     with pytest.raises(InvalidArgumentError):
         numbers.take_while(3)

@@ -129,9 +129,9 @@ def test_a_function_that_fails_once(name):
     chain = CHAINS[name]
     function = Function()
     ds = chain.steps(Dataset.range(ELEMENTS).map(function))
-    refused, got = 0, []
-    while not got or got[-1] is not None:
-        got, state = reached(ds, len(got) + 1)
+    refused, results = 0, []
+    while not results or results[-1] is not None:
+        results, state = reached(ds, len(results) + 1)
         function.sick = False
         try:
             after = rest(ds, state)
@@ -139,9 +139,9 @@ def test_a_function_that_fails_once(name):
             assert "was an error" in str(error)
             refused += 1
         else:
-            judge(chain, got, after)
+            judge(chain, results, after)
         function.sick = True
-    assert len(got) > 5
+    assert len(results) > 5
     # Without the error, what is below the batches would give others.
     assert bool(refused) == (name in {"batches of a shuffle", "shard", "skip", "take"})
 
@@ -150,17 +150,17 @@ def test_a_whole_batch_can_not_be_made_of_what_an_error_left():
     function = Function()
     ds = CHAINS["whole batches"].steps(Dataset.range(ELEMENTS).map(function))
     for at in range(1, 6):
-        got, state = reached(ds, at)
+        results, state = reached(ds, at)
         function.sick = False
         with iter(ds) as it:
             it.load_state_dict(state)
             after = list(iter(lambda it=it: step(it), None))
         function.sick = True
         # What the error took away with it is gone; what it did not is in whole batches.
-        errors = [one for one in got + after if isinstance(one, QueueCoreError)]
-        numbers = [number for one in got + after if isinstance(one, list) for number in one]
+        errors = [one for one in results + after if isinstance(one, QueueCoreError)]
+        numbers = [number for one in results + after if isinstance(one, list) for number in one]
         assert len(set(numbers)) == len(numbers)
-        assert all(len(one) == 5 for one in got + after if isinstance(one, list))
+        assert all(len(one) == 5 for one in results + after if isinstance(one, list))
         assert ELEMENTS - len(numbers) <= 5 * len(errors) + 4, at
 
 
@@ -245,17 +245,17 @@ def test_a_read_that_fails_once(tmp_path, kind, name):
                 except FailedPreconditionError:
                     assert name in LOSE
         syscalls.reset_faults()
-        for got, state in states:
+        for count, state in states:
             try:
-                everything = numbers[:got] + rest(ds, state)
+                everything = numbers[:count] + rest(ds, state)
             except InvalidArgumentError as error:
                 # The last batches of batches don't come out even behind the cut.
                 assert "batches of batches" in name and "equal" in str(error)
                 continue
             if FILES[name].shuffles:
-                assert Counter(everything) == Counter(expected), (nth, got, state["position"])
+                assert Counter(everything) == Counter(expected), (nth, count, state["position"])
             else:
-                assert everything == expected, (nth, got, state["position"])
+                assert everything == expected, (nth, count, state["position"])
 
 
 # Steps over batches of a shuffle whose input a failed read ends.
@@ -348,11 +348,11 @@ def test_a_function_that_fails_now_and_then(size):
             return int(x)
 
         ds = Dataset.range(1200).map(function).batch(size)
-        state, behind, got, more, errors = None, 0, [], True, 0
+        state, behind, results, more, errors = None, 0, [], True, 0
         while more:
             assert errors < 20
             with iter(ds) as it:
-                del got[behind:]
+                del results[behind:]
                 if state is not None:
                     it.load_state_dict(json.loads(json.dumps(state)))
                 while more:
@@ -361,10 +361,10 @@ def test_a_function_that_fails_now_and_then(size):
                         errors += 1
                         break
                     more = one is not None
-                    got += one or []
+                    results += one or []
                     if draw.random() < 0.1:
-                        state, behind = it.state_dict(), len(got)
-        assert got == list(range(1200)), seed
+                        state, behind = it.state_dict(), len(results)
+        assert results == list(range(1200)), seed
         assert errors
 
 

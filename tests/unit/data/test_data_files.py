@@ -145,7 +145,7 @@ def test_endless_has_no_len(tmp_path):
 
 
 def test_len_of_a_list_with_a_bad_file(tmp_path):
-    good, short = write_files(tmp_path, [bytes(10), bytes(13)])
+    good, short_path = write_files(tmp_path, [bytes(10), bytes(13)])
     with pytest.raises(qc.errors.NotFoundError) as caught:
         len(dataset([good, tmp_path / "none"], 5))
     assert caught.value.filename == str(tmp_path / "none")
@@ -154,10 +154,10 @@ def test_len_of_a_list_with_a_bad_file(tmp_path):
     with pytest.raises(qc.errors.UnavailableError):
         len(dataset(["/dev/null"], 5))
     with pytest.raises(qc.errors.TruncatedRecordError) as caught:
-        len(dataset([good, short], 5))
-    assert (caught.value.path, caught.value.record, caught.value.offset) == (str(short), 2, 10)
-    assert len(dataset([good, short], 5).take(4)) == 4
-    assert len(dataset([good, short], 5, tail="drop")) == 4
+        len(dataset([good, short_path], 5))
+    assert (caught.value.path, caught.value.record, caught.value.offset) == (str(short_path), 2, 10)
+    assert len(dataset([good, short_path], 5).take(4)) == 4
+    assert len(dataset([good, short_path], 5, tail="drop")) == 4
 
 
 @pytest.mark.parametrize("number", [1, 2, 8])

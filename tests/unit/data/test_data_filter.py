@@ -528,8 +528,8 @@ def test_a_generator_that_raises(cause, at):
                 raise cause
             return self.n
 
-    got, error = pulled(Dataset.from_generator(Numbers))
-    assert got == list(range(1, at + 1))
+    results, error = pulled(Dataset.from_generator(Numbers))
+    assert results == list(range(1, at + 1))
     if isinstance(cause, StopIteration):  # that is the end
         assert error is None
         return
@@ -542,7 +542,7 @@ def test_a_generator_that_raises(cause, at):
 
     assert isinstance(pulled(Dataset.from_generator(at_once))[1], PipelineError)
     if not isinstance(cause, MemoryError):
-        assert pulled(Dataset.from_generator(Numbers).ignore_errors()) == (got, None)
+        assert pulled(Dataset.from_generator(Numbers).ignore_errors()) == (results, None)
 
 
 @pytest.mark.parametrize("end", ["drop", "close", "exhaust"])

@@ -148,16 +148,16 @@ def test_errors_come_in_their_place():
         raise OSError("gone")
 
     ds = Dataset.from_generator(generate, np.int64, ())
-    got = []
+    results = []
     with iter(ds) as it:
         while True:
             try:
-                got.append(int(next(it)))
+                results.append(int(next(it)))
             except StopIteration:
                 break
             except (InvalidArgumentError, PipelineError) as error:
-                got.append(type(error))
-    assert got == [1, 2, InvalidArgumentError, 4, InvalidArgumentError, 6, PipelineError]
+                results.append(type(error))
+    assert results == [1, 2, InvalidArgumentError, 4, InvalidArgumentError, 6, PipelineError]
     skipping = ds.with_options(Options(on_error="skip")).batch(2)
     assert [one.tolist() for one in skipping] == [[1, 2], [4, 6]]
 

@@ -117,15 +117,15 @@ def refuse(x):
 
 
 def pulled(ds):
-    got, it = [], iter(ds)
+    results, it = [], iter(ds)
     while True:
         try:
-            got.append(values(next(it)))
+            results.append(values(next(it)))
         except StopIteration:
-            return got
+            return results
         except PipelineError as error:
             assert isinstance(error.__cause__, ValueError)
-            got.append(None)
+            results.append(None)
 
 
 def test_errors_in_their_places():

@@ -62,13 +62,13 @@ def turns(children, cycle, block):
     slots, at, count, ended = [None] * cycle, 0, 0, False
     while not ended or any(slot is not None for slot in slots):
         if slots[at] is not None:
-            got = next(slots[at], None)
-            if got is not None:
-                yield got
+            result = next(slots[at], None)
+            if result is not None:
+                yield result
                 count += 1
             else:
                 slots[at] = None
-            if got is None or count == block:
+            if result is None or count == block:
                 at, count = (at + 1) % cycle, 0
         elif not ended:
             slots[at] = next(children, None)
@@ -300,8 +300,8 @@ def test_errors_in_their_place(tmp_path, parallel):
     def missing(n):
         return TextLineDataset(tmp_path / ("a" if n != 1 else "none"))
 
-    got, error = interleave(missing)
-    assert got == [b"1"]
+    results, error = interleave(missing)
+    assert results == [b"1"]
     assert isinstance(error, NotFoundError)
 
     def raises(n):
@@ -309,28 +309,28 @@ def test_errors_in_their_place(tmp_path, parallel):
             raise StopIteration
         return Dataset.range(10 * n, 10 * n + 2)
 
-    got, error = interleave(raises)
-    assert got == [0, 10, 1, 11]
+    results, error = interleave(raises)
+    assert results == [0, 10, 1, 11]
     assert isinstance(error, PipelineError)
     assert isinstance(error.__cause__, StopIteration)
     assert "raises" in str(error)
     assert error.record == 2
 
-    got, error = interleave(lambda n: Dataset.range(2) if n < 2 else 5)
-    assert got == [0, 0, 1, 1]
+    results, error = interleave(lambda n: Dataset.range(2) if n < 2 else 5)
+    assert results == [0, 0, 1, 1]
     assert isinstance(error, DtypeError)
     assert "must return a dataset, not 5 (element 2)" in str(error)
 
-    got, error = interleave(lambda n: Dataset.range(2) if n < 2 else Dataset.range(2).batch(1))
-    assert len(got) == 4
+    results, error = interleave(lambda n: Dataset.range(2) if n < 2 else Dataset.range(2).batch(1))
+    assert len(results) == 4
     assert isinstance(error, DtypeError)
-    got, error = interleave(lambda n: Dataset.range(2, output_type=[np.int64, np.int64, np.int32][int(n)]))
-    assert len(got) == 4
+    results, error = interleave(lambda n: Dataset.range(2, output_type=[np.int64, np.int64, np.int32][int(n)]))
+    assert len(results) == 4
     assert "int64" in str(error)
     assert "int32" in str(error)
 
-    got, error = interleave(lambda n: missing(1))
-    assert got == []
+    results, error = interleave(lambda n: missing(1))
+    assert results == []
     assert isinstance(error, NotFoundError)
     with pytest.raises(KeyboardInterrupt):
         interleave(lambda n: Dataset.range(1) if n < 1 else (_ for _ in ()).throw(KeyboardInterrupt))
@@ -428,15 +428,15 @@ def test_sloppy_takes_what_is_ready():
         Dataset.range(2).interleave(Slow(), 2, num_parallel_calls=2).with_options(Options(deterministic=False)),
     ):
         done.clear()
-        got = []
+        results = []
         with iter(ds) as it:
             for element in it:
-                got.append(int(element))
-                if len([one for one in got if one >= 10]) == 390:
+                results.append(int(element))
+                if len([one for one in results if one >= 10]) == 390:
                     done.set()
-        assert sorted(got) == [*range(5), *range(10, 400)]
-        assert [one for one in got if one < 10] == list(range(5))
-        assert [one for one in got if one >= 10] == list(range(10, 400))
+        assert sorted(results) == [*range(5), *range(10, 400)]
+        assert [one for one in results if one < 10] == list(range(5))
+        assert [one for one in results if one >= 10] == list(range(10, 400))
 
 
 def test_dropped_iterators_stop(tmp_path):

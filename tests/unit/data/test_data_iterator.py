@@ -173,13 +173,13 @@ def test_an_iterator_is_its_own(ds):
 def test_two_iterators_are_independent(ds):
     expected, _ = run(ds, 40)
     with iter(threads(ds, 2)) as it, iter(ds) as other:
-        got = {it: [], other: []}
+        results = {it: [], other: []}
         for pick in itertools.chain([it] * 3, [other] * 11, [it, other] * 10):
-            got[pick].append(own(next(pick)))
+            results[pick].append(own(next(pick)))
         it.close()
-        got[other].extend(own(next(other)) for _ in range(5))
-    assert_same(got[it], expected[:13])
-    assert_same(got[other], expected[:26])
+        results[other].extend(own(next(other)) for _ in range(5))
+    assert_same(results[it], expected[:13])
+    assert_same(results[other], expected[:26])
 
 
 def test_iterators_in_threads_of_their_own(ds):
@@ -246,14 +246,14 @@ def tiny_files(tmp_path_factory):
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [*THREADS, None])
 def test_many_tiny_files(tiny_files, number):
-    before, most, got = open_descriptors(), 0, []
+    before, most, results = open_descriptors(), 0, []
     ds = threads(FixedLengthRecordDataset(tiny_files, 1).batch(50), number)
     workers = ds._chain.threads()[0]
     with iter(ds) as it:
         for batch in it:
-            got.extend(batch[:, 0].tolist())
+            results.extend(batch[:, 0].tolist())
             most = max(most, open_descriptors() - before)
-    assert got == [index % 256 for index in range(3000) for _ in range(index % 3)]
+    assert results == [index % 256 for index in range(3000) for _ in range(index % 3)]
     assert most <= workers + 16
     assert open_descriptors() == before
 
@@ -310,10 +310,10 @@ def test_an_iterator_without_a_length(tmp_path):
     # list() asks for the length, and must get the elements before an error all the same.
     path = tmp_path / "a"
     path.write_bytes(b"abcd")
-    got = []
+    results = []
     with iter(FixedLengthRecordDataset([path, tmp_path / "none"], 2)) as it:
         with pytest.raises(TypeError, match="can't be known"):
             len(it)
         with pytest.raises(qc.errors.NotFoundError):
-            got.extend(it)
-    assert len(got) == 2
+            results.extend(it)
+    assert len(results) == 2

@@ -549,15 +549,15 @@ def test_each_that_is_fed_has_to_fit(ds):
     its = [iter(ds), iter(ds.map(qc.ops.cast(dtype=np.int32))), iter(ds.batch(2)), iter(ds)]
     which = 0
     it = qc.data.Iterator.from_string_handle(lambda: its[which].string_handle(), np.uint8, ())
-    got = []
+    results = []
     for which, error in [(0, None), (1, DtypeError), (0, None), (2, InvalidArgumentError), (3, None), (1, DtypeError)]:  # noqa: B007
         if error is None:
-            got.append(int(it.get_next()))
+            results.append(int(it.get_next()))
             continue
         for _ in range(2):
             with pytest.raises(error):
                 it.get_next()
-    assert got == [0, 1, 0]
+    assert results == [0, 1, 0]
     assert [one.stats()["elements"] for one in its] == [2, 0, 0, 1]
 
 

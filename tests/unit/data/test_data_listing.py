@@ -101,14 +101,14 @@ def test_files_are_read_before_later_folders_are_listed(gate, kind, threads):
     make, records = kind
     gate.open("a-b")
     with iter(make().with_options(Options(num_threads=threads, on_hold="copy"))) as it:
-        got = []
+        results = []
         for folder, later in itertools.zip_longest(ORDER, ORDER[1:]):
-            got += [as_bytes(element) for element in itertools.islice(it, len(records[folder]))]
-            assert got == all_of(records)[: len(got)]
+            results += [as_bytes(element) for element in itertools.islice(it, len(records[folder]))]
+            assert results == all_of(records)[: len(results)]
             if later is not None:
                 gate.open(later, "empty")
         assert next(it, None) is None
-    assert got == all_of(records)
+    assert results == all_of(records)
 
 
 STEPS = {

@@ -152,13 +152,13 @@ def test_without_order_elements_come_as_they_are_ready():
                 assert later.wait(10)
             return int(x)
 
-        got = []
+        results = []
         for x in ds(first_waits):
-            got.append(plain(x))
-            if len(got) == 20:
+            results.append(plain(x))
+            if len(results) == 20:
                 later.set()
-        assert got[0] != 0
-        assert sorted(got) == list(range(30))
+        assert results[0] != 0
+        assert sorted(results) == list(range(30))
     # What is said here counts more than the options.
     ds = numbers(300).map(squared, 3, deterministic=True).with_options(Options(deterministic=False))
     assert [plain(x) for x in ds] == [x * x for x in range(300)]
@@ -377,18 +377,18 @@ Point = collections.namedtuple("Point", "x y")
 )
 @pytest.mark.parametrize("calls", [None, 2])
 def test_values_become_elements(value, expected, spec, calls):
-    def same(got, expected):
+    def same(results, expected):
         # NumPy has two scalars for one dtype of 64 bits.
-        assert type(got) is type(expected) or got.dtype == expected.dtype == np.uint64
+        assert type(results) is type(expected) or results.dtype == expected.dtype == np.uint64
         if isinstance(expected, dict):
-            assert list(got) == list(expected)
-            assert all(same(got[name], expected[name]) for name in expected)
+            assert list(results) == list(expected)
+            assert all(same(results[name], expected[name]) for name in expected)
         elif isinstance(expected, tuple):
-            assert len(got) == len(expected)
-            assert all(map(same, got, expected))
+            assert len(results) == len(expected)
+            assert all(map(same, results, expected))
         else:
-            assert plain(got) == plain(expected)
-            assert getattr(got, "dtype", None) == getattr(expected, "dtype", None)
+            assert plain(results) == plain(expected)
+            assert getattr(results, "dtype", None) == getattr(expected, "dtype", None)
         return True
 
     ds = numbers(3).map(in_python(lambda x: value), calls)

@@ -45,14 +45,14 @@ def test_a_state_of_every_element(folder, name):
 def test_states_of_a_run_that_was_resumed_itself(folder, name):
     make = PIPELINES[name]
     expected = [list(numbers_in(x)) for x in make(folder)]
-    got, state, number = [], None, itertools.cycle(THREADS)
+    results, state, number = [], None, itertools.cycle(THREADS)
     while True:
         with iter(threads(make(folder), next(number))) as it:
             if state is not None:
                 it.load_state_dict(json.loads(state))
             part = [list(numbers_in(x)) for x in itertools.islice(it, 5)]
             state = json.dumps(it.state_dict())
-        got += part
+        results += part
         if len(part) < 5:
             break
-    assert got == expected
+    assert results == expected

@@ -202,13 +202,13 @@ WRONG = {
 @pytest.mark.parametrize("given", WRONG, ids=str)
 @pytest.mark.parametrize("make", [lambda f: f, in_python], ids=["rows", "objects"])
 def test_other_numbers_than_stated(given, make):
-    there, stated = given
-    ds = Dataset.range(there).map(make(lambda x: x)).apply(experimental.assert_cardinality(stated))
+    actual_count, stated = given
+    ds = Dataset.range(actual_count).map(make(lambda x: x)).apply(experimental.assert_cardinality(stated))
     assert ds.cardinality() == stated
     got, it = [], iter(ds)
     with pytest.raises(FailedPreconditionError, match=WRONG[given]):
         got.extend(map(values, it))
-    assert got == list(range(min(there, stated) if stated >= 0 else there))
+    assert got == list(range(min(actual_count, stated) if stated >= 0 else actual_count))
 
 
 def test_numbers_as_stated():

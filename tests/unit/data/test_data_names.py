@@ -98,10 +98,10 @@ def test_orders_of_names(tmp_path, kind, steps):
     cycle=st.integers(1, 5),
     block=st.integers(1, 4),
     buffer=st.integers(1, 9),
-    where=st.floats(0, 1),
+    place=st.floats(0, 1),
     number=st.sampled_from(THREADS),
 )
-def test_any_place(tmp_path_factory, kind, counts, cycle, block, buffer, where, number):
+def test_any_place(tmp_path_factory, kind, counts, cycle, block, buffer, place, number):
     parts = files(tmp_path_factory.mktemp("names"), kind, counts)
 
     def named():
@@ -114,7 +114,7 @@ def test_any_place(tmp_path_factory, kind, counts, cycle, block, buffer, where, 
     records = itertools.chain(*(of_lists([parts[name] for name in one], cycle, block) for one in passes(named)))
     got = run(named().interleave(opened(kind), cycle, block).repeat(3), text)
     assert got == list(records)
-    at = int(where * len(elements))
+    at = int(place * len(elements))
     with iter(make()) as it:
         pulled(it, at, text)
         state = json.loads(json.dumps(it.state_dict()))
@@ -175,16 +175,16 @@ def test_less_than_header_and_footer(tmp_path, compression, tail, size):
         if size < 5 and tail == "error" and not compression:  # the size alone tells
             with pytest.raises(TruncatedRecordError) as caught:
                 iter(dataset)
-            got, error = [], caught.value
+            results, error = [], caught.value
         else:
-            got, error = pulled(iter(dataset), None, values)
+            results, error = pulled(iter(dataset), None, values)
         if size < 5:
-            assert got == []
+            assert results == []
             assert isinstance(error, TruncatedRecordError)
             assert error.record == 0
         else:
             assert error is None
-            assert len(got) == (size - 5) * times
+            assert len(results) == (size - 5) * times
 
 
 def test_structured_records(tmp_path):

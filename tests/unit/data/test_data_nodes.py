@@ -134,14 +134,14 @@ def test_an_error_comes_in_its_place(number, batch):
         return int(x)
 
     ds = threads(made(Each((threads(numbers(100), number),), function)), number)
-    got = []
+    results = []
     with iter(ds) as it:
         with pytest.raises(KeyboardInterrupt, match="mine"):
             for x in it:
-                got.append(x)
+                results.append(x)
         with pytest.raises(qc.errors.FailedPreconditionError):
             next(it)
-    assert got == list(range(50))
+    assert results == list(range(50))
 
 
 def test_an_error_of_an_input_comes_in_its_place(tmp_path):

@@ -100,17 +100,17 @@ def test_any_files_come_as_records_of_the_same_bytes(tmp_path_factory, files, op
     paths = [save(folder / f"{index}.npy", value, version) for index, (value, version) in enumerate(files)]
     loaded = [np.load(path) for path in paths]
     whole = np.concatenate(loaded)
-    got = rows_of(threads(NumpyDataset(paths), number))
-    assert (got is None and len(whole) == 0) or same(got, whole)
+    results = rows_of(threads(NumpyDataset(paths), number))
+    assert (results is None and len(whole) == 0) or same(results, whole)
     # The order is that of any other records.
     record = np.dtype((loaded[0].dtype, whole.shape[1:]))
     raw = dataset(write_files(folder, [np.ascontiguousarray(value).tobytes() for value in loaded]), record)
     wanted, error = run(apply(raw, ops), 60)
     assert error is None
-    got, error = run(threads(apply(NumpyDataset(paths), ops), number), 60)
+    results, error = run(threads(apply(NumpyDataset(paths), ops), number), 60)
     assert error is None
-    assert len(got) == len(wanted)
-    assert all(same(row, expected) for row, expected in zip(got, wanted, strict=True))
+    assert len(results) == len(wanted)
+    assert all(same(row, expected) for row, expected in zip(results, wanted, strict=True))
 
 
 # Long and short columns, several of them in one read, numbers longer than a buffer, many dimensions.
@@ -335,8 +335,8 @@ def test_a_file_that_is_another_one_by_then(tmp_path, order):
     content = path.read_bytes()
 
     def met():
-        got, error = run(ds)
-        assert len(got) == 4  # those of the file before it
+        results, error = run(ds)
+        assert len(results) == 4  # those of the file before it
         return error
 
     ds = NumpyDataset([first, path])
@@ -363,8 +363,8 @@ def test_a_file_that_is_another_one_by_then(tmp_path, order):
     assert type(met()) is qc.errors.NotAFileError
     path.rmdir()
     path.write_bytes(content + b"more")  # what is appended is no change
-    got, error = run(ds)
-    assert (len(got), error) == (10, None)
+    results, error = run(ds)
+    assert (len(results), error) == (10, None)
     path.write_bytes(b"")
     assert len(run(ds.with_options(Options(on_error="skip")))[0]) == 4
 

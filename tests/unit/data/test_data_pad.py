@@ -92,12 +92,12 @@ def test_every_kind(tmp_path, kind, count, size):
     take=st.integers(-1, 30),
     buffer=st.integers(1, 50),
     known=st.booleans(),
-    where=st.floats(0, 1),
+    place=st.floats(0, 1),
     number=st.sampled_from(THREADS),
     data=st.data(),
 )
 @settings(max_examples=100, deadline=None)
-def test_shuffled_before_and_repeated(tmp_path_factory, count, size, take, buffer, known, where, number, data):
+def test_shuffled_before_and_repeated(tmp_path_factory, count, size, take, buffer, known, place, number, data):
     index = data.draw(st.integers(0, size - 1))
     folder = tmp_path_factory.mktemp("pad")
 
@@ -112,7 +112,7 @@ def test_shuffled_before_and_repeated(tmp_path_factory, count, size, take, buffe
     elements = [one for below in passes for one in padded(below, size, index)]
     expected = [elements[at : at + 3] for at in range(0, len(elements), 3)]
     assert run(threads(make(), number), values) == expected
-    at = int(where * len(expected))
+    at = int(place * len(expected))
     with iter(make()) as it:
         pulled(it, at, values)
         state = json.loads(json.dumps(it.state_dict()))

@@ -549,13 +549,13 @@ def test_buckets_of_rows(function, most):
     count = 0
     for batch, members in zip(ds, numbers, strict=True):
         rows_ = [n % 900 for n in members]
-        for got, right in (
+        for result, right in (
             (batch["r"], padded([r[n] for n in rows_], [None], -1)),
             (batch["n"], lengths[rows_]),
             (batch["fixed"], padded(list(fixed[rows_]), [3, 4], 0.5)),
         ):
-            assert (got.dtype, got.shape) == (right.dtype, right.shape)
-            assert np.array_equal(got, right)
+            assert (result.dtype, result.shape) == (right.dtype, right.shape)
+            assert np.array_equal(result, right)
         assert list(batch["text"]) == [text[n] for n in rows_]
         count += len(rows_)
     assert count == 1800
@@ -565,11 +565,12 @@ def test_buckets_of_rows(function, most):
 def test_places_and_skips_among_rows(function):
     lengths = np.random.default_rng(1).integers(0, 9, 600)
     ds = qc.data.Dataset.from_tensor_slices({"n": lengths, "r": qc.Ragged.from_list([[1] * n for n in lengths])})
-    short = [n for n in lengths.tolist() if n < 7]
+    short_lengths = [n for n in lengths.tolist() if n < 7]
 
     def expected(boundaries, sizes):
         return [
-            [short[n] for n in members] for _, members in bucketed([b"x" * n for n in short], boundaries, sizes, False)
+            [short_lengths[n] for n in members]
+            for _, members in bucketed([b"x" * n for n in short_lengths], boundaries, sizes, False)
         ]
 
     # Those of seven and more don't fit into the last bucket; those of five into no row.
@@ -591,7 +592,7 @@ def test_places_and_skips_among_rows(function):
         for batch in it:
             batches_.append(batch["n"].tolist())
             states.append(it.state_dict())
-        assert it.stats()["skipped"] == 600 - len(short)
+        assert it.stats()["skipped"] == 600 - len(short_lengths)
     assert batches_ == expected([2, 7], [9, 30, 1])
     for index in range(0, len(states), 5):
         with iter(closed.with_options(Options(on_error="skip", num_threads=1))) as it:
@@ -635,14 +636,14 @@ def test_lengths_that_are_none():
     assert [b.tolist() for _, b in two] == [[1, 2, 3], [5, 6, 7], [8, 9, 10], [4]]
 
 
-def failing(what, at):
+def failing(error, at):
     calls = []
 
     def length(element):
         if isinstance(element, np.ndarray):  # which ends a trace
             calls.append(element)
         if len(calls) - 1 == at:
-            raise what
+            raise error
         return len(element)
 
     return length
@@ -652,21 +653,21 @@ def test_what_a_length_function_raises_comes_after_what_was_before():
     elements = rows(20)
     expected = batches(elements[:11], [3], [4, 2])
     for error in (ValueError("no"), StopIteration("no"), GeneratorExit()):
-        got = []
+        results = []
         with pytest.raises(UnknownError, match="element 11") as caught:
-            got += given(elements, VARYING).bucket_by_sequence_length(failing(error, 11), [3], [4, 2])
+            results += given(elements, VARYING).bucket_by_sequence_length(failing(error, 11), [3], [4, 2])
         assert caught.value.__cause__ is error
-        equal(got, expected)
+        equal(results, expected)
     for error in (KeyboardInterrupt(), SystemExit(3)):
         with pytest.raises(type(error)):
             list(given(elements, VARYING).bucket_by_sequence_length(failing(error, 11), [3], [4, 2]))
     for length in (lambda element: 1.5, lambda element: None, lambda element: element):
         with pytest.raises(InvalidArgumentError, match="integer"):
             list(given(elements, VARYING).bucket_by_sequence_length(length, [3], [4, 2]))
-    got = []
+    results = []
     with pytest.raises(ZeroDivisionError):
-        got += given(elements, VARYING, fails=11).bucket_by_sequence_length(len, [3], [4, 2])
-    equal(got, expected)
+        results += given(elements, VARYING, fails=11).bucket_by_sequence_length(len, [3], [4, 2])
+    equal(results, expected)
 
 
 def test_elements_that_fit_no_bucket():

@@ -175,15 +175,15 @@ def test_rows_that_lack_a_value(pa, tmp_path, kind):
     good = [right(table.to_pylist()[number]) for number in (0, 3, 9)]
     for number in (1, 2):
         it = iter(dataset(kind, [name, name]).with_options(Options(num_threads=number)))
-        met, got = [], []
+        met, results = [], []
         while True:
             try:
-                got.append(plain(next(it)))
+                results.append(plain(next(it)))
             except StopIteration:
                 break
             except InvalidArgumentError as error:
                 met.append((error.record, error.path))
-        assert got == good * 2
+        assert results == good * 2
         assert met == [(record, name) for record in (1, 2, 4, 5, 6, 7, 8)] * 2
         skipping = dataset(kind, [name, name]).with_options(Options(num_threads=number, on_error="skip"))
         with iter(skipping) as it:

@@ -328,14 +328,14 @@ def test_a_file_that_is_cut_meanwhile(tmp_path, number):
         file.truncate(total * size)
     order = enciphered(seed_pair(None, 1), 1, total)
     with iter(threads(dataset(path, size).permute(1), number)) as it:
-        got = [int(next(it)[0])]
+        results = [int(next(it)[0])]
         with open(path, "r+b") as file:
             file.truncate(rows_left * size)
         rest, error = pull(it)
-    got += [int(one[0]) for one in rest]
+    results += [int(one[0]) for one in rest]
     assert isinstance(error, SourceChangedError)
-    assert got == [n % 251 for n in order[: len(got)]]
-    assert order[len(got)] >= rows_left
+    assert results == [n % 251 for n in order[: len(results)]]
+    assert order[len(results)] >= rows_left
 
 
 @pytest.mark.parametrize("number", THREADS)
@@ -350,13 +350,13 @@ def test_bad_records_are_left_out(tmp_path, number):
     (tmp_path / "a").write_bytes(b"".join(b"x" if n % 13 == 5 else b"%d" % (n % 10) for n in range(103)))
     ds = threads(dataset(tmp_path / "a", 1).permute(1).repeat(2).map(digit), number)
     both = enciphered(seed_pair(None, 1), 1, 103) + enciphered(seed_pair(None, 1), 2, 103)
-    got, error = run(ds.with_options(Options(on_error="skip", max_skips=None)))
+    results, error = run(ds.with_options(Options(on_error="skip", max_skips=None)))
     assert error is None
-    assert [int(one) for one in got] == [n % 10 for n in both if n % 13 != 5]
+    assert [int(one) for one in results] == [n % 10 for n in both if n % 13 != 5]
     ds = threads(dataset(tmp_path / "a", 1).permute(1).repeat(2).map(digit), number)
-    got, error = run(ds)
+    results, error = run(ds)
     assert isinstance(error, InvalidArgumentError)
-    assert [int(one) for one in got] == [n % 10 for n in itertools.takewhile(lambda n: n % 13 != 5, both)]
+    assert [int(one) for one in results] == [n % 10 for n in itertools.takewhile(lambda n: n % 13 != 5, both)]
     above = threads(dataset(tmp_path / "a", 1).permute(1).repeat(2).shuffle(9, 1).map(digit), number)
     assert isinstance(run(above)[1], InvalidArgumentError)
 
@@ -444,15 +444,15 @@ def test_the_order_is_that_of_files(tmp_path, count):
 
 
 @pytest.mark.thorough
-@given(ops=permuted_chains(), count=st.integers(0, 60), where=st.floats(0, 1), number=st.sampled_from(THREADS))
+@given(ops=permuted_chains(), count=st.integers(0, 60), place=st.floats(0, 1), number=st.sampled_from(THREADS))
 @settings(max_examples=100, deadline=None)
-def test_chains_in_memory(ops, count, where, number):
+def test_chains_in_memory(ops, count, place, number):
     expected = list(PermuteModel([bytes(count)], 1, ops).ordinals())
     ds = threads(apply(Dataset.range(count), ops), number)
     assert [np.ravel(element).tolist() for element in elements_of(ds, plain)] == [
         np.ravel(element).tolist() for element in expected
     ]
-    at = int(where * len(expected))
+    at = int(place * len(expected))
     with iter(apply(Dataset.range(count), ops)) as it:
         pull(it, at)
         state = json.loads(json.dumps(it.state_dict()))

@@ -58,14 +58,14 @@ def test_of_no_elements_the_initial_state(ds, initial):
     def step(state, element):
         raise AssertionError
 
-    def same(got, expected):
+    def same(results, expected):
         if isinstance(expected, dict):
-            return got.keys() == expected.keys() and all(same(got[key], expected[key]) for key in expected)
+            return results.keys() == expected.keys() and all(same(results[key], expected[key]) for key in expected)
         if isinstance(expected, tuple):
-            return len(got) == len(expected) and all(map(same, got, expected))
+            return len(results) == len(expected) and all(map(same, results, expected))
         if isinstance(expected, bytes):
-            return got == expected
-        return got.dtype == np.asarray(expected).dtype and np.array_equal(got, expected)
+            return results == expected
+        return results.dtype == np.asarray(expected).dtype and np.array_equal(results, expected)
 
     assert same(ds.take(0).reduce(initial, step), initial)
 

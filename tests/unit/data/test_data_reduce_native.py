@@ -105,14 +105,14 @@ def functions(draw):
 
     def function(state, given):
         values = [*state, *given, *constants]
-        for what, *at in steps:
+        for step, *at in steps:
             operands = [values[index % len(values)] for index in at]
-            if what == "where":
+            if step == "where":
                 made = np.where(operands[0] > 0, operands[1], operands[2])
-            elif what == "less":
+            elif step == "less":
                 made = operands[0] < operands[1]
             else:
-                made = what(*operands)
+                made = step(*operands)
             values.append(made)
         results = []
         for code, index in zip(parts, indices, strict=True):
@@ -257,14 +257,14 @@ def test_records_of_fields(native, tmp_path):
     rows["b"]["x"] = numbers("i2", (3000, 2), 2)
     rows["c"] = np.random.default_rng(3).normal(0, 1, (3000, 2, 2))
     ds = FixedLengthRecordDataset(write_files(tmp_path, [rows.tobytes()]), record=record)
-    got = ds.reduce(
+    results = ds.reduce(
         {"a": 0, "x": np.zeros(2), "c": np.zeros((2, 2), "f4")},
         lambda s, row: {"a": s["a"] + row["a"], "x": s["x"] + row["b"]["x"], "c": (s["c"] + row["c"]) * 0.5},
     )
-    assert got["a"] == rows["a"].sum(dtype=np.int64)
-    assert got["x"].tolist() == rows["b"]["x"].sum(0).tolist()
+    assert results["a"] == rows["a"].sum(dtype=np.int64)
+    assert results["x"].tolist() == rows["b"]["x"].sum(0).tolist()
     expected = looped(lambda s, c: (s + c) * 0.5, np.zeros((2, 2), "f4"), rows["c"].astype("f4"))
-    same(got["c"], expected)
+    same(results["c"], expected)
     assert len(native) == 1
 
 

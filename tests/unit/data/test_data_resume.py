@@ -169,21 +169,21 @@ def test_after_close_and_after_an_error(paths, tmp_path):
     expected, error = run(ds)
     assert isinstance(error, qc.errors.NotFoundError)
     it = iter(ds)
-    got, _ = pull(it, 3)
+    results, _ = pull(it, 3)
     it.close()
     state = it.state_dict()
     it = iter(ds)
     it.load_state_dict(state)
     rest, error = pull(it)
     assert isinstance(error, qc.errors.NotFoundError)
-    assert_same(got + rest, expected)
+    assert_same(results + rest, expected)
     state = it.state_dict()
     (tmp_path / "missing").write_bytes(b"abc")
     with iter(ds) as it:
         it.load_state_dict(state)
-        got, error = pull(it)
+        results, error = pull(it)
         assert error is None
-        assert values(got) == list(b"abc")
+        assert values(results) == list(b"abc")
 
 
 def test_prefetch_and_options_may_differ(paths):

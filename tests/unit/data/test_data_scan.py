@@ -113,17 +113,17 @@ def refused(total, x):
 
 
 def test_an_error_takes_its_element_alone():
-    it, got = iter(Dataset.range(8).scan(0, refused)), []
+    it, results = iter(Dataset.range(8).scan(0, refused)), []
     while True:
         try:
-            got.append(int(next(it)))
+            results.append(int(next(it)))
         except StopIteration:
             break
         except PipelineError as error:
             assert isinstance(error.__cause__, ValueError) and error.stage == "scan"
             assert str(error) == f"scan: refused raised ValueError: no (element {error.record})"
-            got.append(-error.record)
-    assert got == [0, -1, 2, 5, -4, 10, 16, -7]
+            results.append(-error.record)
+    assert results == [0, -1, 2, 5, -4, 10, 16, -7]
 
 
 def test_errors_are_left_out():

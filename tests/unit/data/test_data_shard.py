@@ -52,13 +52,13 @@ class ShardModel(Model):
 
     def all(self):
         """The elements, and the fault that ended them."""
-        got = []
+        results = []
         try:
             for element in self:
-                got.append(element)
+                results.append(element)
         except Fault as fault:
-            return got, fault
-        return got, None
+            return results, fault
+        return results, None
 
 
 def sharded(ds, ops):
@@ -195,13 +195,13 @@ def test_records_without_known_places(tmp_path, kind, number):
                 mine = records[index::world][:ending]
                 ds = threads(blocks.small(blocks.source(kind, paths), piece), number)
                 assert ds.shard(world, index).cardinality() == UNKNOWN_CARDINALITY
-                got, error = blocks.run(ds.shard(world, index, uneven=uneven).repeat(2).batch(5))
+                results, error = blocks.run(ds.shard(world, index, uneven=uneven).repeat(2).batch(5))
                 assert error is None
-                assert blocks.flat(got) == mine * 2
-                got, error = blocks.run(ds.repeat(2).skip(1).shard(world, index, uneven=uneven))
+                assert blocks.flat(results) == mine * 2
+                results, error = blocks.run(ds.repeat(2).skip(1).shard(world, index, uneven=uneven))
                 assert error is None
                 expected = (records * 2)[1:][index::world]
-                assert got == (expected if uneven == "keep" else expected[: (2 * total - 1) // world])
+                assert results == (expected if uneven == "keep" else expected[: (2 * total - 1) // world])
 
 
 def test_raise_where_the_length_is_unknown(tmp_path):
@@ -304,7 +304,7 @@ def test_what_comes_before_a_missing_file(tmp_path_factory, ops, bad, data):
     paths = write_files(folder, contents)
     paths[bad].unlink()
     names = [*contents[:bad], "missing", *contents[bad + 1 :]]
-    got, fault = ShardModel(names, 1, ops).all()
+    expected, fault = ShardModel(names, 1, ops).all()
     ds = threads(sharded(dataset(paths, 1), ops), data.draw(st.sampled_from(THREADS)))
     try:
         actual, error = run(ds)
@@ -321,7 +321,7 @@ def test_what_comes_before_a_missing_file(tmp_path_factory, ops, bad, data):
     else:
         assert error is None
     if not any(op[0] == "batch" for op in ops):  # what a cut batch gives is told elsewhere
-        assert_same(actual, got)
+        assert_same(actual, expected)
 
 
 def _damaged(path, records, bad):
@@ -381,16 +381,16 @@ def test_bad_records_at_known_places(tmp_path, digit, uneven, number):
                 first = next((at for at, n in enumerate(mine) if n % 13 == 5), None)
                 ds = apply(dataset(tmp_path / "a", 1), ops).shard(world, index, uneven=uneven).map(digit)
                 ds = threads(ds, number)
-                got, error = run(ds.with_options(Options(on_error="skip", max_skips=None)))
+                results, error = run(ds.with_options(Options(on_error="skip", max_skips=None)))
                 assert error is None
-                assert [int(element) for element in got] == good
-                got, error = run(ds)
+                assert [int(element) for element in results] == good
+                results, error = run(ds)
                 if first is None:
                     assert error is None
                     continue
                 assert isinstance(error, InvalidArgumentError)
                 if not ops or ops[0][0] == "skip":
-                    assert [int(element) for element in got] == [n % 10 for n in mine[:first]]
+                    assert [int(element) for element in results] == [n % 10 for n in mine[:first]]
 
 
 @pytest.mark.parametrize("number", THREADS)

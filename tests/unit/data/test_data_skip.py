@@ -80,16 +80,16 @@ def test_the_first_one_too_many_is_an_error_in_its_place(files, workers):
     ends = [*BAD, None, None]
     for most in range(9):
         with iter(threads(skipping(small(TFRecordDataset(files), 300).batch(7), max_skips=most), workers)) as it:
-            got, error = pull(it)
+            results, error = pull(it)
             counts = it.stats()
         assert counts["skipped"] + counts["skipped_files"] == min(most, 8)
         if most < len(BAD):
             assert type(error) is ChecksumError
             assert error.record == ends[most]
-            assert flat(got) == [record for n, record in enumerate(RECORDS[: ends[most]]) if n not in BAD]
+            assert flat(results) == [record for n, record in enumerate(RECORDS[: ends[most]]) if n not in BAD]
         elif most < 8:
             assert type(error) is (NotFoundError if most == 6 else ChecksumError)
-            assert flat(got) == (GOOD + RECORDS[:30] + RECORDS)[: len(flat(got))]
+            assert flat(results) == (GOOD + RECORDS[:30] + RECORDS)[: len(flat(results))]
         else:
             assert error is None
         if error is not None:
@@ -130,10 +130,10 @@ def test_a_log_that_cannot_be_written(tmp_path, workers, kind, source):
     with iter(threads(skipping(make(), quarantine=log), workers)) as it:
         if kind == "gone":
             folder.rename(tmp_path / "elsewhere")
-        got, error = pull(it)
+        results, error = pull(it)
         counts = it.stats()
         state = json.dumps(it.state_dict())
-    got = [element[0] if isinstance(element, tuple) else element for element in got]
+    results = [element[0] if isinstance(element, tuple) else element for element in results]
     assert (error.errno, error.path) == (errno.ENOSPC if kind == "full" else errno.ENOENT, str(log))
     assert isinstance(error, OSError)
     assert error.filename == str(log)
@@ -142,14 +142,14 @@ def test_a_log_that_cannot_be_written(tmp_path, workers, kind, source):
     assert isinstance(before, NotFoundError if source == "files" else QueueCoreError)
     assert before.path == str(tmp_path / ("no" if source == "files" else "a")) or source == "function"
     assert counts["skipped"] == counts["skipped_files"] == 0
-    assert got == expected[: len(got)]
-    assert len(got) == 37 or source == "files"  # which are logged when the place is known to be behind them
+    assert results == expected[: len(results)]
+    assert len(results) == 37 or source == "files"  # which are logged when the place is known to be behind them
     # From there on, with a log that can be written.
     with iter(threads(skipping(make(), quarantine=tmp_path / "log"), workers)) as it:
         it.load_state_dict(json.loads(state))
         rest, error = pull(it)
     assert error is None
-    assert got + [element[0] if isinstance(element, tuple) else element for element in rest] == expected
+    assert results + [element[0] if isinstance(element, tuple) else element for element in rest] == expected
 
 
 def test_a_saved_place(files):
@@ -201,15 +201,15 @@ def test_fixed_length_files(tmp_path, workers, shuffled):
     ds = FixedLengthRecordDataset(paths, 4)
     ds = ds.shuffle(30, 1, False) if shuffled else ds
     with iter(threads(skipping(ds.batch(8)), workers)) as it:
-        got, error = pull(it)
+        results, error = pull(it)
         counts = it.stats()
     assert error is None
     good = [row.tolist() for row in [*table, *table, *table[:50]]]
-    assert (sorted(flat(got)) if shuffled else flat(got)) == (sorted(good) if shuffled else good)
+    assert (sorted(flat(results)) if shuffled else flat(results)) == (sorted(good) if shuffled else good)
     assert (counts["skipped"], counts["skipped_files"], counts["skipped_bytes"]) == (0, 2, 3)
-    got, error = run(threads(skipping(ds.batch(8), max_skips=0), workers))
+    results, error = run(threads(skipping(ds.batch(8), max_skips=0), workers))
     assert type(error) is TruncatedRecordError
-    assert len(flat(got)) >= 1900
+    assert len(flat(results)) >= 1900
 
 
 @pytest.mark.parametrize("workers", THREADS)

@@ -324,13 +324,13 @@ def _together(rows):
     return np.stack(rows)
 
 
-def _same(got, expected):
+def _same(results, expected):
     if isinstance(expected, dict):
-        return got.keys() == expected.keys() and all(_same(got[key], expected[key]) for key in expected)
+        return results.keys() == expected.keys() and all(_same(results[key], expected[key]) for key in expected)
     if isinstance(expected, tuple):
-        return len(got) == len(expected) and all(map(_same, got, expected))
+        return len(results) == len(expected) and all(map(_same, results, expected))
     return (
-        got.dtype == expected.dtype
-        and got.shape == expected.shape
-        and got.tobytes() == np.ascontiguousarray(expected).tobytes()
+        results.dtype == expected.dtype
+        and results.shape == expected.shape
+        and results.tobytes() == np.ascontiguousarray(expected).tobytes()
     )

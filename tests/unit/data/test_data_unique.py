@@ -73,18 +73,18 @@ def test_errors_keep_their_places():
         return x // 2
 
     ds = Dataset.range(8).map(in_python(refuse)).unique()
-    got, it = [], iter(ds)
+    results, it = [], iter(ds)
     while True:
         try:
-            got.append(int(next(it)))
+            results.append(int(next(it)))
         except StopIteration:
             break
         except ValueError:
-            got.append(None)
+            results.append(None)
         except Exception as error:
             assert isinstance(error.__cause__, ValueError)
-            got.append(None)
-    assert got == [0, 1, None, 2, 3, None]
+            results.append(None)
+    assert results == [0, 1, None, 2, 3, None]
     assert [int(x) for x in ds.with_options(Options(on_error="skip"))] == [0, 1, 2, 3]
 
 

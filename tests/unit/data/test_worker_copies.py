@@ -360,14 +360,14 @@ def test_states_are_swapped_in_and_go_on():
         seed(9)
         workers = [States(functools.partial(seed, number)) for number in (1, 2)]
         draws: list[list[Any]] = [[], []]
-        got = []
+        results = []
         for turn in range(4):
-            got.append(draw())
+            results.append(draw())
             for number, one in enumerate(workers):
                 if turn < 3:
                     with one.swapped_in():
                         draws[number].append(draw())
-        assert draws == expected and got == mine
+        assert draws == expected and results == mine
         with pytest.raises(KeyError), workers[0].swapped_in():
             raise KeyError
         assert draw() not in expected

@@ -282,18 +282,18 @@ def test_marked_maps_before_a_batch_and_after_it(cuda, tmp_path, schedule, drop)
         assert ds.cardinality() == host.cardinality()
         expected = on_host(host)
         with iter(ds) as it:
-            for got, wanted in zip(it, expected, strict=True):
-                consume(got, wanted)
-                del got
+            for result, wanted in zip(it, expected, strict=True):
+                consume(result, wanted)
+                del result
             sent = it.stats()["device_bytes"]
         assert sent < sum(part.nbytes for wanted in expected for part in leaves(wanted)) / 2
         launches += len(expected)
         assert cuda.fake.count("cuLaunchKernel") == launches
     whole = in_numpy(records)
     numbers = iter(range(203 // 32 + 1 - drop))
-    for got, at in zip(cuda.of(made(True, lambda ds: ds)), numbers, strict=True):
-        consume(got, {name: part[32 * at : 32 * at + 32] for name, part in whole.items()})
-        del got
+    for result, at in zip(cuda.of(made(True, lambda ds: ds)), numbers, strict=True):
+        consume(result, {name: part[32 * at : 32 * at + 32] for name, part in whole.items()})
+        del result
 
 
 def test_fields_by_their_names(cuda, tmp_path):
@@ -342,14 +342,14 @@ KEPT = {
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("why", KEPT)
 def test_what_keeps_a_marked_map_on_the_host(cuda, why):
-    there = cuda.of(KEPT[why]({"on_device": True}))
-    assert on_the_device(there) == 0
-    lines = [line for line in there.plan().splitlines() if "not on the device: " in line]
+    device_ds = cuda.of(KEPT[why]({"on_device": True}))
+    assert on_the_device(device_ds) == 0
+    lines = [line for line in device_ds.plan().splitlines() if "not on the device: " in line]
     assert lines and all("map(" in line for line in lines)
     assert any(why in line for line in lines)
     without = KEPT[why]({})
     assert "not on the device" not in cuda.of(without).plan()
-    for got, wanted in zip(there, on_host(without), strict=True):
+    for got, wanted in zip(device_ds, on_host(without), strict=True):
         for array, part in zip(leaves(got), leaves(wanted), strict=True):
             if hasattr(array, "consume"):
                 array.consume(np.asarray(part))
@@ -474,15 +474,15 @@ def test_chains_of_marked_maps(cuda, data):
             ds = ds.map(STEPS[name][0], on_device=marked and mark)
         return ds
 
-    host, there = made(False), cuda.of(made(True))
+    host, device_ds = made(False), cuda.of(made(True))
     for name in behind:
-        host, there = host.map(STEPS[name][0]), there.map(STEPS[name][0])
+        host, device_ds = host.map(STEPS[name][0]), device_ds.map(STEPS[name][0])
     steps = [*rows, *batch, *((name, True) for name in behind)]
     last = next((at for at, (name, mark) in enumerate(reversed(steps)) if name == "host" or not mark), len(steps))
-    assert on_the_device(there) == last
-    assert there.element_spec == host.element_spec
+    assert on_the_device(device_ds) == last
+    assert device_ds.element_spec == host.element_spec
     expected = on_host(host)
-    with iter(there) as it:
+    with iter(device_ds) as it:
         for got, right in zip(it, expected, strict=True):
             same(got, right)
             del got
@@ -765,14 +765,14 @@ def told(it, copy):
     """Give all that an iterator tells: elements, as bytes, and the names of errors; and the place after each."""
     while True:
         try:
-            got = next(it)
+            result = next(it)
         except StopIteration:
             return
         except qc.errors.QueueCoreError as error:
             yield type(error).__name__, it.state_dict()
         else:
-            yield mapped(lambda part: np.asarray(copy(part)).tolist(), got), it.state_dict()
-            del got
+            yield mapped(lambda part: np.asarray(copy(part)).tolist(), result), it.state_dict()
+            del result
 
 
 @pytest.mark.parametrize("name", WITH_ERRORS)
@@ -1008,13 +1008,13 @@ def test_streams_aside_read_their_batch(cuda, name, schedule):
     main, *sides = cuda.stream(), cuda.aside(), cuda.aside()
     for epoch in range(3):
         numbers = np.random.default_rng(epoch).random((256, 32)).astype(np.float32)
-        for got, wanted in zip(more(cuda.of(make(numbers).batch(16))), batches(result(numbers), 16), strict=True):
-            got.consume(wanted)
+        for results, wanted in zip(more(cuda.of(make(numbers).batch(16))), batches(result(numbers), 16), strict=True):
+            results.consume(wanted)
             for side in sides:
                 cuda.order(main, side)
-                got[3].consume(wanted[3], 3000, side)
-                record_stream(got[3], side)
-            del got
+                results[3].consume(wanted[3], 3000, side)
+                record_stream(results[3], side)
+            del results
         assert soon(nobody_works, within=PATIENCE)
     assert cuda.fake.count("cuMemFree_v2") == 0
 
@@ -1024,19 +1024,19 @@ def test_streams_aside_of_nested_batches(cuda, how):
     main, side = cuda.stream(), cuda.aside()
     numbers = np.random.default_rng(3).random((200, 16)).astype(np.float32)
     ds = Dataset.from_tensor_slices({"x": numbers, "y": (np.arange(200), {"z": numbers[:, 0]})}).batch(10)
-    for got, wanted in zip(cuda.of(ds), ds, strict=True):
+    for results, wanted in zip(cuda.of(ds), ds, strict=True):
         cuda.order(main, side)
-        for array, part in zip((got["x"], got["y"][0], got["y"][1]["z"]), leaves(wanted), strict=True):
+        for array, part in zip((results["x"], results["y"][0], results["y"][1]["z"]), leaves(wanted), strict=True):
             array.consume(part, 1000, side)
         if how == "a dict":
-            record_stream(got, side)
+            record_stream(results, side)
         elif how == "a list":
-            record_stream([got["y"], 3, "words"], side)
+            record_stream([results["y"], 3, "words"], side)
         else:
             cuda.arrays.current = side
-            record_stream(got)
+            record_stream(results)
             cuda.arrays.current = main
-        del got, array
+        del results, array
 
 
 class StandInForCuPy(types.ModuleType):
@@ -1106,14 +1106,14 @@ def test_streams_that_dlpack_may_not_name(cuda, monkeypatch):
     asked = Asked("cuda", 3, "lease", "require")
     try:
         with iter(DeviceDataset(Dataset.range(4).batch(2)._chain, target, asked)) as it:
-            got = next(it)
+            result = next(it)
             with pytest.raises(InvalidArgumentError, match="per-thread default stream"):
-                got.__dlpack__(stream=2)
-            got.__dlpack__(stream=-1)  # the consumer sees to the order by itself
-            lease = lease_at(got.data.ptr)
+                result.__dlpack__(stream=2)
+            result.__dlpack__(stream=-1)  # the consumer sees to the order by itself
+            lease = lease_at(result.data.ptr)
             for side in [cuda.aside() for _ in range(4)]:  # so it is none of the five that a batch can have
                 lease.record_stream(None, side)
-            del got, lease
+            del result, lease
     finally:
         arrays._leased_array.cache_clear()
 
@@ -1163,15 +1163,15 @@ def test_as_many_streams_as_are_remembered(cuda, kind):
     main, *sides = cuda.stream(), *(cuda.aside() for _ in range(5))
     with iter(cuda.of(ds)) as it:
         for right in expected:
-            got = next(it)
+            result = next(it)
             for side in (*sides[:4], main, *sides[:4]):
-                record_stream(got, side)
+                record_stream(result, side)
             with pytest.raises(InvalidArgumentError, match="5 streams read this batch already"):
-                record_stream(got, sides[4])
+                record_stream(result, sides[4])
             for side in sides[:4]:
                 cuda.order(main, side)
-                got.consume(right, 500, side)
-            del got
+                result.consume(right, 500, side)
+            del result
 
 
 def test_a_copy_of_a_held_batch_has_streams_aside(cuda, kind):
@@ -1268,15 +1268,15 @@ def test_a_stream_that_cant_be_recorded(cuda, kind):
     cuda.stream()
     side = cuda.aside()
     with iter(cuda.of(ds)) as it:
-        got = next(it)
+        result = next(it)
         cuda.fake.fail("cuEventCreate", 1, 719)
         with pytest.raises(InternalError, match="cuEventCreate"):
-            record_stream(got, side)
-        record_stream(got, side)
+            record_stream(result, side)
+        record_stream(result, side)
         for wanted in expected:
-            got.consume(wanted)
-            got = None
-            got = next(it, None)
+            result.consume(wanted)
+            result = None
+            result = next(it, None)
 
 
 # Memory of which nobody knows whether it is read
@@ -1291,14 +1291,14 @@ def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):
     cuda.fake.schedule(schedule, 5)
     main, side = cuda.stream(), cuda.aside()
     with iter(cuda.of(ds)) as it:
-        got = next(it)
+        result = next(it)
         assert soon(lambda: cuda.fake.count("cuEventRecord") == 6, within=PATIENCE)  # no slot is left
         cuda.order(main, side)
-        got.consume(expected[0], UNTIL_GO_ON, side if how == "one aside" else main)
-        record_stream(got, side)
+        result.consume(expected[0], UNTIL_GO_ON, side if how == "one aside" else main)
+        record_stream(result, side)
         cuda.fake.fail("cuEventRecord", 1 + (how == "one aside"), 719)
-        address = got.address
-        del got
+        address = result.address
+        del result
         other = cuda.stream()  # nothing may wait for those above
         with pytest.raises(InternalError, match="cuEventRecord failed"):
             taken(it)
@@ -1306,10 +1306,10 @@ def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):
     assert soon(nobody_works, within=PATIENCE)
     cuda.leaks = 1
     for _ in range(3):
-        for got, wanted in zip(cuda.of(ds), expected, strict=True):
-            assert got.address != address
-            got.consume(wanted)
-            del got
+        for result, wanted in zip(cuda.of(ds), expected, strict=True):
+            assert result.address != address
+            result.consume(wanted)
+            del result
     with entered(cuda.fake):
         check(cuda.fake.driver.cuStreamSynchronize(other))
     assert soon(nobody_works, within=PATIENCE)  # the last thread keeps the memory as it ends
@@ -1321,14 +1321,14 @@ def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):
 
 @pytest.mark.parametrize("widened", [False, True])
 def test_a_stream_of_copies_whose_end_the_driver_cant_tell(cuda, numbers, widened):
-    there = cuda.of(Dataset.from_tensor_slices(numbers).batch(100))
+    device_ds = cuda.of(Dataset.from_tensor_slices(numbers).batch(100))
     if widened:
-        there = there.map(lambda x: x * 2)
+        device_ds = device_ds.map(lambda x: x * 2)
     cuda.fake.fail("cuStreamSynchronize", 1, 719)
-    taken(there)
+    taken(device_ds)
     cuda.leaks = 3 + widened
     count = cuda.fake.count("cuMemAlloc_v2")
-    taken(there)
+    taken(device_ds)
     assert cuda.fake.count("cuMemAlloc_v2") == 2 * count
     assert cuda.fake.count("cuMemFree_v2") == 0
 
@@ -1453,14 +1453,14 @@ QUEUES = {
 }
 
 
-def checked(got, expected):
+def checked(result, expected):
     """Let the device read each array of an element."""
     if isinstance(expected, dict):
-        assert got.keys() == expected.keys()
-        got, expected = list(got.values()), list(expected.values())
+        assert result.keys() == expected.keys()
+        result, expected = list(result.values()), list(expected.values())
     if not isinstance(expected, list):
-        got, expected = [got], [expected]
-    for one, right in zip(got, expected, strict=True):
+        result, expected = [result], [expected]
+    for one, right in zip(result, expected, strict=True):
         if isinstance(right, bytes):
             assert one == right
         else:

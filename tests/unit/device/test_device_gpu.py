@@ -48,13 +48,13 @@ def test_bytes(name, own_stream):
 def test_a_map_is_the_host_s_bit_for_bit():
     host = Dataset.from_tensor_slices(ROWS).batch(100)
     before = Dataset.from_tensor_slices(ROWS).map(lambda x: qc.ops.cast(x, np.float32) / 255, on_device=True)
-    for there in (
+    for device_ds in (
         host.prefetch_to_device("cuda").map(widened),
         host.map(widened, on_device=True).prefetch_to_device("cuda"),
         before.batch(100).prefetch_to_device("cuda").map(lambda x: qc.ops.transpose(x, (0, 3, 1, 2))),
     ):
-        assert "one kernel, in the stream" in there.plan()
-        for got, wanted in zip(there, host.map(widened), strict=True):
+        assert "one kernel, in the stream" in device_ds.plan()
+        for got, wanted in zip(device_ds, host.map(widened), strict=True):
             assert cupy.asnumpy(got).tobytes() == wanted.tobytes()
 
 
@@ -77,13 +77,13 @@ def test_a_stream_aside_keeps_its_batches():
     slow = cupy.ones((4096, 4096), np.float32)
     side = cupy.cuda.Stream(non_blocking=True)
     sums = []
-    for got in Dataset.from_tensor_slices(ROWS).batch(50).prefetch_to_device("cuda", buffers=2):
+    for result in Dataset.from_tensor_slices(ROWS).batch(50).prefetch_to_device("cuda", buffers=2):
         side.wait_event(cupy.cuda.get_current_stream().record())
         with side:
             slow @ slow
-            sums.append(got.sum(dtype=np.int64))
-        qc.device.record_stream(got, side)
-        del got
+            sums.append(result.sum(dtype=np.int64))
+        qc.device.record_stream(result, side)
+        del result
     side.synchronize()
     assert [int(one) for one in sums] == [int(ROWS[at : at + 50].sum(dtype=np.int64)) for at in range(0, 5000, 50)]
 

@@ -43,15 +43,15 @@ def files(tmp_path):
 def test_files_and_each_place(files):
     ds = files.shuffle(300, 3, reshuffle_each_iteration=False).batch(64)
     expected = on_host(ds.map(scaled))
-    there = ds.prefetch_to_device("cuda").map(scaled)
-    it, got, states = iter(there), [], []
+    device_ds = ds.prefetch_to_device("cuda").map(scaled)
+    it, got, states = iter(device_ds), [], []
     with it:
         for batch in it:
             got.append({name: cupy.asnumpy(part) for name, part in batch.items()})
             states.append(it.state_dict())
     same(got, expected)
     for at in (0, 5, len(states) - 1):
-        with iter(there) as again:
+        with iter(device_ds) as again:
             again.load_state_dict(states[at])
             same([{name: cupy.asnumpy(part) for name, part in batch.items()} for batch in again], expected[at + 1 :])
 
@@ -65,17 +65,17 @@ def test_a_loader(files, how):
     expected = on_host(ds.batch(64))
     loader = DataLoader(ds, batch_size=64, **how)
     for epoch in range(2):
-        got = []
+        results = []
         for batch in loader:
             assert all(isinstance(part, torch.Tensor) and part.is_cuda for part in batch.values())
-            got.append({name: part.cpu().numpy() for name, part in batch.items()})
-            if len(got) == 3:
+            results.append({name: part.cpu().numpy() for name, part in batch.items()})
+            if len(results) == 3:
                 state = loader.state_dict()
         if epoch == 0:
-            same(got, expected)
+            same(results, expected)
     again = DataLoader(ds, batch_size=64, **how)
     again.load_state_dict(state)
-    same([{name: part.cpu().numpy() for name, part in batch.items()} for batch in again], got[3:])
+    same([{name: part.cpu().numpy() for name, part in batch.items()} for batch in again], results[3:])
 
 
 def test_a_loader_of_torch_s_datasets_pins():
@@ -148,15 +148,15 @@ def test_an_error_on_the_way_and_going_on():
         return np.full(100, x, np.int64)
 
     def all_of(ds):
-        got = []
+        results = []
         with iter(ds) as it:
             while True:
                 try:
-                    got.append(cupy.asnumpy(next(it))[:, 0].tolist())
+                    results.append(cupy.asnumpy(next(it))[:, 0].tolist())
                 except qc.errors.PipelineError:
-                    got.append("error")
+                    results.append("error")
                 except StopIteration:
-                    return got
+                    return results
 
     batches = Dataset.range(500).map(odd).batch(100)
     wanted = all_of(batches)

@@ -39,18 +39,18 @@ def values(dtype, count, seed=0):
     return numbers
 
 
-def same(got, expected):
+def same(results, expected):
     """The same dtype, shape and bits; but of what is no number, no more than that."""
     expected = np.asarray(expected)
-    assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
-    if got.dtype.kind in "fcV":
+    assert (results.dtype, results.shape) == (expected.dtype, expected.shape)
+    if results.dtype.kind in "fcV":
         nothing = np.isnan(expected)
-        assert (np.isnan(got) == nothing).all()
-        got, expected = (np.where(nothing, np.zeros((), one.dtype), one) for one in (got, expected))
-    if got.tobytes() != expected.tobytes():
-        bits = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (got, expected)]
+        assert (np.isnan(results) == nothing).all()
+        results, expected = (np.where(nothing, np.zeros((), one.dtype), one) for one in (results, expected))
+    if results.tobytes() != expected.tobytes():
+        bits = [np.ascontiguousarray(one).view(f"V{one.dtype.itemsize}") for one in (results, expected)]
         differ = bits[0] != bits[1]
-        raise AssertionError(f"{differ.sum()} of {got.size}: {got[differ][:5]} is not {expected[differ][:5]}")
+        raise AssertionError(f"{differ.sum()} of {results.size}: {results[differ][:5]} is not {expected[differ][:5]}")
 
 
 def component(array, name=None):
@@ -121,7 +121,7 @@ def test_casts():
     ]
     host = Host(kernels)
     for kernel, array in zip(kernels, arrays, strict=True):
-        for got, to in zip(host(kernel, slot(array), len(array)), dtypes, strict=True):
+        for column, to in zip(host(kernel, slot(array), len(array)), dtypes, strict=True):
             chosen = np.ones(len(array), bool)
             with np.errstate(all="ignore"):
                 if to.kind in "iu" and array.dtype.kind in "fV":
@@ -129,8 +129,8 @@ def test_casts():
                     limits, wide = np.iinfo(to), np.trunc(array.astype(np.float64))
                     chosen = (wide >= limits.min) & (wide < float(limits.max) + (to.itemsize < 8))
                     chosen |= wide == limits.max if to.itemsize < 8 else False
-                same(got[chosen], array[chosen].astype(to))
-                same(got[chosen], qc.ops.cast(array[chosen], to))
+                same(column[chosen], array[chosen].astype(to))
+                same(column[chosen], qc.ops.cast(array[chosen], to))
 
 
 UNARY = [np.negative, np.positive, np.absolute, np.square, np.sqrt, np.logical_not, np.invert]

@@ -47,17 +47,17 @@ from queuecore.torch import DataLoader, IterableDataset, RaggedTensors, tensors 
 Oracle = torch.utils.data.DataLoader
 
 
-def same(got: Any, expected: Any) -> bool:
+def same(results: Any, expected: Any) -> bool:
     """Whether two structures have the same types, dtypes, shapes and values."""
-    if type(got) is not type(expected):
+    if type(results) is not type(expected):
         return False
-    if isinstance(got, torch.Tensor):
-        return got.dtype == expected.dtype and torch.equal(got, expected)
-    if isinstance(got, dict):
-        return list(got) == list(expected) and all(same(got[key], expected[key]) for key in got)
-    if isinstance(got, tuple | list):
-        return len(got) == len(expected) and all(map(same, got, expected))
-    return got == expected
+    if isinstance(results, torch.Tensor):
+        return results.dtype == expected.dtype and torch.equal(results, expected)
+    if isinstance(results, dict):
+        return list(results) == list(expected) and all(same(results[key], expected[key]) for key in results)
+    if isinstance(results, tuple | list):
+        return len(results) == len(expected) and all(map(same, results, expected))
+    return results == expected
 
 
 # -- tensors -----------------------------------------------------------------------------------------------------------

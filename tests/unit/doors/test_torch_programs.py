@@ -114,8 +114,8 @@ def test_out_of_order_a_slow_worker_of_a_stream_holds_up_nobody():
 )
 def test_batches_have_their_numbers_also_from_a_loaded_place_on(dataset, workers):
     loader = DataLoader(dataset, 2, num_workers=workers, collate_fn=plain)
-    numbered = list(loader.enumerate())
-    assert [number for number, _ in numbered] == list(range(len(numbered)))
+    numbered_batches = list(loader.enumerate())
+    assert [number for number, _ in numbered_batches] == list(range(len(numbered_batches)))
     for number, _ in itertools.islice(loader.enumerate(10), 3):
         assert number >= 10
     again = DataLoader(dataset, 2, num_workers=workers, collate_fn=plain)
@@ -123,10 +123,10 @@ def test_batches_have_their_numbers_also_from_a_loaded_place_on(dataset, workers
     batches = again.enumerate()
     assert next(batches)[0] == 3
     state = again.state_dict()
-    assert [number for number, _ in batches] == list(range(4, len(numbered)))
+    assert [number for number, _ in batches] == list(range(4, len(numbered_batches)))
     again.load_state_dict(state)
-    assert [number for number, _ in again.enumerate(1)] == list(range(5, len(numbered) + 1))
-    assert [number for number, _ in again.enumerate()] == list(range(len(numbered)))
+    assert [number for number, _ in again.enumerate(1)] == list(range(5, len(numbered_batches) + 1))
+    assert [number for number, _ in again.enumerate()] == list(range(len(numbered_batches)))
 
 
 @pytest.mark.parametrize("how", ["thread", "process"])

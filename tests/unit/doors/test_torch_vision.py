@@ -264,17 +264,17 @@ def test_an_error_is_its_batchs_alone(tmp_path):
     make_folders(tmp_path)
     dataset = ImageFolder(tmp_path, v1.Compose([v1.Resize((8, 8)), v1.ToTensor()]))
     expected = [(images.clone(), labels) for images, labels in natively(dataset, 4)]
-    broken, absent = dataset.samples[6][0], dataset.samples[12][0]
+    broken, absent_name = dataset.samples[6][0], dataset.samples[12][0]
     with open(broken, "wb") as file:
         file.write(b"no picture")
-    (tmp_path / absent).unlink()
+    (tmp_path / absent_name).unlink()
     batches = iter(natively(dataset, 4))
     for number, (images, labels) in enumerate(expected):
         if number == 1:
             with pytest.raises(DecodeError, match=broken):
                 next(batches)
         elif number == 3:
-            with pytest.raises(NotFoundError, match=absent):
+            with pytest.raises(NotFoundError, match=absent_name):
                 next(batches)
         else:
             made = next(batches)

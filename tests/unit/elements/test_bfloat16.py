@@ -27,15 +27,15 @@ def converted(array, dtype):
         return array.astype(dtype)
 
 
-def same(got, expected):
+def same(results, expected):
     """Bit for bit, but for which NaN it is where there is more than one."""
-    assert got.dtype == expected.dtype
-    if got.dtype.kind == "f":
+    assert results.dtype == expected.dtype
+    if results.dtype.kind == "f":
         there = np.isnan(expected)
-        np.testing.assert_array_equal(np.isnan(got), there)
-        np.testing.assert_array_equal(np.signbit(got), np.signbit(expected))
-        got, expected = got[~there], expected[~there]
-    np.testing.assert_array_equal(bits(got), bits(expected))
+        np.testing.assert_array_equal(np.isnan(results), there)
+        np.testing.assert_array_equal(np.signbit(results), np.signbit(expected))
+        results, expected = results[~there], expected[~there]
+    np.testing.assert_array_equal(bits(results), bits(expected))
 
 
 @pytest.mark.parametrize("dtype", OTHERS, ids=str)

@@ -173,24 +173,24 @@ def test_arrow_reads_rows_in_place(split):
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: make doors")
     words = Ragged.from_list(WORDS)
     words = Ragged(words.values, words.row_splits.astype(split))
-    got = pa.array(words)
-    assert got.type == (pa.large_binary() if split is np.int64 else pa.binary())
-    assert got.to_pylist() == WORDS
-    got.validate(full=True)
-    assert got.buffers()[2].address == words.values.ctypes.data
+    result = pa.array(words)
+    assert result.type == (pa.large_binary() if split is np.int64 else pa.binary())
+    assert result.to_pylist() == WORDS
+    result.validate(full=True)
+    assert result.buffers()[2].address == words.values.ctypes.data
     for word in ("i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8"):
         rows = Ragged(np.arange(6).astype(word), np.array([0, 2, 2, 6], split))
-        got = pa.array(rows)
-        got.validate(full=True)
-        assert got.to_pylist() == rows.to_list()
-        assert got.values.type.to_pandas_dtype() == np.dtype(word)
-        assert got.values.buffers()[1].address == rows.values.ctypes.data
+        result = pa.array(rows)
+        result.validate(full=True)
+        assert result.to_pylist() == rows.to_list()
+        assert result.values.type.to_pandas_dtype() == np.dtype(word)
+        assert result.values.buffers()[1].address == rows.values.ctypes.data
     nested = Ragged(words, np.array([0, 1, 1, 4], split))
     assert pa.array(nested).to_pylist() == [WORDS[:1], [], WORDS[1:]]
     solid = Ragged(np.arange(12, dtype=np.float32).reshape(3, 2, 2), np.array([0, 1, 3], split))
-    got = pa.array(solid)
-    got.validate(full=True)
-    assert got.to_pylist() == [part.tolist() for part in solid]
+    result = pa.array(solid)
+    result.validate(full=True)
+    assert result.to_pylist() == [part.tolist() for part in solid]
     assert pa.array(words[1:3]).to_pylist() == WORDS[1:3]
     assert pa.array(words[:0]).to_pylist() == []
     assert pa.array(Ragged(solid.values[:, ::-1], solid.row_splits)).to_pylist()[0] == solid.values[:1, ::-1].tolist()

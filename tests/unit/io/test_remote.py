@@ -162,18 +162,18 @@ def test_an_error_comes_in_its_place_with_its_cause(store, kind, error, expected
 @pytest.mark.parametrize("wrapped", [False, True])
 def test_what_may_pass_is_tried_again(store, wrapped):
     store.objects["bucket/a"] = b"1\n2\n"
-    left = {"info": 3, "read": 3}
+    attempts_left = {"info": 3, "read": 3}
 
     def fail(what, path, *_):
-        left[what] -= 1
-        if left[what] > 0 and wrapped:  # as fsspec does with each failure of a web server
+        attempts_left[what] -= 1
+        if attempts_left[what] > 0 and wrapped:  # as fsspec does with each failure of a web server
             raise FileNotFoundError(path) from ConnectionResetError("reset")
-        if left[what] > 0:
+        if attempts_left[what] > 0:
             raise ConnectionResetError("reset")
 
     store.before = fail
     assert elements(TextLineDataset("store://bucket/a")) == [b"1", b"2"]
-    assert left == {"info": 0, "read": 0}
+    assert attempts_left == {"info": 0, "read": 0}
 
 
 @pytest.mark.parametrize("nbytes", [1 << 20, 8 << 20, 9 << 20])

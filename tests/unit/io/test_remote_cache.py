@@ -64,15 +64,15 @@ def data_files(folder):
 @pytest.mark.parametrize("chain", CHAINS)
 @pytest.mark.parametrize("kind", MAKE)
 def test_the_same_elements_and_no_request_for_them_again(tmp_path, store, folder, kind, chain):
-    local, there = both(tmp_path, store, kind)
+    local, remote = both(tmp_path, store, kind)
     expected = elements(CHAINS[chain](local))
-    assert elements(kept(CHAINS[chain](there), folder)) == expected != []
-    elements(kept(there, folder))  # a part may have been enough
+    assert elements(kept(CHAINS[chain](remote), folder)) == expected != []
+    elements(kept(remote, folder))  # a part may have been enough
     store.requests.clear()
-    assert elements(kept(CHAINS[chain](there), folder)) == expected
+    assert elements(kept(CHAINS[chain](remote), folder)) == expected
     assert reads(store) == []
     store.requests.clear()
-    assert elements(kept(CHAINS[chain](there), folder, offline=True)) == expected
+    assert elements(kept(CHAINS[chain](remote), folder, offline=True)) == expected
     assert store.requests == []
 
 
@@ -105,8 +105,8 @@ def test_two_readers_at_a_time_share_what_comes(store, folder, large):
             second.wait(PATIENCE)
 
     store.before = hold
-    got = []
-    readers = [threading.Thread(target=lambda: got.append(joined(kept(ds, folder)))) for _ in range(2)]
+    results = []
+    readers = [threading.Thread(target=lambda: results.append(joined(kept(ds, folder)))) for _ in range(2)]
     for reader in readers:
         reader.start()
     assert first.wait(PATIENCE)
@@ -114,7 +114,7 @@ def test_two_readers_at_a_time_share_what_comes(store, folder, large):
     second.set()
     for reader in readers:
         reader.join(PATIENCE)
-    assert got == [content] * 2
+    assert results == [content] * 2
     assert sum(end - start for _, _, start, end in reads(store)) == len(content)
 
 
@@ -153,15 +153,15 @@ def test_an_object_that_is_replaced_while_it_is_read_is_not_kept(store, folder, 
 
 
 def test_requests_that_come_back_after_a_replacement_are_not_kept(folder):
-    here = RemoteCache(folder, None, False)
-    file = here.file(b"store://bucket/a", 3 * BLOCK_BYTES, 1)
+    cache = RemoteCache(folder, None, False)
+    file = cache.file(b"store://bucket/a", 3 * BLOCK_BYTES, 1)
 
     def fetch(start, stop):
         file.confirm(file.fresh(), 2)
         return b"\1" * (stop - start)
 
     assert file.read(0, 3 * BLOCK_BYTES, fetch) == b"\1" * 3 * BLOCK_BYTES
-    again = here.file(b"store://bucket/a", 3 * BLOCK_BYTES, 1)  # the first one is back
+    again = cache.file(b"store://bucket/a", 3 * BLOCK_BYTES, 1)  # the first one is back
     assert again.read(0, 3 * BLOCK_BYTES, lambda start, stop: bytes(stop - start)) == bytes(3 * BLOCK_BYTES)
     assert file.fresh() == {} and len(again.fresh()) == 3
 

@@ -52,13 +52,13 @@ def test_two_datasets_of_one_url(store, kind, chain):
     datasets = [CHAINS[chain](MAKERS[kind](URL, storage_options=options)) for options in (MINE, YOURS)]
     want = [elements(ds) for ds in datasets]
     assert want[0] != want[1] or kind == "whole" and chain == "a part"  # of which there is nothing
-    got = [[], []]
+    results = [[], []]
     with iter(datasets[0]) as mine, iter(datasets[1]) as yours:
         for pair in itertools.zip_longest(mine, yours):
-            for ours, element in zip(got, pair, strict=True):
+            for ours, element in zip(results, pair, strict=True):
                 if element is not None:
                     ours.append(plain(element))
-    assert got == want
+    assert results == want
     again = pickle.loads(pickle.dumps(datasets))
     assert [elements(ds) for ds in again] == want
 
@@ -84,27 +84,27 @@ def test_two_caches_of_one_url(tmp_path, shared):
         TextLineDataset(URL, storage_options=options).with_options(Options(cache_dir=tmp_path / options["key"]))
         for options in (MINE, YOURS)
     ]
-    got = [[], []]
+    results = [[], []]
     with iter(datasets[0]) as mine, iter(datasets[1]) as yours:
         for one, other in zip(mine, yours, strict=True):
-            got[0].append(one)
-            got[1].append(other)
-    assert got == [[b"1", b"2", b"3"], [b"7", b"8", b"9"]]
+            results[0].append(one)
+            results[1].append(other)
+    assert results == [[b"1", b"2", b"3"], [b"7", b"8", b"9"]]
     shared.requests.clear()
-    for ds, want in zip(datasets, got, strict=True):
+    for ds, want in zip(datasets, results, strict=True):
         assert elements(ds.with_options(Options(offline=True))) == want
     assert not shared.requests
-    assert elements(TextLineDataset(URL, storage_options=MINE)) == got[0] and shared.requests
+    assert elements(TextLineDataset(URL, storage_options=MINE)) == results[0] and shared.requests
 
 
 def test_sizes_of_what_a_cache_has(tmp_path, store):
-    local, there = both(tmp_path, store, "fixed")
+    local, remote = both(tmp_path, store, "fixed")
     options = Options(cache_dir=tmp_path / "cache")
-    assert len(elements(there.with_options(options))) == len(local)
+    assert len(elements(remote.with_options(options))) == len(local)
     store.requests.clear()
     offline = options.merged(Options(offline=True))
-    assert len(there.with_options(offline)) == len(local)
-    assert len(there.concatenate(there).with_options(offline)) == 2 * len(local)
+    assert len(remote.with_options(offline)) == len(local)
+    assert len(remote.concatenate(remote).with_options(offline)) == 2 * len(local)
     assert not store.requests
     with pytest.raises(UnavailableError, match="is not in the cache"):
         len(FixedLengthRecordDataset("store://bucket/missing", 20).with_options(offline))

@@ -89,13 +89,13 @@ def test_fixed_values_in_a_batch_and_alone():
     same(many([message] * 2, FixedLenFeature([4], I64)), [[1, 2, 3, 4]] * 2, I64)
     same(one(message, FixedLenFeature(1, F32), "f"), [0.5], F32)
     same(many([message], FixedLenFeature((), F32), "f"), [0.5], F32)
-    got = one(message, FixedLenFeature(4, bytes), "s")
-    assert isinstance(got, Ragged) and got.to_list() == [b"x", b"", b"\0z", b"w"]
-    got = many([message, message], FixedLenFeature((2, 2), bytes), "s")
-    assert got.to_list() == [[[b"x", b""], [b"\0z", b"w"]]] * 2
-    assert got[1][0][0] == b"x"
-    got = many([message], FixedLenFeature(4, bytes), "s")
-    assert got[0].to_list() == [b"x", b"", b"\0z", b"w"]
+    results = one(message, FixedLenFeature(4, bytes), "s")
+    assert isinstance(results, Ragged) and results.to_list() == [b"x", b"", b"\0z", b"w"]
+    results = many([message, message], FixedLenFeature((2, 2), bytes), "s")
+    assert results.to_list() == [[[b"x", b""], [b"\0z", b"w"]]] * 2
+    assert results[1][0][0] == b"x"
+    results = many([message], FixedLenFeature(4, bytes), "s")
+    assert results[0].to_list() == [b"x", b"", b"\0z", b"w"]
 
 
 def test_a_lone_string_is_bytes():
@@ -236,14 +236,14 @@ def test_values_of_another_kind(description):
 
 
 def test_variable_lengths():
-    got = many([example(a=feature(1, 2)), b"", example(a=feature(3))], VarLenFeature(I64))
-    assert got.equals(Sparse([[0, 0], [0, 1], [2, 0]], np.array([1, 2, 3]), [3, 2]))
-    got = one(example(a=feature(b"x", b"yz")), VarLenFeature(bytes))
-    assert got.equals(Sparse([[0], [1]], Ragged.from_list([b"x", b"yz"]), [2]))
-    got = many([], VarLenFeature(F32))
-    assert got.equals(Sparse(np.empty((0, 2)), np.empty(0, F32), [0, 0]))
-    got = many([b"", b""], VarLenFeature(bytes))
-    assert got.dense_shape.tolist() == [2, 0] and len(got.values) == 0
+    result = many([example(a=feature(1, 2)), b"", example(a=feature(3))], VarLenFeature(I64))
+    assert result.equals(Sparse([[0, 0], [0, 1], [2, 0]], np.array([1, 2, 3]), [3, 2]))
+    result = one(example(a=feature(b"x", b"yz")), VarLenFeature(bytes))
+    assert result.equals(Sparse([[0], [1]], Ragged.from_list([b"x", b"yz"]), [2]))
+    result = many([], VarLenFeature(F32))
+    assert result.equals(Sparse(np.empty((0, 2)), np.empty(0, F32), [0, 0]))
+    result = many([b"", b""], VarLenFeature(bytes))
+    assert result.dense_shape.tolist() == [2, 0] and len(result.values) == 0
 
 
 def test_sequences_are_filled_up():
@@ -262,17 +262,17 @@ def test_sequences_are_filled_up():
 
 def test_sparse_features_are_sorted():
     message = example(i=feature(5, 1, 5), v=feature(0.5, 0.25, 0.75), j=feature(1, 2, 0))
-    got = one(message, SparseFeature("i", "v", F32, 10))
-    assert got.equals(Sparse([[1], [5], [5]], np.array([0.25, 0.5, 0.75], F32), [10]))
-    got = one(message, SparseFeature("i", "v", F32, 10, True))
-    assert got.equals(Sparse([[5], [1], [5]], np.array([0.5, 0.25, 0.75], F32), [10]))
-    got = many([message, b"", message], SparseFeature(["i", "j"], "v", F32, [3, 4]))
+    result = one(message, SparseFeature("i", "v", F32, 10))
+    assert result.equals(Sparse([[1], [5], [5]], np.array([0.25, 0.5, 0.75], F32), [10]))
+    result = one(message, SparseFeature("i", "v", F32, 10, True))
+    assert result.equals(Sparse([[5], [1], [5]], np.array([0.5, 0.25, 0.75], F32), [10]))
+    result = many([message, b"", message], SparseFeature(["i", "j"], "v", F32, [3, 4]))
     places = [[1, 2], [5, 0], [5, 1]]
-    assert got.indices.tolist() == [[0, *at] for at in places] + [[2, *at] for at in places]
-    assert got.values.tolist() == [0.25, 0.75, 0.5] * 2
-    assert got.dense_shape.tolist() == [3, 3, 4]
-    got = one(example(i=feature(2, 1), v=feature(b"two", b"one")), SparseFeature("i", "v", bytes, 3))
-    assert got.values.to_list() == [b"one", b"two"]
+    assert result.indices.tolist() == [[0, *at] for at in places] + [[2, *at] for at in places]
+    assert result.values.tolist() == [0.25, 0.75, 0.5] * 2
+    assert result.dense_shape.tolist() == [3, 3, 4]
+    result = one(example(i=feature(2, 1), v=feature(b"two", b"one")), SparseFeature("i", "v", bytes, 3))
+    assert result.values.to_list() == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("message", [example(i=feature(1), v=feature(1.0, 2.0)), example(v=feature(1.0))])
@@ -331,17 +331,17 @@ HALVES = [[1, 2], [3, 4, 5, 6]]
 )
 def test_partitions(parts, expected):
     description = RaggedFeature(I64, "v", parts)
-    got = one(PARTED, description)
-    assert (got.to_list() if isinstance(got, Ragged) else got.tolist()) == expected
+    results = one(PARTED, description)
+    assert (results.to_list() if isinstance(results, Ragged) else results.tolist()) == expected
     for batch in ([PARTED], [PARTED, b"", PARTED], [b"", b""], []):
-        got = many(list(batch), description)
-        assert isinstance(got, Ragged)
-        if any(isinstance(part, R.UniformRowLength) for part in parts) and not isinstance(got.values, Ragged):
-            got = [row.tolist() for row in got]
+        results = many(list(batch), description)
+        assert isinstance(results, Ragged)
+        if any(isinstance(part, R.UniformRowLength) for part in parts) and not isinstance(results.values, Ragged):
+            results = [row.tolist() for row in results]
         else:
-            got = got.to_list()
+            results = results.to_list()
         # A record without values has no row, unless its rows are said to be there.
-        assert got == [expected if record else [] for record in batch]
+        assert results == [expected if record else [] for record in batch]
 
 
 def test_partitioned_bytes():

@@ -163,14 +163,14 @@ def by_policy(space, image, seed, element, epoch, count, fixed, bins=31):
 def test_policies_draw_as_torchvisions_do(element):
     array = PICTURES["photograph"]
     image, seed, epoch = Image.fromarray(array), 2**40 + 3, element % 3
-    where = {"element": element, "epoch": epoch}
-    changed = run(qc.ops.rand_augment(seed=seed, fill=FILL), array, **where)
+    place = {"element": element, "epoch": epoch}
+    changed = run(qc.ops.rand_augment(seed=seed, fill=FILL), array, **place)
     np.testing.assert_array_equal(changed, by_policy("rand", image, seed, element, epoch, 2, 9))
-    changed = run(qc.ops.rand_augment(None, 3, 30, seed=seed, fill=FILL), array, **where)
+    changed = run(qc.ops.rand_augment(None, 3, 30, seed=seed, fill=FILL), array, **place)
     np.testing.assert_array_equal(changed, by_policy("rand", image, seed, element, epoch, 3, 30))
-    changed = run(qc.ops.trivial_augment(seed=seed, fill=FILL), array, **where)
+    changed = run(qc.ops.trivial_augment(seed=seed, fill=FILL), array, **place)
     np.testing.assert_array_equal(changed, by_policy("trivial", image, seed, element, epoch, 1, None))
-    changed = run(qc.ops.trivial_augment(None, 5, seed=seed, fill=FILL), array, **where)
+    changed = run(qc.ops.trivial_augment(None, 5, seed=seed, fill=FILL), array, **place)
     np.testing.assert_array_equal(changed, by_policy("trivial", image, seed, element, epoch, 1, None, 5))
 
 

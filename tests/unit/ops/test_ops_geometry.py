@@ -186,12 +186,12 @@ def links(draw):
 def test_a_chain_gives_what_its_links_give(data, element, epoch):
     file = data.draw(st.sampled_from(list(JPEGS.values())))
     stages = [decode_jpeg(channels=3), *links(data.draw)]
-    where = {"element": element, "epoch": epoch}
+    place = {"element": element, "epoch": epoch}
     expected = file
     for stage in stages:
-        expected = run(stage, expected, **where)
+        expected = run(stage, expected, **place)
     joined = compose(*stages)
-    np.testing.assert_array_equal(run(joined, file, **where), expected, strict=True)
+    np.testing.assert_array_equal(run(joined, file, **place), expected, strict=True)
     # Of pixels, too; in batches, and of other dtypes.
     pixels = run(stages[0], file)
     batch = np.stack([pixels, pixels[::-1]])
@@ -200,7 +200,7 @@ def test_a_chain_gives_what_its_links_give(data, element, epoch):
             singles = [
                 run(compose(*stages[1:]), one, element=element + index, epoch=epoch) for index, one in enumerate(array)
             ]
-            np.testing.assert_array_equal(run(compose(*stages[1:]), array, **where), np.stack(singles), strict=True)
+            np.testing.assert_array_equal(run(compose(*stages[1:]), array, **place), np.stack(singles), strict=True)
 
 
 def test_what_a_step_can_do_is_one_step():

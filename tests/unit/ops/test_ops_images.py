@@ -158,13 +158,13 @@ def expected_png(name, channels, dtype):
 @pytest.mark.parametrize("channels", [0, 1, 3, 4])
 @pytest.mark.parametrize("name", PNGS)
 def test_png_is_what_was_encoded(codec, name, channels, dtype):
-    got = decode_png(PNGS[name][0], channels, dtype)
+    result = decode_png(PNGS[name][0], channels, dtype)
     expected = expected_png(name, channels, dtype)
-    assert got.dtype == dtype
-    assert got.shape == expected.shape
+    assert result.dtype == dtype
+    assert result.shape == expected.shape
     # Only greys of colours are rounded, each library in its way.
     greyed = channels == 1 and name[0] in "236"
-    assert np.abs(got - expected).max() <= (greyed * (257 if dtype == np.uint16 else 1.01))
+    assert np.abs(result - expected).max() <= (greyed * (257 if dtype == np.uint16 else 1.01))
 
 
 # ---- BMP ----

@@ -70,18 +70,18 @@ def test_as_tensorflow_does(tmp_path):
             expected = results[f"arr_{index}"]
             label = f"{name}: {op}({options})"
             try:
-                got = getattr(qc.ops, op)(files[name], **options)
+                received = getattr(qc.ops, op)(files[name], **options)
             except qc.errors.InvalidArgumentError as error:
                 assert expected.dtype.kind == "U", f"{label}: {error}"
                 continue
-            assert (got.dtype, got.shape) == (expected.dtype, expected.shape), label
+            assert (received.dtype, received.shape) == (expected.dtype, expected.shape), label
             if name.startswith("jpeg") and op != "decode_jpeg":
                 # By its fast transform, there.
-                one = {"uint8": 1, "uint16": 256, "float32": 1 / 255}[str(got.dtype)]
-                np.testing.assert_allclose(got.astype("f8"), expected.astype("f8"), 0, 3.01 * one, err_msg=label)
+                one = {"uint8": 1, "uint16": 256, "float32": 1 / 255}[str(received.dtype)]
+                np.testing.assert_allclose(received.astype("f8"), expected.astype("f8"), 0, 3.01 * one, err_msg=label)
                 continue
             if options.get("channels") == 4 and name in SHALLOW:
                 # There the alpha of pictures that have none is the largest number of their own depth.
-                assert got[..., 3].min() == 255, label
-                got, expected = got[..., :3], expected[..., :3]
-            np.testing.assert_array_equal(got, expected, label)
+                assert received[..., 3].min() == 255, label
+                received, expected = received[..., :3], expected[..., :3]
+            np.testing.assert_array_equal(received, expected, label)

@@ -103,14 +103,14 @@ def by_pixel(array, change):
     return back(np.array(made).reshape(array.shape))
 
 
-def near(got, expected):
-    assert got.dtype == expected.dtype and got.shape == expected.shape
-    if got.dtype.kind == "f":
-        np.testing.assert_allclose(got, expected, 0, 1e-3 if got.dtype == np.float16 else 2e-6)
+def near(result, expected):
+    assert result.dtype == expected.dtype and result.shape == expected.shape
+    if result.dtype.kind == "f":
+        np.testing.assert_allclose(result, expected, 0, 1e-3 if result.dtype == np.float16 else 2e-6)
     else:
         # At a whole number, a last bit decides between it and the one below.
-        difference = np.abs(got.astype("i8") - expected.astype("i8"))
-        assert difference.max() <= 1 and np.count_nonzero(difference) <= max(2, 0.01 * got.size)
+        difference = np.abs(result.astype("i8") - expected.astype("i8"))
+        assert difference.max() <= 1 and np.count_nonzero(difference) <= max(2, 0.01 * result.size)
 
 
 SHAPES = [(1, 1, 3), (5, 7, 3), (2, 3, 30, 31, 3)]
@@ -201,17 +201,17 @@ SEEDS = [0, 1, -1, 2**63 - 1, 12345678901]
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(("element", "epoch"), [(0, 0), (7, 3), (2**40, 2**32 - 1), (-1, 2)])
 def test_what_is_drawn(seed, element, epoch):
-    where = {"element": element, "epoch": epoch}
+    place = {"element": element, "epoch": epoch}
     draws = philox(seed % 2**64, element % 2**64, epoch)
     array = picture("u1", (9, 8, 7, 3, 6))
     begin = [draw * (side - 2) >> 32 for draw, side in zip(draws, array.shape[:4], strict=True)]
     begin.append(philox(seed % 2**64, element % 2**64, epoch, 1)[0] * 4 >> 32)
     part = tuple(slice(at, at + 3) for at in begin)
-    np.testing.assert_array_equal(run(qc.ops.random_crop(size=(3,) * 5, seed=seed), array, **where), array[part])
+    np.testing.assert_array_equal(run(qc.ops.random_crop(size=(3,) * 5, seed=seed), array, **place), array[part])
 
     flat = picture("f4", (5, 6, 3))
     flipped = flat[:, ::-1] if draws[0] >> 31 else flat
-    np.testing.assert_array_equal(run(qc.ops.random_flip_left_right(seed=seed), flat, **where), flipped)
+    np.testing.assert_array_equal(run(qc.ops.random_flip_left_right(seed=seed), flat, **place), flipped)
 
     share = (draws[0] >> 8) / 2**24
     for name, limits in (
@@ -222,9 +222,9 @@ def test_what_is_drawn(seed, element, epoch):
     ):
         low, high = limits if len(limits) == 2 else (-limits[0], limits[0])
         expected = getattr(qc.ops, f"adjust_{name}")(flat, low + share * (high - low))
-        got = getattr(qc.ops, f"random_{name}")(flat, *limits, seed, **where)
+        got = getattr(qc.ops, f"random_{name}")(flat, *limits, seed, **place)
         np.testing.assert_allclose(got, expected, 1e-5, 1e-6)
-        np.testing.assert_array_equal(run(getattr(qc.ops, f"random_{name}")(None, *limits, seed), flat, **where), got)
+        np.testing.assert_array_equal(run(getattr(qc.ops, f"random_{name}")(None, *limits, seed), flat, **place), got)
 
 
 RANDOM = [

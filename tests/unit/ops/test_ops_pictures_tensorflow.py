@@ -99,12 +99,12 @@ def test_as_tensorflow_does(tmp_path):
     with np.load(outputs) as results:
         for index, (array, name, *rest) in enumerate(cases):
             expected = results[f"arr_{index}"]
-            got = OURS.get(name, getattr(qc.ops, name))(array, *rest)
+            result = OURS.get(name, getattr(qc.ops, name))(array, *rest)
             label = f"{name}({array.dtype}{list(array.shape)}, {rest})"
-            assert got.dtype == expected.dtype, label
+            assert result.dtype == expected.dtype, label
             if name.startswith("resize") and rest[1] == "nearest" or not name.startswith(("resize", "adjust")):
-                np.testing.assert_array_equal(got, expected, label)
-            elif got.dtype.kind == "f":
+                np.testing.assert_array_equal(result, expected, label)
+            elif result.dtype.kind == "f":
                 # Its kernels may multiply and add at once, and sum in another order; of other filters, it computes the
                 # weights in float32 too.
                 largest = max(float(np.abs(array.astype("f8")).max()), 1.0)
@@ -113,9 +113,9 @@ def test_as_tensorflow_does(tmp_path):
                 if "gaussian" in rest:
                     # The filter ends with a weight of 0.01, and a last bit decides whether an item there still counts.
                     bound = 6e-3
-                np.testing.assert_allclose(got, expected, 2e-6, bound * largest, err_msg=label)
+                np.testing.assert_allclose(result, expected, 2e-6, bound * largest, err_msg=label)
             else:
                 # At a whole number, a last bit decides between it and the one below.
-                difference = np.abs(got.astype("i8") - expected.astype("i8"))
+                difference = np.abs(result.astype("i8") - expected.astype("i8"))
                 assert difference.max() <= 1, label
-                assert np.count_nonzero(difference) <= max(2, 0.01 * got.size), label
+                assert np.count_nonzero(difference) <= max(2, 0.01 * result.size), label

@@ -26,15 +26,15 @@ def test_numbers(code, order, shape):
     dtype = np.dtype(code)
     array, rows = strings(shape, 5 * dtype.itemsize)
     value = array.item() if shape == () else array
-    got = qc.ops.decode_raw(value, dtype, little_endian=order == "<")
+    result = qc.ops.decode_raw(value, dtype, little_endian=order == "<")
     expected = np.frombuffer(rows.tobytes(), dtype.newbyteorder(order)).astype(dtype)
-    assert got.dtype == dtype
+    assert result.dtype == dtype
     if array.size:
-        assert got.shape == (*shape, 5)
-        assert got.tobytes() == expected.tobytes() or dtype.kind in "gG"
-        np.testing.assert_array_equal(got.ravel(), expected)
+        assert result.shape == (*shape, 5)
+        assert result.tobytes() == expected.tobytes() or dtype.kind in "gG"
+        np.testing.assert_array_equal(result.ravel(), expected)
     else:
-        assert got.shape == (*shape, 0)
+        assert result.shape == (*shape, 0)
 
 
 def test_a_dtype_with_an_order_of_its_own():
@@ -97,7 +97,7 @@ def test_records(data):
         qc.ops.decode_raw(out_type=dtype)
     except InvalidArgumentError:
         reject()  # fields without bytes
-    got = qc.ops.decode_raw([raw[i * dtype.itemsize : (i + 1) * dtype.itemsize] for i in range(count)], dtype)
+    result = qc.ops.decode_raw([raw[i * dtype.itemsize : (i + 1) * dtype.itemsize] for i in range(count)], dtype)
 
     def compare(arrays, fields):
         assert list(arrays) == list(fields.dtype.names)
@@ -112,7 +112,7 @@ def test_records(data):
                     expected = fields[name].astype(array.dtype)
                 assert array.tobytes() == expected.tobytes()
 
-    compare(got, rows)
+    compare(result, rows)
 
 
 @pytest.mark.parametrize(
@@ -157,16 +157,16 @@ def test_a_stage():
 @pytest.mark.parametrize("dtype", ["u1", "u2", "i4", "f8"])
 def test_decode_padded_raw(dtype, little):
     values = [b"", b"\x01", b"\x01\x02\x03\x04\x05\x06\x07\x08\x09", bytes(range(40))]
-    got = qc.ops.decode_padded_raw(values, 16, dtype, little)
+    result = qc.ops.decode_padded_raw(values, 16, dtype, little)
     padded = b"".join(value[:16].ljust(16, b"\0") for value in values)
     expected = np.frombuffer(padded, np.dtype(dtype).newbyteorder("<" if little else ">")).reshape(4, -1)
-    np.testing.assert_array_equal(got, expected)
-    assert got.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(result, expected)
+    assert result.dtype == np.dtype(dtype)
     same = qc.ops.decode_padded_raw(input_bytes=values, fixed_length=16, out_type=dtype, little_endian=little)
-    np.testing.assert_array_equal(got, same)
+    np.testing.assert_array_equal(result, same)
     stage = qc.ops.decode_padded_raw(fixed_length=16, out_type=dtype, little_endian=little)
     (again,) = stage.bind([qc.ops.Component(np.dtype("S"), (4,))])(np.array(values, object))
-    np.testing.assert_array_equal(got, again)
+    np.testing.assert_array_equal(result, again)
 
 
 @pytest.mark.parametrize("length", [None, 0, -4, 3])

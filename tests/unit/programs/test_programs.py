@@ -346,19 +346,19 @@ def test_a_small_queue_is_not_run_ahead_of(tmp_path, coord):
 # Stops
 
 
-@pytest.mark.parametrize("where", ["full", "names", "reader"])
-def test_a_stop_ends_every_wait(files, coord, where):
+@pytest.mark.parametrize("place", ["full", "names", "reader"])
+def test_a_stop_ends_every_wait(files, coord, place):
     paths, _ = files
     names = qc.FIFOQueue(-1, [str])
     queue = raw_queue(1)
-    if where == "full":
+    if place == "full":
         names.enqueue(paths[0])
     programs = [qc.StageProgram(reader(), names, raw())]
-    if where == "reader":
+    if place == "reader":
         programs *= 3
     threads = qc.QueueRunner(queue, programs, cancel_op=lambda: None).create_threads(coord, start=True)
     assert soon(
-        lambda: queue.stats()["waiting_enqueues"] == 1 if where == "full" else names.stats()["waiting_dequeues"] == 1
+        lambda: queue.stats()["waiting_enqueues"] == 1 if place == "full" else names.stats()["waiting_dequeues"] == 1
     )
     begun = time.monotonic()
     coord.request_stop()

@@ -607,14 +607,14 @@ def test_it_shows():
 
 def read_all(reader, work):
     """Return the values that a reader gives, and in their places its errors."""
-    got = []
+    results = []
     while True:
         try:
-            got.append(reader.read(work)[1])
+            results.append(reader.read(work)[1])
         except OutOfRangeError:
-            return got
+            return results
         except QueueCoreError as error:
-            got.append((type(error), error.record, error.offset))
+            results.append((type(error), error.record, error.offset))
 
 
 @pytest.mark.parametrize("which", [0, 5, 10, 11])
@@ -677,15 +677,15 @@ def test_any_damage_to_lengths_loses_no_other_record(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("files") / "a"
     tfrecord(path, records, [starts[index] + data.draw(st.integers(0, 11)) for index in bad])
     most = data.draw(st.integers(1, 5))
-    reader, work, got, faults = qc.TFRecordReader(resync=True), [path], [], 0
+    reader, work, results, faults = qc.TFRecordReader(resync=True), [path], [], 0
     while True:
         try:
-            got += list(reader.read_up_to(work, most)[1])
+            results += list(reader.read_up_to(work, most)[1])
         except OutOfRangeError:
             break
         except ChecksumError:
             faults += 1
-    assert got == [one for index, one in enumerate(records) if index not in bad]
+    assert results == [one for index, one in enumerate(records) if index not in bad]
     assert 0 < faults <= len(bad) if bad else faults == 0
 
 
@@ -712,15 +712,15 @@ def test_a_reader_of_several_goes_on_too(tmp_path, most):
     tfrecord(paths[1], RECORDS)
     reader = qc.TFRecordReader()
     work = [*paths[:1], tmp_path / "missing", paths[1]]
-    got = []
+    results = []
     while True:
         try:
-            got += list(reader.read_up_to(work, most)[1])
+            results += list(reader.read_up_to(work, most)[1])
         except OutOfRangeError:
             break
         except (ChecksumError, NotFoundError) as error:
-            got.append((type(error), error.record))
-    assert got == [
+            results.append((type(error), error.record))
+    assert results == [
         *RECORDS[:2],
         (ChecksumError, 2),
         *RECORDS[3:8],

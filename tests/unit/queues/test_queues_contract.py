@@ -494,13 +494,13 @@ def test_what_was_put_in_is_a_copy(module, kind):
     q.enqueue_many(batch(kind, rows))
     q.enqueue(vals(kind, rows[0], key=9))
     rows[:] = -1
-    got = [components(kind, q.dequeue())[0] for _ in range(3)]
-    assert sorted(g.tolist() for g in got) == [[0, 1, 2], [0, 1, 2], [3, 4, 5]]
+    results = [components(kind, q.dequeue())[0] for _ in range(3)]
+    assert sorted(g.tolist() for g in results) == [[0, 1, 2], [0, 1, 2], [3, 4, 5]]
     # And what came out stays when the queue goes on.
-    kept = [g.copy() for g in got]
+    kept = [g.copy() for g in results]
     for _ in range(9):
         q.enqueue(vals(kind, [7, 7, 7]))
-    assert all(np.array_equal(a, b) for a, b in zip(got, kept, strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(results, kept, strict=True))
 
 
 @ALL

@@ -462,44 +462,44 @@ def test_put_from_the_garbage_collector(kind, how):
 
     if how == "finalizer":
         Circle.__del__ = put
-    refs, got = [], []
+    refs, results = [], []
     threshold = gc.get_threshold()
     gc.set_threshold(5)
     try:
         for _ in range(5_000):
             Circle()
             put()
-            got.append(q.get())
+            results.append(q.get())
     finally:
         gc.set_threshold(*threshold)
         gc.collect()
-    got += [q.get() for _ in range(q.qsize())]
-    assert sorted(got) == list(range(next(numbers)))
-    assert len(got) == 10_000
+    results += [q.get() for _ in range(q.qsize())]
+    assert sorted(results) == list(range(next(numbers)))
+    assert len(results) == 10_000
     if kind in (Queue, SimpleQueue):
-        assert got == sorted(got)
+        assert results == sorted(results)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_put_and_get_from_a_signal_handler(kind):
     numbers = itertools.count()
-    q, got, calls = kind(), [], []
+    q, results, calls = kind(), [], []
 
     def handler(*_):
         q.put(next(numbers))
         q.put(next(numbers))
-        got.append(q.get())
+        results.append(q.get())
         calls.append(1)
 
     old = signal.signal(signal.SIGALRM, handler)
     signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
     try:
-        assert soon(lambda: q.put(next(numbers)) or got.append(q.get()) or len(calls) > 100, PATIENCE)
+        assert soon(lambda: q.put(next(numbers)) or results.append(q.get()) or len(calls) > 100, PATIENCE)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
-    got += [q.get() for _ in range(q.qsize())]
-    assert sorted(got) == list(range(next(numbers)))
+    results += [q.get() for _ in range(q.qsize())]
+    assert sorted(results) == list(range(next(numbers)))
 
 
 @pytest.mark.parametrize("wait", ["get", "put", "join", "simple"])
@@ -621,13 +621,13 @@ def test_a_heap_whose_comparisons_give_the_gil_away():
             return self.key < other.key
 
     q = PriorityQueue(50)
-    got = [[] for _ in range(4)]
+    results = [[] for _ in range(4)]
 
     def take(into):
         while (item := q.get()).key >= 0:
             into.append(item.key)
 
-    takers = [Task(take, into) for into in got]
+    takers = [Task(take, into) for into in results]
     makers = [Task(lambda m=m: [q.put(Slow(n * 4 + m)) for n in range(1_000)]) for m in range(4)]
     for maker in makers:
         maker.end()
@@ -636,7 +636,7 @@ def test_a_heap_whose_comparisons_give_the_gil_away():
         q.put(Slow(-1))
     for taker in takers:
         taker.end()
-    assert sorted(itertools.chain(*got)) == list(range(4_000))
+    assert sorted(itertools.chain(*results)) == list(range(4_000))
 
 
 # ---- timeouts --------------------------------------------------------------------------------------------------------
@@ -721,7 +721,7 @@ def test_a_wait_with_a_timeout_is_served(kind):
 @pytest.mark.parametrize(("makers", "takers", "maxsize", "each"), [(1, 1, 1, 2_000), (16, 16, 1, 60), (4, 4, 0, 5_000)])
 def test_many_threads_lose_and_double_nothing(kind, makers, takers, maxsize, each):
     q = kind() if kind is SimpleQueue else kind(maxsize)
-    got = [[] for _ in range(takers)]
+    results = [[] for _ in range(takers)]
 
     def take(into):
         while (item := q.get())[1] >= 0:
@@ -729,7 +729,7 @@ def test_many_threads_lose_and_double_nothing(kind, makers, takers, maxsize, eac
             if kind is not SimpleQueue:
                 q.task_done()
 
-    tasks = [Task(take, into) for into in got]
+    tasks = [Task(take, into) for into in results]
     puts = [Task(lambda m=m: [q.put((m, n)) for n in range(each)]) for m in range(makers)]
     for task in puts:
         task.end()
@@ -741,9 +741,9 @@ def test_many_threads_lose_and_double_nothing(kind, makers, takers, maxsize, eac
         q.put((-1, -1))
     for task in tasks:
         task.end()
-    assert sorted(itertools.chain(*got)) == [(m, n) for m in range(makers) for n in range(each)]
+    assert sorted(itertools.chain(*results)) == [(m, n) for m in range(makers) for n in range(each)]
     if not issubclass(kind, (LifoQueue, PriorityQueue)):
-        for into in got:
+        for into in results:
             for m in range(makers):
                 mine = [n for who, n in into if who == m]
                 assert mine == sorted(mine)

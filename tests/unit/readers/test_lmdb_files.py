@@ -357,17 +357,17 @@ def test_ctrl_c_loses_no_record(tmp_path, monkeypatch, strike):
 
     monkeypatch.setattr(os, "pread", struck)
     reader, work = qc.LMDBReader(), [tmp_path / "a"]
-    got, struck_at = [], []
+    results, struck_at = [], []
     while True:
         try:
             keys, values = reader.read_up_to(work, 7)
-            got += zip(keys.to_list(), values.to_list(), strict=True)
+            results += zip(keys.to_list(), values.to_list(), strict=True)
         except KeyboardInterrupt:
-            struck_at.append(len(got))
+            struck_at.append(len(results))
         except OutOfRangeError:
             break
-    assert got == expected and len(struck_at) == 1
-    assert reader.num_records_produced() == len(got) and reader.num_work_units_completed() == 1
+    assert results == expected and len(struck_at) == 1
+    assert reader.num_records_produced() == len(results) and reader.num_work_units_completed() == 1
 
 
 def test_a_disk_that_fails(tmp_path, monkeypatch):

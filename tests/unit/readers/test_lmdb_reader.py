@@ -100,7 +100,7 @@ def test_read_up_to(tmp_path, count):
     paths = [tmp_path / str(index) for index in range(3)]
     sizes = [30, 0, 11]
     expected = [write(path, some_records(size, size)) for path, size in zip(paths, sizes, strict=True)]
-    reader, got = qc.LMDBReader(), []
+    reader, results = qc.LMDBReader(), []
     while True:
         try:
             keys, values = reader.read_up_to(paths, count)
@@ -110,9 +110,9 @@ def test_read_up_to(tmp_path, count):
         part = list(zip(keys.to_list(), values.to_list(), strict=True))
         assert any(one in records for one in part for records in expected)
         assert len({index for index, records in enumerate(expected) for one in part if one in records}) == 1
-        got += part
-    assert got == expected[0] + expected[1] + expected[2]
-    assert reader.num_records_produced() == len(got)
+        results += part
+    assert results == expected[0] + expected[1] + expected[2]
+    assert reader.num_records_produced() == len(results)
     assert reader.num_work_units_completed() == 3
 
 
@@ -172,27 +172,27 @@ def test_work_that_reads_from_its_own_reader(tmp_path):
 
 def test_many_threads_and_readers_at_one_database(tmp_path):
     expected = write(tmp_path / "a", some_records(800))
-    shared, got = qc.LMDBReader(), [[] for _ in range(6)]
+    shared, results = qc.LMDBReader(), [[] for _ in range(6)]
     work = [tmp_path / "a"] * 3
 
     def run(index):
         reader = shared if index < 3 else qc.LMDBReader()
-        got[index].extend(drain(reader, work if index < 3 else [tmp_path / "a"]))
+        results[index].extend(drain(reader, work if index < 3 else [tmp_path / "a"]))
 
     threads = [threading.Thread(target=run, args=(index,)) for index in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
-    assert sorted(got[0] + got[1] + got[2]) == sorted(expected * 3)
-    assert got[3:] == [expected] * 3
+    assert sorted(results[0] + results[1] + results[2]) == sorted(expected * 3)
+    assert results[3:] == [expected] * 3
     assert shared.num_records_produced() == 3 * len(expected)
 
 
 def test_a_reader_that_waits_for_names(tmp_path):
     expected = write(tmp_path / "a", some_records(2))
-    names, reader, got = qc.FIFOQueue(1, [str]), qc.LMDBReader(), []
-    threads = [threading.Thread(target=lambda: got.append(reader.read(names))) for _ in range(2)]
+    names, reader, results = qc.FIFOQueue(1, [str]), qc.LMDBReader(), []
+    threads = [threading.Thread(target=lambda: results.append(reader.read(names))) for _ in range(2)]
     for thread in threads:
         thread.start()
     assert soon(lambda: names.stats()["waiting_dequeues"] == 1)
@@ -200,7 +200,7 @@ def test_a_reader_that_waits_for_names(tmp_path):
     names.enqueue(os.fspath(tmp_path / "a"))
     for thread in threads:
         thread.join(PATIENCE)
-    assert sorted(got) == expected[:2]
+    assert sorted(results) == expected[:2]
     reader.reset()
 
 

@@ -192,14 +192,14 @@ def test_a_compressed_file_that_is_cut(file, cut):
     content = random_bytes(2 * BLOCK)
     path, good = file(gzip.compress(content)[:cut]), file(gzip.compress(b"x" * 1000))
     reader, work = qc.FixedLengthRecordReader(1000, encoding="GZIP"), [path, good]
-    got = []
+    results = []
     with pytest.raises(DecompressError) as caught:
         while True:
-            got.append(reader.read(work))
+            results.append(reader.read(work))
     assert caught.value.path == path
     expected = fixed(path, content, 1000)
-    assert len(got) >= (290 if cut > 0 else len(expected) - 1)
-    assert got == expected[: len(got)]
+    assert len(results) >= (290 if cut > 0 else len(expected) - 1)
+    assert results == expected[: len(results)]
     assert drain(reader, work) == [(f"{good}:0".encode(), b"x" * 1000)]
 
 
@@ -306,14 +306,14 @@ def test_tfrecords_cut_at_every_byte(file, compressed):
     content = pathlib.Path(path).read_bytes()
     for cut in range(len(content)):
         cut_path = file(gzip.compress(content[:cut]) if compressed else content[:cut])
-        reader, work, got = qc.TFRecordReader("GZIP" if compressed else None), [cut_path, path], []
+        reader, work, results = qc.TFRecordReader("GZIP" if compressed else None), [cut_path, path], []
         if cut % 19:
             with pytest.raises(TruncatedRecordError) as caught:
                 while True:
-                    got.append(reader.read(work)[1])
+                    results.append(reader.read(work)[1])
             assert (caught.value.path, caught.value.offset) == (cut_path, cut // 19 * 19)
-            assert got == [value for _, value in expected[: cut // 19]]
-            got.clear()
+            assert results == [value for _, value in expected[: cut // 19]]
+            results.clear()
         if not compressed:
             rest = [value for _, value in drain(reader, work)]
             assert rest[-2:] == [b"one", b"two"]
@@ -536,7 +536,7 @@ def test_read_up_to(file, count):
     paths = [file(content) for content in contents]
     one, many, work, again = qc.FixedLengthRecordReader(10), qc.FixedLengthRecordReader(10), list(paths), list(paths)
     expected = drain(one, work)
-    got = []
+    results = []
     while True:
         try:
             keys, values = many.read_up_to(again, count)
@@ -547,8 +547,8 @@ def test_read_up_to(file, count):
         assert len(files) == 1  # never over the end of a file
         if len(keys) < count:
             assert many.num_records_produced() in (2000, 2001, len(expected))
-        got += zip(keys.to_list(), values.to_list(), strict=True)
-    assert got == expected
+        results += zip(keys.to_list(), values.to_list(), strict=True)
+    assert results == expected
     assert many.num_records_produced() == len(expected)
     assert many.num_work_units_completed() == 4
 
@@ -681,14 +681,14 @@ def test_many_threads_share_a_reader(file):
     contents = [random_bytes(3000, seed) for seed in range(8)]
     work = [file(content) for content in contents]
     reader = qc.FixedLengthRecordReader(10)
-    got = [[] for _ in range(6)]
-    threads = [threading.Thread(target=lambda own=own: own.extend(drain(reader, work))) for own in got]
+    results = [[] for _ in range(6)]
+    threads = [threading.Thread(target=lambda own=own: own.extend(drain(reader, work))) for own in results]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(PATIENCE)
     expected = [pair for path, content in zip(work, contents, strict=True) for pair in fixed(path, content, 10)]
-    assert sorted(pair for own in got for pair in own) == sorted(expected)
+    assert sorted(pair for own in results for pair in own) == sorted(expected)
     assert reader.num_records_produced() == len(expected)
     assert reader.num_work_units_completed() == 8
 
@@ -696,8 +696,8 @@ def test_many_threads_share_a_reader(file):
 def test_a_reader_that_waits_for_names(file):
     names = qc.FIFOQueue(1, [str])
     reader = qc.WholeFileReader()
-    got = []
-    threads = [threading.Thread(target=lambda: got.append(reader.read(names)[1])) for _ in range(2)]
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(reader.read(names)[1])) for _ in range(2)]
     for thread in threads:
         thread.start()
     assert soon(lambda: names.stats()["waiting_dequeues"] == 1)  # one has the reader, the other waits for it
@@ -706,4 +706,4 @@ def test_a_reader_that_waits_for_names(file):
     names.enqueue(file(b"b"))
     for thread in threads:
         thread.join(PATIENCE)
-    assert sorted(got) == [b"a", b"b"]
+    assert sorted(results) == [b"a", b"b"]

@@ -347,14 +347,14 @@ def test_join_waits_past_a_short_grace_period_while_nothing_stops(coord):
 @pytest.mark.parametrize("when", ["before", "during"])
 @pytest.mark.parametrize("grace", [0, 0.01, 0.3, -5])
 def test_stragglers(coord, when, grace):
-    with Held("left-behind") as held:
+    with Held("left-behind") as straggler:
         timer = threading.Timer(0 if when == "before" else 0.1, coord.request_stop)
         timer.start()
         if when == "before":
             timer.join()
         begun = time.monotonic()
         with pytest.raises(RuntimeError) as caught:
-            coord.join([held.thread], stop_grace_period_secs=grace)
+            coord.join([straggler.thread], stop_grace_period_secs=grace)
         took = time.monotonic() - begun
         timer.join()
         assert max(grace, 0) <= took < max(grace, 0) + HEARD + MARGIN
@@ -746,10 +746,10 @@ def test_looper_hears_a_stop_in_its_pause(coord):
 
 
 def test_looper_arguments(coord):
-    got = []
+    results = []
 
     def work(*args, **kwargs):
-        got.append((args, kwargs))
+        results.append((args, kwargs))
         coord.request_stop()
 
     qc.LooperThread.loop(coord, None, work, args=(1, 2), kwargs={"a": 3})
@@ -762,7 +762,7 @@ def test_looper_arguments(coord):
     assert thread.daemon and not thread.is_alive()
     thread.start()
     coord.join()
-    assert got == [((1, 2), {"a": 3}), ((4,), {}), ((), {"b": 5})]
+    assert results == [((1, 2), {"a": 3}), ((4,), {}), ((), {"b": 5})]
 
 
 def test_looper_without_a_target_does_nothing(coord):

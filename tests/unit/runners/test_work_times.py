@@ -143,8 +143,8 @@ def test_a_maps_functions_that_are_slow():
     assert map_["busy"] < row["busy"]
 
 
-@pytest.mark.parametrize("what", ["input", "output"])
-def test_a_maps_functions_that_wait(what):
+@pytest.mark.parametrize("subject", ["input", "output"])
+def test_a_maps_functions_that_wait(subject):
     go_on = threading.Event()
 
     def elements():
@@ -153,14 +153,14 @@ def test_a_maps_functions_that_wait(what):
                 go_on.wait(PATIENCE)
             yield i
 
-    source = Dataset.from_generator(elements, np.int64) if what == "input" else Dataset.range(10_000)
+    source = Dataset.from_generator(elements, np.int64) if subject == "input" else Dataset.range(10_000)
     with iter(source.map(in_python(abs), num_parallel_calls=3)) as it:
         for _ in range(10):
             next(it)
 
         def longer(than):
             row = functions_of(it.stages())
-            return row[what] > than and row["busy"] + row["input"] + row["output"] < 2 * row[what]
+            return row[subject] > than and row["busy"] + row["input"] + row["output"] < 2 * row[subject]
 
         assert soon(lambda: longer(0.05), PATIENCE)
         go_on.set()

@@ -309,13 +309,17 @@ def test_handlers_of_items(sess):
     decoder = handlers.TFExampleDecoder(features, items)
     assert decoder.list_items() == list(items)
     sess.run(tf.tables_initializer())
-    got = dict(zip(items, sess.run(decoder.decode(tf.constant(record))), strict=True))
-    assert got["square"].tolist() == [[1, 2], [3, 4]] and got["plain"].tolist() == [1, 2, 3, 4]
-    assert got["places"].tolist() == [1, -1] and got["sparse"].dense_shape.tolist() == [6]
-    assert got["dense"].tolist() == [-1, 5, -1, 6, -1] and got["called"].tolist() == [2, 4, 6, 8]
-    assert got["backup"].tolist() == got["first"].tolist() == [5, 6]
-    assert got["picture"].shape == (3, 4, 1) and got["picture"].dtype == np.float32 and got["picture"].max() == 200
-    assert got["pictures"].shape == (2, 3, 4, 1)
+    results = dict(zip(items, sess.run(decoder.decode(tf.constant(record))), strict=True))
+    assert results["square"].tolist() == [[1, 2], [3, 4]] and results["plain"].tolist() == [1, 2, 3, 4]
+    assert results["places"].tolist() == [1, -1] and results["sparse"].dense_shape.tolist() == [6]
+    assert results["dense"].tolist() == [-1, 5, -1, 6, -1] and results["called"].tolist() == [2, 4, 6, 8]
+    assert results["backup"].tolist() == results["first"].tolist() == [5, 6]
+    assert (
+        results["picture"].shape == (3, 4, 1)
+        and results["picture"].dtype == np.float32
+        and results["picture"].max() == 200
+    )
+    assert results["pictures"].shape == (2, 3, 4, 1)
     assert sess.run(decoder.decode(tf.constant(record), ["plain"]))[0].tolist() == [1, 2, 3, 4]
     for wrong in (
         lambda: handlers.Tensor("a", shape_keys="b", shape=[1]), lambda: handlers.BoundingBox(["a"]),

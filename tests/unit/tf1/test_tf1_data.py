@@ -547,7 +547,7 @@ def mapped(function, *several):
     return function(*several)
 
 
-def same(got, expected):
+def same(result, expected):
     def check(a, b):
         assert np.shape(a) == np.shape(b)
         assert isinstance(a, bytes) == isinstance(b, bytes)
@@ -555,7 +555,7 @@ def same(got, expected):
             assert a.dtype == b.dtype
         assert np.asarray(a, object).tolist() == np.asarray(b, object).tolist()
 
-    mapped(check, got, expected)
+    mapped(check, result, expected)
 
 
 @given(structures(), st.integers(1, 7), st.integers(1, 4), st.booleans(), st.integers(0, 2**32 - 1))

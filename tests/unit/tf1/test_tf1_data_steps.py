@@ -412,14 +412,14 @@ def test_an_iterator_switches_between_datasets_of_ragged_tensors():
 
 
 def test_resampled_classes():
-    resampled = Range(1000).map(lambda x: x % 2).rejection_resample(lambda x: x, [0.9, 0.1], [0.5, 0.5], seed=1)
-    assert resampled.output_types == (tf.int64, tf.int64)
-    pairs = taken(resampled, 2000)
+    labels = Range(1000).map(lambda x: x % 2).rejection_resample(lambda x: x, [0.9, 0.1], [0.5, 0.5], seed=1)
+    assert labels.output_types == (tf.int64, tf.int64)
+    pairs = taken(labels, 2000)
     assert all(class_ == element for class_, element in pairs)
     classes = [class_ for class_, _ in pairs]
     assert classes.count(0) == 500
     assert classes.count(1) in range(30, 90)
-    assert pairs == taken(resampled, 2000)
+    assert pairs == taken(labels, 2000)
     step = experimental.rejection_resample(lambda x: x % 2, tf.constant([0.0, 1.0]), seed=3)
     assert {class_ for class_, _ in taken(Range(300).apply(step))} == {1}
 

@@ -577,14 +577,14 @@ def test_an_error_of_ours_comes_out_of_a_function_as_it_is():
 
 
 def test_a_function_gets_what_numpy_has():
-    got = []
+    results = []
 
     def look(*values):
-        got.extend(map(type, values))
+        results.extend(map(type, values))
         return np.int64(1)
 
     assert run(tf.py_func(look, [1, [1.0], "s", ["a"]], tf.int64)) == 1
-    assert got == [np.int32, np.ndarray, bytes, np.ndarray]
+    assert results == [np.int32, np.ndarray, bytes, np.ndarray]
 
 
 def test_a_function_without_results_is_an_operation():
@@ -598,17 +598,17 @@ def test_a_function_without_results_is_an_operation():
 
 
 @pytest.mark.watchdog(60)
-@pytest.mark.parametrize("where", ["a run", "a branch"])
-def test_functions_that_wait_for_each_other_run_beside_each_other(where):
-    there: queue.Queue[int] = queue.Queue()
+@pytest.mark.parametrize("place", ["a run", "a branch"])
+def test_functions_that_wait_for_each_other_run_beside_each_other(place):
+    arrivals: queue.Queue[int] = queue.Queue()
     back: queue.Queue[int] = queue.Queue()
 
     def puts():
-        there.put(3)
+        arrivals.put(3)
         return np.int64(back.get())
 
     def gets():
-        got = there.get()
+        got = arrivals.get()
         back.put(got + 1)
         return np.int64(got)
 
@@ -617,13 +617,13 @@ def test_functions_that_wait_for_each_other_run_beside_each_other(where):
 
     names = tf.FIFOQueue(2, tf.int64)
     fetched = both()
-    if where == "a branch":
+    if place == "a branch":
         fetched = tf.cond(tf.constant(True), both, lambda: [tf.constant(0, tf.int64)] * 2)
     with tf.Session() as session:
         assert session.run(fetched) == [4, 3]
-        if where == "a run":
+        if place == "a run":
             assert session.run(fetched[::-1]) == [3, 4]
-        if where == "a branch":  # that it is over ends no other wait of the run
+        if place == "a branch":  # that it is over ends no other wait of the run
             with tf.control_dependencies(fetched):
                 later = names.dequeue()
             late = threading.Timer(0.2, session.run, [names.enqueue(5)])

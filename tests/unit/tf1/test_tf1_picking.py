@@ -147,17 +147,17 @@ def test_sparse_values_are_taken(recwarn):
 
 def test_places_of_rows_are_checked_before_and_in_a_run():
     with tf.Graph().as_default(), tf.Session() as sess:
-        where, rows = tf.placeholder(tf.int32), tf.placeholder(tf.float32)
-        put = tf.dynamic_stitch([where, [0]], [rows, [[0.5, 0.5]]])
+        place, rows = tf.placeholder(tf.int32), tf.placeholder(tf.float32)
+        put = tf.dynamic_stitch([place, [0]], [rows, [[0.5, 0.5]]])
         assert put.shape.as_list() == [None, 2]
-        assert sess.run(put, {where: [2, 1], rows: [[1, 1], [2, 2]]}).tolist() == [[0.5, 0.5], [2, 2], [1, 1]]
+        assert sess.run(put, {place: [2, 1], rows: [[1, 1], [2, 2]]}).tolist() == [[0.5, 0.5], [2, 2], [1, 1]]
         for at, values, problem in (
             ([1, -1], [[1, 1], [2, 2]], r"indices\[1\] is out of range"),
             ([1, 2], [[1, 1]], r"data\[0\].shape = \[1, 2\] does not start with indices\[0\].shape = \[2\]"),
             ([1], [[1, 1, 1]], r"data\[1\].shape"),
         ):
             with pytest.raises(tf.errors.InvalidArgumentError, match=problem):
-                sess.run(put, {where: at, rows: values})
+                sess.run(put, {place: at, rows: values})
         assert tf.dynamic_stitch([tf.zeros([0], tf.int32), tf.range(3)], [tf.zeros([0, 2]), tf.ones([3, 2])]).shape == (
             3,
             2,

@@ -28,16 +28,16 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "shapes", "wrong", "own_shape", "got"), SHAPES)
-def test_components_of_another_shape(sess, kind, shapes, wrong, own_shape, got):
+@pytest.mark.parametrize(("kind", "shapes", "wrong", "own_shape", "results"), SHAPES)
+def test_components_of_another_shape(sess, kind, shapes, wrong, own_shape, results):
     queue, bad = kind(10, (tf.int32, tf.int32), shapes), tf.placeholder(tf.int32)
     good = np.ones((2, 2), np.int32)
     said = message(sess, queue.enqueue((good, bad)), {bad: np.ones(wrong, np.int32)})
-    assert said.startswith(f"Shape mismatch in tuple component 1. Expected {own_shape}, got {got}: ")
+    assert said.startswith(f"Shape mismatch in tuple component 1. Expected {own_shape}, got {results}: ")
     assert "component 1: expected shape" in said
     both = np.ones((2, *wrong), np.int32)
     said = message(sess, queue.enqueue_many((np.stack([good] * 2), bad)), {bad: both})
-    assert said.startswith(f"Shape mismatch in tuple component 1. Expected [2,{own_shape[1:]}, got [2,{got[1:]}: ")
+    assert said.startswith(f"Shape mismatch in tuple component 1. Expected [2,{own_shape[1:]}, got [2,{results[1:]}: ")
 
 
 def test_a_scalar_component(sess):
