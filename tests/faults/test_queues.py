@@ -12,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 from helpers.faults.memory import call_without
-from helpers.process import run_python, soon
+from helpers.process import AT_ONCE, run_python, soon
 
 import queuecore as qc
 from queuecore._core.handoff.queues import FIFO, PRIORITY, RANDOM, NativeQueue
@@ -23,6 +23,7 @@ SETUP = """
 import os, signal, sys, threading, time, warnings
 import numpy as np
 import queuecore as qc
+from helpers.process import AT_ONCE
 def soon(condition):
     until = time.monotonic() + 10
     while not condition():
@@ -67,7 +68,7 @@ def test_ctrl_c_ends_a_wait(call):
         try:
             {code}
         except KeyboardInterrupt:
-            print(time.monotonic() - sent < 5, waiting({queue}))
+            print(time.monotonic() - sent < AT_ONCE, waiting({queue}))
         empty.enqueue(5)
         print(empty.dequeue(), full.dequeue(), full.size())
     """)
@@ -379,7 +380,7 @@ def test_a_cancelling_close_ends_every_wait_at_once():
     assert soon(lambda: q.stats()["waiting_enqueues"] == 30, within=10)
     q.close(cancel_pending_enqueues=True)
     for one in threads:
-        one.join(5)
+        one.join(AT_ONCE)
     assert ended == ["cancelled"] * 30
     assert q.dequeue() == 0
     assert q.size() == 0

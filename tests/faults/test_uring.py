@@ -245,7 +245,7 @@ def test_nobody_waits_for_reads_that_hang(numbers):
     with pytest.warns(RuntimeWarning, match="did not end within"):
         it.close(timeout=0.01)
     taker.join(10)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < AT_ONCE
     del it
     with iter(numbers.with_options(Options(io="threads"))) as other:  # others go on meanwhile
         assert whole(pull(other)[0])

@@ -1008,13 +1008,13 @@ def test_streams_aside_read_their_batch(cuda, name, schedule):
     main, *sides = cuda.stream(), cuda.aside(), cuda.aside()
     for epoch in range(3):
         numbers = np.random.default_rng(epoch).random((256, 32)).astype(np.float32)
-        for results, wanted in zip(more(cuda.of(make(numbers).batch(16))), batches(result(numbers), 16), strict=True):
-            results.consume(wanted)
+        for element, wanted in zip(more(cuda.of(make(numbers).batch(16))), batches(result(numbers), 16), strict=True):
+            element.consume(wanted)
             for side in sides:
                 cuda.order(main, side)
-                results[3].consume(wanted[3], 3000, side)
-                record_stream(results[3], side)
-            del results
+                element[3].consume(wanted[3], 3000, side)
+                record_stream(element[3], side)
+            del element
         assert soon(nobody_works, within=PATIENCE)
     assert cuda.fake.count("cuMemFree_v2") == 0
 
@@ -1024,19 +1024,19 @@ def test_streams_aside_of_nested_batches(cuda, how):
     main, side = cuda.stream(), cuda.aside()
     numbers = np.random.default_rng(3).random((200, 16)).astype(np.float32)
     ds = Dataset.from_tensor_slices({"x": numbers, "y": (np.arange(200), {"z": numbers[:, 0]})}).batch(10)
-    for results, wanted in zip(cuda.of(ds), ds, strict=True):
+    for element, wanted in zip(cuda.of(ds), ds, strict=True):
         cuda.order(main, side)
-        for array, part in zip((results["x"], results["y"][0], results["y"][1]["z"]), leaves(wanted), strict=True):
+        for array, part in zip((element["x"], element["y"][0], element["y"][1]["z"]), leaves(wanted), strict=True):
             array.consume(part, 1000, side)
         if how == "a dict":
-            record_stream(results, side)
+            record_stream(element, side)
         elif how == "a list":
-            record_stream([results["y"], 3, "words"], side)
+            record_stream([element["y"], 3, "words"], side)
         else:
             cuda.arrays.current = side
-            record_stream(results)
+            record_stream(element)
             cuda.arrays.current = main
-        del results, array
+        del element, array
 
 
 class StandInForCuPy(types.ModuleType):
