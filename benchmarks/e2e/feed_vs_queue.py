@@ -521,8 +521,8 @@ def draw_timelines(
     taken = max(results[0].losses)
     draw.text((left, em), f"{min(steps, taken)} steps from the middle of {taken:,}, on {place}", INK, font, "la")
     at = left
-    for subject, meaning in (("make", "make a batch"), ("step", "step on the device"), ("wait", "wait")):
-        draw.rectangle((at, 3 * em, at + em, 4 * em), COLOURS[subject])
+    for phase, meaning in (("make", "make a batch"), ("step", "step on the device"), ("wait", "wait")):
+        draw.rectangle((at, 3 * em, at + em, 4 * em), COLOURS[phase])
         draw.text((at + 1.5 * em, 3 * em), meaning, INK, font, "la")
         at += int(draw.textlength(meaning, font)) + 3 * em
 
@@ -549,12 +549,12 @@ def draw_timelines(
             draw.text((left - em // 2, sum(box) / 2), side, INK, font, "rm")
             if not result.spans[side]:
                 draw.text((left + em // 2, sum(box) / 2), "native threads", INK, font, "lm")
-            for subject, since, until in result.spans[side]:
+            for phase, since, until in result.spans[side]:
                 if until <= begin or since >= end:
                     continue
                 x0 = left + round(1e3 * (max(since, begin) - begin) * scale)
                 x1 = max(x0, left + round(1e3 * (min(until, end) - begin) * scale) - 1)
-                draw.rectangle((x0, box[0], x1, box[1]), COLOURS[subject])
+                draw.rectangle((x0, box[0], x1, box[1]), COLOURS[phase])
                 if x1 - x0 > 3:  # where one ends and the next of its kind begins
                     draw.line((x0, box[0], x0, box[1]), PAPER, 1)
     image.save(path, "PNG")
@@ -625,7 +625,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=tuple(ARMS), help="which ways, in this order")
     parser.add_argument("--device", type=_device, default="auto", help="auto (default), cpu, cuda, or cuda:N")
     parser.add_argument("--quick", action="store_true", help="a small network and few steps: shows that it runs")
-    for name, subject in (
+    for name, description in (
         ("steps", "batches to train on"),
         ("batch", "rows of a batch"),
         ("inputs", "numbers in a row"),
@@ -634,7 +634,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
         ("file-batches", "batches in a file, at most; then it begins anew"),
     ):
         default = getattr(usual, name.replace("-", "_"))
-        parser.add_argument(f"--{name}", type=_positive, metavar="N", help=f"{subject} (default: {default:,})")
+        parser.add_argument(f"--{name}", type=_positive, metavar="N", help=f"{description} (default: {default:,})")
     parser.add_argument("--seed", type=_seed, metavar="N", help=f"of weights and batches (default: {usual.seed})")
     parser.add_argument("--dir", type=_folder, metavar="FOLDER", help="where the files are made, and removed again")
     parser.add_argument("--plot", type=_png, metavar="FILE.png", help="draw the timelines (needs Pillow)")

@@ -57,24 +57,24 @@ def test_what_it_raises_comes_in_its_place(number, calls, kind):
 
 @pytest.mark.parametrize("calls", CALLS)
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-@pytest.mark.parametrize("subject", ["map", "filter", "from_generator"])
-def test_interrupts_come_out_as_themselves(calls, kind, subject):
+@pytest.mark.parametrize("step", ["map", "filter", "from_generator"])
+def test_interrupts_come_out_as_themselves(calls, kind, step):
     mine = kind("mine")
 
     def function(x):
         if x == 5:
             raise mine
-        return bool(x >= 0) if subject == "filter" else int(x)
+        return bool(x >= 0) if step == "filter" else int(x)
 
     def generate():
         for x in range(9):
             function(x)
             yield x
 
-    if subject == "map":
+    if step == "map":
         ds = numbers(9).map(function, calls)
     else:
-        ds = numbers(9).filter(function) if subject == "filter" else Dataset.from_generator(generate)
+        ds = numbers(9).filter(function) if step == "filter" else Dataset.from_generator(generate)
     got, error = pulled(ds)
     assert got == [0, 1, 2, 3, 4]
     assert error is mine
@@ -168,9 +168,9 @@ def test_a_consumer_that_keeps_every_batch(tmp_path, calls):
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("subject", ["map", "parallel map", "filter", "batched filter", "generator"])
+@pytest.mark.parametrize("step", ["map", "parallel map", "filter", "batched filter", "generator"])
 @pytest.mark.parametrize("use", ["next", "close"])
-def test_a_function_that_uses_its_own_iterator(subject, use):
+def test_a_function_that_uses_its_own_iterator(step, use):
     box = []
 
     def used(x):
@@ -189,7 +189,7 @@ def test_a_function_that_uses_its_own_iterator(subject, use):
         "filter": lambda: numbers(9).filter(in_python(used)),
         "batched filter": lambda: numbers(9).batch(1).filter(in_python(used)),
         "generator": lambda: Dataset.from_generator(generate),
-    }[subject]()
+    }[step]()
     it = iter(ds.map(in_python(lambda x: x)))
     box.append(it)
     got = []
@@ -342,8 +342,8 @@ def test_anything_at_any_moment(seed):
         it.close()
 
 
-@pytest.mark.parametrize("subject", ["map", "map in threads", "filter", "generator"])
-def test_a_function_that_hangs_holds_up_nobody_who_leaves(subject):
+@pytest.mark.parametrize("step", ["map", "map in threads", "filter", "generator"])
+def test_a_function_that_hangs_holds_up_nobody_who_leaves(step):
     go_on, begun = threading.Event(), threading.Event()
 
     def function(x):
@@ -363,7 +363,7 @@ def test_a_function_that_hangs_holds_up_nobody_who_leaves(subject):
         "map in threads": lambda: numbers(9).map(function, 2),
         "filter": lambda: numbers(9).filter(function),
         "generator": lambda: Dataset.from_generator(generate),
-    }[subject]()
+    }[step]()
     with iter(ds.map(in_python(lambda x: x))) as it:
         assert len([next(it) for _ in range(3)]) == 3
         assert begun.wait(10)

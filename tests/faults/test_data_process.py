@@ -319,9 +319,8 @@ def test_fewer_elements_than_ranks(name):
                     assert count % 4 == 0
                 except InvalidArgumentError:
                     assert count % 4
-                assert results == ranks[rank] or (
-                    results == [] and ds.cardinality() == count
-                )  # then it was told at once
+                is_told_at_once = results == [] and ds.cardinality() == count
+                assert results == ranks[rank] or is_told_at_once
             padded = [*expected, *itertools.islice(itertools.cycle(expected), -len(expected) % 4)]
             assert [all_of(ds.shard(4, rank, uneven="pad")) for rank in range(4)] == [
                 padded[rank::4] for rank in range(4)

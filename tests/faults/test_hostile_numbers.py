@@ -281,16 +281,16 @@ def test_what_is_kept_is_checked_before_it_is_used(tmp_path, kind, step):
     expected = make()
     files = Kept(tmp_path / "kept.index", tmp_path / "kept.data-00000-of-00001")
     refused = 0
-    for subject, piece in itertools.islice(files.piece.variants(), 0, None, step):
+    for variant, piece in itertools.islice(files.piece.variants(), 0, None, step):
         files.put(piece)
         try:
             elements = make()
         except DataLossError as error:
-            assert error.path == str(files.data), subject
+            assert error.path == str(files.data), variant
             refused += 1
         else:  # as many elements, of no more than there is
-            assert len(elements) == len(expected), subject
-            assert total(elements) <= max(total(expected), len(expected) * sum(map(len, piece.parts))), subject
+            assert len(elements) == len(expected), variant
+            assert total(elements) <= max(total(expected), len(expected) * sum(map(len, piece.parts))), variant
     assert refused > 3
     files.restore()
     assert make() == expected

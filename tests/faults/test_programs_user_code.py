@@ -66,16 +66,16 @@ FUNCTIONS = {
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("subject", FUNCTIONS)
+@pytest.mark.parametrize("case", FUNCTIONS)
 @pytest.mark.parametrize("finish", ["pass", "sys.exit(3)", "os._exit(3)"])
-def test_exit_while_functions_run(path, subject, finish):
+def test_exit_while_functions_run(path, case, finish):
     """Their threads are left behind, silently."""
     code = f"""
         def work(value):
-            {FUNCTIONS[subject]}
+            {FUNCTIONS[case]}
         queue, program, threads = start(work, on_error="skip", quarantine=path + ".log")
-        soon(lambda: queue.size() == 4 if "return" in {FUNCTIONS[subject]!r} else called.is_set())
-        if {subject!r} == "returns":
+        soon(lambda: queue.size() == 4 if "return" in {FUNCTIONS[case]!r} else called.is_set())
+        if {case!r} == "returns":
             for _ in range(1000):
                 queue.dequeue()
         {finish}

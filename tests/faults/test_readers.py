@@ -300,12 +300,12 @@ WAITS = """
 """
 
 
-@pytest.mark.parametrize("subject", ["tries", "pipe"])
-def test_ctrl_c_while_it_waits(tmp_path, subject):
+@pytest.mark.parametrize("case", ["tries", "pipe"])
+def test_ctrl_c_while_it_waits(tmp_path, case):
     """For another try, or for a pipe's first writer. It may go on after that."""
     pytest.importorskip("queuecore._core.testing.syscalls")
     path = tmp_path / "a"
-    if subject == "pipe":
+    if case == "pipe":
         os.mkfifo(path)
     else:
         path.write_bytes(b"late")
@@ -319,15 +319,15 @@ def test_ctrl_c_while_it_waits(tmp_path, subject):
     threading.Thread(target=go_on, daemon=True).start()
     print(reader.read([path])[1])
     """
-    child = run_python(code, path, subject)
+    child = run_python(code, path, case)
     assert (child.returncode, child.stdout, child.stderr) == (0, "interrupted True\nb'late'\n", "")
 
 
-@pytest.mark.parametrize("subject", ["tries", "pipe"])
-def test_exit_while_a_thread_waits(tmp_path, subject):
+@pytest.mark.parametrize("case", ["tries", "pipe"])
+def test_exit_while_a_thread_waits(tmp_path, case):
     pytest.importorskip("queuecore._core.testing.syscalls")
     path = tmp_path / "a"
-    if subject == "pipe":
+    if case == "pipe":
         os.mkfifo(path)
     else:
         path.write_bytes(b"x")
@@ -341,7 +341,7 @@ def test_exit_while_a_thread_waits(tmp_path, subject):
     sys.exit(3)
     """
     begin = time.monotonic()
-    child = run_python(code, path, subject)
+    child = run_python(code, path, case)
     assert (child.returncode, child.stdout, child.stderr) == (3, "", "")
     assert time.monotonic() - begin < 10
 

@@ -387,8 +387,8 @@ class Sweep:
         before = thread_ids(), open_descriptors(), syscalls.pinned_count(), syscalls.library_count()
         result = Got()
         met: BaseException | None = None
-        for leftovers in [*self.folder.glob("kept*"), *self.folder.glob("shards*")]:
-            shutil.rmtree(leftovers) if leftovers.is_dir() else leftovers.unlink()
+        for path in [*self.folder.glob("kept*"), *self.folder.glob("shards*")]:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
         syscalls.reset_faults()
         syscalls.remembered()  # nothing is kept that this run could use: it asks for all its memory
         syscalls.remember()

@@ -50,7 +50,7 @@ def preload(patch: pytest.MonkeyPatch, folder: pathlib.Path, source: pathlib.Pat
         patch.setenv(name, value)
 
 
-def sweep(subject: int, number: int, offset: int, stride: int, folder: str, names: list[str]) -> int:
+def sweep(request: int, number: int, offset: int, stride: int, folder: str, names: list[str]) -> int:
     """Refuse one request after the other, each in a run of its own. Returns how many runs there were.
 
     `number`: of threads. `offset`, `stride`: which requests.
@@ -71,7 +71,7 @@ def sweep(subject: int, number: int, offset: int, stride: int, folder: str, name
             met = True
             while met:
                 met = _refused(
-                    calls, threads(KINDS[name](source()), number), subject, nth, expected, f"{name}, {place}"
+                    calls, threads(KINDS[name](source()), number), request, nth, expected, f"{name}, {place}"
                 )
                 assert soon(lambda before=before: gone(before)), (name, place, nth)
                 assert soon(lambda files=files: open_descriptors() <= files), (name, place, nth)
@@ -85,12 +85,12 @@ def gone(before: set[str]) -> bool:
     return thread_ids() <= before or bool(gc.collect() and thread_ids() <= before)
 
 
-def _refused(calls: ctypes.CDLL, ds: Dataset, subject: int, nth: int, expected: list[list[int]], place: str) -> bool:
+def _refused(calls: ctypes.CDLL, ds: Dataset, request: int, nth: int, expected: list[list[int]], place: str) -> bool:
     """Run a pipeline once with a refusal, and once without. Returns whether it met that."""
     results = []
     met = it = None
     sticky = nth % 2
-    calls.refuse(subject, nth, sticky)
+    calls.refuse(request, nth, sticky)
     try:
         it = iter(ds)
         for x in it:
@@ -105,7 +105,7 @@ def _refused(calls: ctypes.CDLL, ds: Dataset, subject: int, nth: int, expected: 
     assert good == expected[: len(good)], (place, nth)
     if met is not None:
         cause = met.__cause__ if isinstance(met, PipelineError) else met
-        kinds = (MemoryError, UnavailableError) if subject == MEMORY else UnavailableError
+        kinds = (MemoryError, UnavailableError) if request == MEMORY else UnavailableError
         if not isinstance(cause, kinds):
             raise AssertionError(f"{place}: refusal {nth} ends in {met!r}") from met
         if it is not None:

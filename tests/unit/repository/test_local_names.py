@@ -7,20 +7,8 @@ from helpers.repository.failures import ROOT
 
 # Names that say only that something is there, or what was done with it.
 NO_NOUNS = {"one", "made", "given", "found", "asked", "drawn", "gone", "kept", "known", "read", "said", "seen", "taken"}
-NO_NOUNS |= {
-    "told",
-    "wanted",
-    "whole",
-    "absent",
-    "answered",
-    "came",
-    "complete",
-    "got",
-    "held",
-    "numbered",
-    "resampled",
-}
-NO_NOUNS |= {"short", "what", "where", "here", "there"}
+NO_NOUNS |= {"told", "wanted", "whole", "absent", "answered", "came", "complete", "got", "held", "numbered", "short"}
+NO_NOUNS |= {"resampled", "here", "there", "what", "where"}
 FOLDERS = ("queuecore", "tests", "benchmarks", "examples")
 MOST_LINES = 5
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

@@ -143,8 +143,8 @@ def test_a_maps_functions_that_are_slow():
     assert map_["busy"] < row["busy"]
 
 
-@pytest.mark.parametrize("subject", ["input", "output"])
-def test_a_maps_functions_that_wait(subject):
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_a_maps_functions_that_wait(side):
     go_on = threading.Event()
 
     def elements():
@@ -153,14 +153,14 @@ def test_a_maps_functions_that_wait(subject):
                 go_on.wait(PATIENCE)
             yield i
 
-    source = Dataset.from_generator(elements, np.int64) if subject == "input" else Dataset.range(10_000)
+    source = Dataset.from_generator(elements, np.int64) if side == "input" else Dataset.range(10_000)
     with iter(source.map(in_python(abs), num_parallel_calls=3)) as it:
         for _ in range(10):
             next(it)
 
         def longer(than):
             row = functions_of(it.stages())
-            return row[subject] > than and row["busy"] + row["input"] + row["output"] < 2 * row[subject]
+            return row[side] > than and row["busy"] + row["input"] + row["output"] < 2 * row[side]
 
         assert soon(lambda: longer(0.05), PATIENCE)
         go_on.set()

@@ -37,7 +37,7 @@ cdef int32_t _first_digit(const unsigned char* text, int32_t* digit) noexcept no
 cdef int32_t _hold(const int64_t* address, int32_t* told) noexcept nogil:
     # Comes back when there is a number at the address. The number behind it tells that the function has been called.
     cdef Atomic[int32_t]* number = <Atomic[int32_t]*>address[0]
-    number[1].store(1, kRelaxed)  # relaxed: it tells nothing else
+    number[1].store(1, kRelaxed)  # relaxed: the test polls it, and orders nothing by it
     while number.load(kAcquire) == 0:  # acquire: pairs with the store of the test
         sched_yield()
     told[0] = number.load(kRelaxed)  # relaxed: the same thread
