@@ -662,13 +662,13 @@ def test_request_stop_in_a_handler_during_join(coord, handlers):
 
 @pytest.mark.parametrize("wait", ["join", "wait_for_stop", "grace"])
 def test_handlers_run_during_waits(coord, handlers, wait):
-    with Held() as held:
+    with Held() as straggler:
         if wait == "grace":
             coord.request_stop()
         begun = time.monotonic()
         with pytest.raises(Interrupt):
             in_handler(interrupt)
-            coord.wait_for_stop() if wait == "wait_for_stop" else coord.join([held.thread])
+            coord.wait_for_stop() if wait == "wait_for_stop" else coord.join([straggler.thread])
         assert time.monotonic() - begun < 0.1 + HEARD + MARGIN
     assert not coord.joined
     coord.join()
