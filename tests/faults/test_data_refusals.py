@@ -29,14 +29,14 @@ def preloaded(tmp_path_factory):
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("request", "stride"), [(refusals.THREADS, 2), (refusals.MEMORY, 37)])
-def test_any_request_may_be_refused(tmp_path, preloaded, request, stride):
+@pytest.mark.parametrize(("call", "stride"), [(refusals.THREADS, 2), (refusals.MEMORY, 37)])
+def test_any_request_may_be_refused(tmp_path, preloaded, call, stride):
     names = sorted(KINDS.keys() - MANY)
     folders = f"{pathlib.Path(queuecore.__file__).parent.parent}:{pathlib.Path(refusals.__file__).parents[2]}"
     done = subprocess.run(
         [
             *(sys.executable, "-P", "-X", "faulthandler", refusals.__file__),
-            *map(str, (request, 2, 0, stride, tmp_path, *names)),
+            *map(str, (call, 2, 0, stride, tmp_path, *names)),
         ],
         env={**os.environ, "PYTHONPATH": folders, **refusals.preloaded(preloaded)},
         capture_output=True,

@@ -50,7 +50,7 @@ def preload(patch: pytest.MonkeyPatch, folder: pathlib.Path, source: pathlib.Pat
         patch.setenv(name, value)
 
 
-def sweep(request: int, number: int, offset: int, stride: int, folder: str, names: list[str]) -> int:
+def sweep(call: int, number: int, offset: int, stride: int, folder: str, names: list[str]) -> int:
     """Refuse one request after the other, each in a run of its own. Returns how many runs there were.
 
     `number`: of threads. `offset`, `stride`: which requests.
@@ -70,9 +70,7 @@ def sweep(request: int, number: int, offset: int, stride: int, folder: str, name
             before, files = thread_ids(), open_descriptors()
             met = True
             while met:
-                met = _refused(
-                    calls, threads(KINDS[name](source()), number), request, nth, expected, f"{name}, {place}"
-                )
+                met = _refused(calls, threads(KINDS[name](source()), number), call, nth, expected, f"{name}, {place}")
                 assert soon(lambda before=before: gone(before)), (name, place, nth)
                 assert soon(lambda files=files: open_descriptors() <= files), (name, place, nth)
                 nth += stride
@@ -85,12 +83,12 @@ def gone(before: set[str]) -> bool:
     return thread_ids() <= before or bool(gc.collect() and thread_ids() <= before)
 
 
-def _refused(calls: ctypes.CDLL, ds: Dataset, request: int, nth: int, expected: list[list[int]], place: str) -> bool:
+def _refused(calls: ctypes.CDLL, ds: Dataset, call: int, nth: int, expected: list[list[int]], place: str) -> bool:
     """Run a pipeline once with a refusal, and once without. Returns whether it met that."""
     results = []
     met = it = None
     sticky = nth % 2
-    calls.refuse(request, nth, sticky)
+    calls.refuse(call, nth, sticky)
     try:
         it = iter(ds)
         for x in it:
@@ -105,7 +103,7 @@ def _refused(calls: ctypes.CDLL, ds: Dataset, request: int, nth: int, expected: 
     assert good == expected[: len(good)], (place, nth)
     if met is not None:
         cause = met.__cause__ if isinstance(met, PipelineError) else met
-        kinds = (MemoryError, UnavailableError) if request == MEMORY else UnavailableError
+        kinds = (MemoryError, UnavailableError) if call == MEMORY else UnavailableError
         if not isinstance(cause, kinds):
             raise AssertionError(f"{place}: refusal {nth} ends in {met!r}") from met
         if it is not None:
