@@ -91,12 +91,12 @@ def run(options: harness.Options) -> dict[str, Any]:
         inputs = files(side, max(8, count // 20) if options.quick else count)
         sizes[side] = len(inputs[0])
         for content in inputs[:8]:
-            ours, alone = (steps.decode_pictures([content], which)[1] for which in (step, None))
+            ours, alone = (steps.decode_pictures([content], decoder)[1] for decoder in (step, None))
             if ours != alone or ours != ops.decode_jpeg(content).tobytes():
                 raise AssertionError("the pictures differ")
 
-        def rate(which: Any, inputs: list[bytes] = inputs) -> float:
-            return len(inputs) / steps.decode_pictures(inputs, which)[0] * 1e9
+        def rate(decoder: Any, inputs: list[bytes] = inputs) -> float:
+            return len(inputs) / steps.decode_pictures(inputs, decoder)[0] * 1e9
 
         contenders.append((f"{side} x {side}: libjpeg alone", lambda rate=rate: rate(None)))
         contenders.append((f"{side} x {side}: decode_jpeg", lambda rate=rate: rate(step)))
@@ -105,7 +105,7 @@ def run(options: harness.Options) -> dict[str, Any]:
         raw = harness.rotate([*contenders, *ways.items()], rounds)
     findings = [harness.finding(name, "pictures/s", values) for name, values in raw.items()]
     for side in SIDES:
-        alone, ours = (raw[f"{side} x {side}: {which}"] for which in ("libjpeg alone", "decode_jpeg"))
+        alone, ours = (raw[f"{side} x {side}: {decoder}"] for decoder in ("libjpeg alone", "decode_jpeg"))
         ratios = [speed / other for speed, other in zip(alone, ours, strict=True)]
         findings.append(harness.finding(f"{side} x {side}: time", "of libjpeg's own", ratios, at_most=1.03))
     decoding = f"{FILE_SIDE} x {FILE_SIDE}: decode_jpeg"

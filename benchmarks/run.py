@@ -62,8 +62,8 @@ def main() -> int:
     )
     parser.add_argument("--output", type=Path, default=HERE / "results", metavar="FOLDER", help="where the result goes")
     args = parser.parse_args()
-    chosen = [name for name in BENCHMARKS if args.only is None or any(text in name for text in args.only)]
-    if not chosen:
+    names = [name for name in BENCHMARKS if args.only is None or any(text in name for text in args.only)]
+    if not names:
         parser.error(f"no benchmark has {args.only!r} in its name; there are {', '.join(BENCHMARKS)}")
 
     harness.native()
@@ -79,7 +79,7 @@ def main() -> int:
         passed_on += ["--case", args.case]
     results, failed = [], []
     with tempfile.TemporaryDirectory() as folder:
-        for name in chosen:
+        for name in names:
             print(f"== {name}", flush=True)
             part = Path(folder) / "part.json"
             part.unlink(missing_ok=True)

@@ -123,15 +123,15 @@ class StageProgram:
         stages = [op if isinstance(op, Stage) else _stage(op) for op in ops]
         components: tuple[Component, ...] | None = reader._components()
         steps: list[Step] = []
-        shown: list[tuple[Stage, Step]] = []
+        pairs: list[tuple[Stage, Step]] = []
         for stage in merged(stages):
             steps.append(stage.bind(components if steps or components is None else components[1:]))
-            shown.append((stage, steps[-1]))
+            pairs.append((stage, steps[-1]))
             components = steps[-1].outputs
         self._reader = reader
         self._work = work
         self._ops = stages
-        self._steps = shown
+        self._steps = pairs
         self._outputs = components
         self._quarantine = check_on_error(on_error, max_skips, quarantine)
         if self._quarantine is not None and isinstance(work, (list, tuple)):
@@ -214,14 +214,14 @@ class StageProgram:
         stop : StopEvent
             Ends all waits of the program when it is set.
         """
-        order, placed = self._plan(queue)
+        order, places = self._plan(queue)
         work = self._work
         skip = None if self._quarantine is None else self._quarantine.skip
         if isinstance(work, QueueBase) and self._names_are_native():
-            self._native.run(queue._native, stop, work._native, None, name_to_read, order, placed, skip)
+            self._native.run(queue._native, stop, work._native, None, name_to_read, order, places, skip)
         else:
             names = self._reader._next_name(work)
-            self._native.run(queue._native, stop, None, names, name_to_read, order, placed, skip)
+            self._native.run(queue._native, stop, None, names, name_to_read, order, places, skip)
 
     def _names_are_native(self) -> bool:
         # Strings of a fixed number of characters are UCS-4, and objects are Python's.
@@ -245,13 +245,13 @@ class StageProgram:
             if set(queue.names) != set(labels):
                 raise InvalidArgumentError(f"{queue.name!r} has the names {queue.names}, and {self!r} makes {labels}")
             order = [labels.index(label) for label in queue.names]
-        placed = [-1] * len(components)
+        places = [-1] * len(components)
         for index, component in enumerate(components):
             output = self._outputs[order[index]]
             self._check_component(component, output)
             if component.shape is not None and output.shape == component.shape and None not in component.shape:
-                placed[order[index]] = index
-        return order, placed
+                places[order[index]] = index
+        return order, places
 
     def _check_component(self, component: Converter, output: Component) -> None:
         if component.dtype != output.dtype:

@@ -95,16 +95,16 @@ class Case:
         fds = [os.open(name, os.O_RDONLY) for name in self.names]
         of = np.array([fds[index] for index in parts[0]], np.int32)
         offsets, lengths = (np.ascontiguousarray(one, np.int64) for one in parts[1:])
-        for how in ("threads", "uring"):
+        for way in ("threads", "uring"):
             for depth in DEPTHS:
                 try:
-                    yardstick.read_pass(of[:1], offsets[:1], lengths[:1], depth, how)
+                    yardstick.read_pass(of[:1], offsets[:1], lengths[:1], depth, way)
                 except NotImplementedError as error:
-                    absences[f"{how} ({self.title})"] = str(error)
+                    absences[f"{way} ({self.title})"] = str(error)
                     break
                 self.add_floor(
-                    f"{depth} reads by {how}",
-                    lambda depth=depth, how=how: yardstick.read_pass(of, offsets, lengths, depth, how),
+                    f"{depth} reads by {way}",
+                    lambda depth=depth, way=way: yardstick.read_pass(of, offsets, lengths, depth, way),
                 )
 
     def measure(self, rounds: int, yardstick: Any) -> tuple[list[dict[str, Any]], dict[str, list[float]]]:

@@ -640,7 +640,7 @@ def conclude(work: Work, nbytes: int, ms: float, busy: bool, runs: dict[str, lis
     if "ceiling" not in both:
         link = host = 0.0
     else:
-        link, host = (nbytes / statistics.median(both[which]) * 1e3 for which in ("ceiling", "host alone"))
+        link, host = (nbytes / statistics.median(both[measure]) * 1e3 for measure in ("ceiling", "host alone"))
     step = statistics.median(resident)
     beyond = f"the copy alone takes {link:.3f} ms, of a step's {step:.3f}" if link > LINK_ALLOWS * step else ""
     if not link:
@@ -652,9 +652,9 @@ def conclude(work: Work, nbytes: int, ms: float, busy: bool, runs: dict[str, lis
     if link:
         bound = [max(base, link) / ours for base, ours in zip(resident, fed, strict=True)]
         table.put(f"{title}: {OURS}", "of the bound", bound)
-    for which in ("p50", "p99"):
-        waits = [run[f"next_{which}_us"] for run in runs[run_of(OURS, busy)]]
-        table.put(f"{title}: {OURS}, {which} of next()", "us", waits)
+    for measure in ("p50", "p99"):
+        waits = [run[f"next_{measure}_us"] for run in runs[run_of(OURS, busy)]]
+        table.put(f"{title}: {OURS}, {measure} of next()", "us", waits)
     reason = work.raw[f"DataLoader, {text_of(nbytes)}"].get("absent")
     for name in peers_of(busy):
         if reason is None:
@@ -685,13 +685,13 @@ def measured(gpu: Any, plan: Plan, peers: bool) -> Work:
         try:
             if not over():
                 result = part(work, *arguments)
-            why = f"no time: {plan.limit:g} s were over"
+            reason = f"no time: {plan.limit:g} s were over"
         except Exception as error:
-            why = f"{type(error).__name__}: {error}"
-            print(f"    {begins[0]}: {why}", file=sys.stderr, flush=True)
+            reason = f"{type(error).__name__}: {error}"
+            print(f"    {begins[0]}: {reason}", file=sys.stderr, flush=True)
         finally:
             gpu.free()
-        work.table.say(begins, why)
+        work.table.say(begins, reason)
         return result
 
     arena = tried(tuple(f"{what} of the arena" for what in LOCKING), locking)

@@ -73,24 +73,24 @@ def run(options: harness.Options) -> dict[str, Any]:
             for name in names:
                 os.link(name, part / Path(name).name)
 
-        def measure(which: str, window: int, threads: int) -> dict[str, int]:
-            command = [sys.executable, "-P", str(Path(__file__).resolve()), "--child", str(folder / which)]
+        def measure(amount: str, window: int, threads: int) -> dict[str, int]:
+            command = [sys.executable, "-P", str(Path(__file__).resolve()), "--child", str(folder / amount)]
             done = subprocess.run([*command, str(window), str(threads)], stdout=subprocess.PIPE, text=True, check=True)
             result: dict[str, int] = json.loads(done.stdout)
             return result
 
         kinds = {"in order": (0, 0), "shuffled 10,000": (10_000, 0), "in order, 1 thread": (0, 1)}
         contenders = [
-            (f"{kind}, {which}", lambda which=which, how=how: measure(which, *how))
+            (f"{kind}, {amount}", lambda amount=amount, how=how: measure(amount, *how))
             for kind, how in kinds.items()
-            for which in ("once", "tenfold")
+            for amount in ("once", "tenfold")
         ]
         raw = harness.rotate(contenders, rounds)
     findings = []
     for kind in kinds:
         growth = {
-            which: [(one["peak"] - one["before"]) / MIB for one in raw[f"{kind}, {which}"]]
-            for which in ("once", "tenfold")
+            amount: [(one["peak"] - one["before"]) / MIB for one in raw[f"{kind}, {amount}"]]
+            for amount in ("once", "tenfold")
         }
         more = [ten - one for one, ten in zip(growth["once"], growth["tenfold"], strict=True)]
         findings += [

@@ -438,14 +438,14 @@ class KernelTensor:
             string = self._own(body, body.index(f"{k} / {many}") if several else "0")
             j = body.index(f"{k} % {many}") if several else k
             if len(leaf.offsets) == 1:
-                at = str(leaf.offsets[0])
+                place = str(leaf.offsets[0])
             else:
                 offsets = np.array(leaf.offsets, np.uint64)
-                at = f"{body.table(offsets)}[{j} / {piece}]"
+                place = f"{body.table(offsets)}[{j} / {piece}]"
                 j = body.index(f"{j} % {piece}")
             if piece > 1:
-                at += f" + uint64_t({j}) * {size}"
-            return body.let(ctype, f"{load}({string} + {at})")
+                place += f" + uint64_t({j}) * {size}"
+            return body.let(ctype, f"{load}({string} + {place})")
 
         return KernelTensor(leaf.dtype, (*self.shape, *leaf.shape), item, self)
 

@@ -176,7 +176,7 @@ class RemoteCache:
                     files.append(KeptFile(path.stem, url, size, taken, used))
         return sorted(files, key=lambda entry: entry.used)
 
-    def purge(self, most: int = 0) -> tuple[int, int]:
+    def purge(self, max_bytes: int = 0) -> tuple[int, int]:
         """Remove entries that nobody uses, the longest unused first, until the rest takes so many bytes at most.
 
         Returns
@@ -189,7 +189,7 @@ class RemoteCache:
             entries = self.entries()
             total_bytes = sum(entry.cached_bytes for entry in entries)
             for entry in entries:
-                if total_bytes - removed <= most:
+                if total_bytes - removed <= max_bytes:
                     break
                 if self._remove(entry.name):
                     removed += entry.cached_bytes

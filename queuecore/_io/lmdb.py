@@ -196,17 +196,17 @@ class _Database:
         data = os.path.join(self._name, b"data.mdb") if folder else self._name
         self._fd = os.open(data, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         status = os.fstat(self._fd)
-        shown = os.fsdecode(self._name)
+        label = os.fsdecode(self._name)
         if stat.S_ISDIR(status.st_mode):
             raise self._os_error(errno.EISDIR)
         if not stat.S_ISREG(status.st_mode):
             raise UnavailableError(
-                f"{shown!r} is a pipe, socket or device, not a database", path=self._name, stage="open"
+                f"{label!r} is a pipe, socket or device, not a database", path=self._name, stage="open"
             )
         if status.st_size == 0:
             if os.pread(self._fd, 1, 0):
                 raise UnavailableError(
-                    f"{shown!r} says that it has no bytes, and yet can be read (as files in /proc): it can't be a "
+                    f"{label!r} says that it has no bytes, and yet can be read (as files in /proc): it can't be a "
                     "database. Copy it to an ordinary file",
                     path=self._name,
                     stage="open",

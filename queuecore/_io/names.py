@@ -67,10 +67,10 @@ def local_name(name: bytes) -> bytes:
     first = name.partition(b":")[0] + b":"
     if os.path.lexists(first):
         return b"./" + name if remote.is_url(name) else name
-    shown = repr(os.fsdecode(name))
+    label = repr(os.fsdecode(name))
     if first.lower() != b"file:":
         raise UnimplementedError(
-            f"{shown}: only a local file will do here, and '{os.fsdecode(first)}' is none. Use a disk of this machine, "
+            f"{label}: only a local file will do here, and '{os.fsdecode(first)}' is none. Use a disk of this machine, "
             "or mount where it lies: see docs/data-sources.md",
             path=name,
             stage=_STAGE,
@@ -80,7 +80,7 @@ def local_name(name: bytes) -> bytes:
         host, slash, rest = path[2:].partition(b"/")
         if host.lower() not in (b"", b"localhost"):
             raise InvalidArgumentError(
-                f"{shown} names a file of the machine {os.fsdecode(host)!r}. A local one is file:///PATH, with three "
+                f"{label} names a file of the machine {os.fsdecode(host)!r}. A local one is file:///PATH, with three "
                 "slashes, or PATH alone",
                 path=name,
                 stage=_STAGE,

@@ -212,12 +212,12 @@ def check(name: bytes) -> None:
     schemes = {scheme for part in os.fsdecode(name).split("::") if (scheme := _scheme_in(part))}
     if schemes <= _schemes:
         return
-    shown = repr(shown_name(name))
+    label = repr(shown_name(name))
     try:
         import fsspec
     except ImportError:
         raise UnimplementedError(
-            f"{shown} is no local file, and fsspec, which reads others, is not installed: pip install fsspec, and what "
+            f"{label} is no local file, and fsspec, which reads others, is not installed: pip install fsspec, and what "
             f"it needs for this scheme. {_ADVICE}",
             path=name,
             stage="open",
@@ -227,7 +227,7 @@ def check(name: bytes) -> None:
             fsspec.get_filesystem_class(scheme)
     except (ImportError, ValueError) as error:
         raise UnimplementedError(
-            f"{shown} is no local file, and fsspec can't read it: {error}. {_ADVICE}",
+            f"{label} is no local file, and fsspec can't read it: {error}. {_ADVICE}",
             path=name,
             stage="open",
         ) from error

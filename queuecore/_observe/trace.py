@@ -151,12 +151,12 @@ class _Followed:
         return [event for one in taken for event in self._drawn(*one)]
 
     def _drawn(self, thread: int, kind: int, begin: int, end: int, *more: int) -> Iterator[_Event]:
-        run, file, at, pass_, batch, size = more
+        run, file, position, pass_, batch, size = more
         place = {"pid": self.rows.group, "tid": self.first + thread, "ts": begin / 1000}
         if kind == _PART:
             # Inside of the slice that follows, which begins at this time.
             if file >= 0:
-                yield from self._flow(self._blocks, "block", (run, file, at, pass_), place, begins=False)
+                yield from self._flow(self._blocks, "block", (run, file, position, pass_), place, begins=False)
             yield from self._flow(self._batches, "batch", (run, batch), place)
             return
         arguments: dict[str, Any] = {}
@@ -167,21 +167,21 @@ class _Followed:
         elif kind == _TAKEN:
             name = f"batch {batch}"
             arguments |= {"batch": batch, "rows": size}
-            yield {"name": "batches ready", "ph": "C", **place, "args": {"ready": at}}
+            yield {"name": "batches ready", "ph": "C", **place, "args": {"ready": position}}
         elif kind == _COPY:
             yield from self.rows.copies(self.first + thread)
             name = "copy"
             arguments |= {"batch": batch, "bytes": size}
         elif kind == _READ:
             name = WORK[kind]
-            arguments |= {"offset": at, "bytes": size}
+            arguments |= {"offset": position, "bytes": size}
         else:
             name = WORK[kind]
             if kind != _OPEN:
                 arguments["rows"] = size
         yield {"name": name, "ph": "X", **place, "dur": (end - begin) / 1000, "args": arguments}
         if kind == _READ:
-            yield from self._flow(self._blocks, "block", (run, file, at, pass_), place)
+            yield from self._flow(self._blocks, "block", (run, file, position, pass_), place)
         elif kind in (_COPY, _TAKEN):
             yield from self._flow(self._batches, "batch", (run, batch), place, begins=False)
 

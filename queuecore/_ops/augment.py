@@ -48,17 +48,17 @@ def _changed(
     return stage if x is None else run_eagerly(label, stage, x, element, epoch)
 
 
-def _amount(label: str, subject: str, value: Any, centre: float, most: float) -> tuple[float, float] | None:
+def _amount(label: str, subject: str, value: Any, centre: float, limit: float) -> tuple[float, float] | None:
     """Return the bounds of an amount; `None`: it never changes anything. A number is the distance from the centre."""
     if np.ndim(value) == 0:
         distance = real_number(label, subject, value)
         low, high = centre - distance, centre + distance
-        if distance < 0 or high > most:
-            raise InvalidArgumentError(f"{label}: {subject} must be from 0 to {most - centre:g}, not {value!r}")
+        if distance < 0 or high > limit:
+            raise InvalidArgumentError(f"{label}: {subject} must be from 0 to {limit - centre:g}, not {value!r}")
         low = max(low, 0) if centre else low
     else:
         bounds = [real_number(label, subject, bound) for bound in value]
-        if len(bounds) != 2 or not (0 if centre else -most) <= bounds[0] <= bounds[1] <= most:
+        if len(bounds) != 2 or not (0 if centre else -limit) <= bounds[0] <= bounds[1] <= limit:
             raise InvalidArgumentError(f"{label}: {subject} must be a number or two bounds of it, not {value!r}")
         low, high = bounds
     return None if low == high == centre else (low, high)

@@ -184,11 +184,11 @@ def csv_format(
     select_cols: Sequence[int] | None,
     max_record_bytes: int = _MAX_RECORD_BYTES,
     operation: str = "decode_csv",
-    most: int = 0,
+    max_fields: int = 0,
 ) -> CsvFormat:
     """Return the native description of the format of a file or of records; not for users.
 
-    `most`: the fields that a row of a file may have; 0: as many as it likes, with `select_cols`.
+    `max_fields`: the fields that a row of a file may have; 0: as many as it likes, with `select_cols`.
     """
     delim = field_delim.encode() if isinstance(field_delim, str) else bytes(field_delim)
     if len(delim) != 1:
@@ -206,7 +206,9 @@ def csv_format(
         if fields[-1] >= 2**31:
             raise InvalidArgumentError(f"{operation}: there is no field {fields[-1]}")
     native = [(_CSV_KINDS[dtype], field, default) for (dtype, default), field in zip(columns, fields, strict=True)]
-    return CsvFormat(native, select_cols is not None, delim[0], bool(use_quote_delim), na, max_record_bytes, most=most)
+    return CsvFormat(
+        native, select_cols is not None, delim[0], bool(use_quote_delim), na, max_record_bytes, most=max_fields
+    )
 
 
 def _decode_csv(dtypes: Sequence[np.dtype[Any]], csv_format: CsvFormat) -> Stage:

@@ -79,7 +79,7 @@ class _Decoder:
         dtype: Any,
         max_pixels: Any,
         frames: str,
-        how: tuple[int, int, int, int, bool] = _PLAIN,
+        details: tuple[int, int, int, int, bool] = _PLAIN,
     ) -> None:
         self.label = label
         self.kinds = kinds
@@ -96,15 +96,15 @@ class _Decoder:
         if not 0 < self.max_pixels < 1 << 40:
             raise InvalidArgumentError(f"{label}: max_pixels must be a positive number, not {max_pixels}")
         self.frames = frames
-        self.how = how
+        self.details = details
 
     def answer(self, contents: Any, needed: tuple[int, ...]) -> Any:
         """Return the decoded input, or, without an input, a stage: native if all formats in `needed` are."""
         if contents is not None:
             return self.eager(contents)
         options = [f"channels={self.channels}"] * (self.channels != 0 and self.frames != "always")
-        options += [f"ratio={self.how[0]}"] * (self.how[0] != 1) + [str(self.dtype)] * (self.dtype != np.uint8)
-        options += ["apply_exif_orientation=True"] * self.how[-1]
+        options += [f"ratio={self.details[0]}"] * (self.details[0] != 1) + [str(self.dtype)] * (self.dtype != np.uint8)
+        options += ["apply_exif_orientation=True"] * self.details[-1]
         text = f"{self.label}({', '.join(options)})"
         for kind in needed:
             if not _has_native(kind):
@@ -123,7 +123,7 @@ class _Decoder:
         if self.dtype != np.uint8:
             return Stage(text, bind)
         kinds = sum(1 << kind for kind in self.kinds)
-        return Pictures(Decoding(self.label, kinds, self.channels, self.how, self.max_pixels), text=text, bind=bind)
+        return Pictures(Decoding(self.label, kinds, self.channels, self.details, self.max_pixels), text=text, bind=bind)
 
     def one(self, data: bytes) -> np.ndarray:
         """Decode one picture."""
@@ -167,7 +167,7 @@ class _Decoder:
     def _native(self, outputs: tuple[Component, ...], given: Component) -> PictureStep:
         kinds = sum(1 << kind for kind in self.kinds)
         number = _NUMBERS[self.dtype]
-        return PictureStep((given,), outputs, self.label, kinds, self.channels, number, self.how, self.max_pixels)
+        return PictureStep((given,), outputs, self.label, kinds, self.channels, number, self.details, self.max_pixels)
 
     def _check_dims(self, shape: tuple[int | None, ...]) -> None:
         if len(shape) > MAX_DIMS - 4:
@@ -212,7 +212,7 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
             with plugin(io.BytesIO(data)) as picture:
                 _check_pixels(decoder, *picture.size)
                 pixels = reader(decoder, picture, data)
-                if decoder.how[-1]:
+                if decoder.details[-1]:
                     pixels = _turned(pixels, picture)
     except (QueueCoreError, MemoryError):
         raise
@@ -230,7 +230,7 @@ def _by_pillow(decoder: _Decoder, kind: int, data: bytes) -> np.ndarray:
 
 
 def _jpeg(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
-    if decoder.how[:-1] != _PLAIN[:-1]:
+    if decoder.details[:-1] != _PLAIN[:-1]:
         raise UnimplementedError(f"{decoder.label}: ratio and its like need libjpeg itself. {missing(_JPEG)}")
     channels = decoder.channels or (1 if picture.mode == "L" else 3)
     if picture.mode == "CMYK":

@@ -101,14 +101,14 @@ def _cut(label: str) -> DecodeError:
     return DecodeError(f"{label}: the GIF picture is cut: it ends too early")
 
 
-def _palette(label: str, data: bytes, flags: int, at: int) -> tuple[np.ndarray | None, int]:
+def _palette(label: str, data: bytes, flags: int, position: int) -> tuple[np.ndarray | None, int]:
     """Return the palette at a place, if the flags say that there is one, and the place behind it."""
     if not flags & 0x80:
-        return None, at
-    end = at + (3 << (flags & 7) + 1)
+        return None, position
+    end = position + (3 << (flags & 7) + 1)
     if end > len(data):
         raise _cut(label)
-    return np.frombuffer(data, np.uint8, end - at, at).reshape(-1, 3), end
+    return np.frombuffer(data, np.uint8, end - position, position).reshape(-1, 3), end
 
 
 def _behind_blocks(data: bytes, at: int) -> tuple[int, bool]:
@@ -156,27 +156,31 @@ def animation_of(label: str, data: bytes) -> Animation:
     if len(data) < 13:
         raise _cut(label)
     width, height, flags = struct.unpack_from("<HHB", data, 6)
-    shared, at = _palette(label, data, flags, 13)
+    shared, position = _palette(label, data, flags, 13)
     frames: list[Frame] = []
     transparent, controlled = None, False
-    while at < len(data) and data[at] != _TRAILER:
-        if data[at] == _IMAGE:
-            frame, at = _frame(label, data, at + 1, shared, transparent)
+    while position < len(data) and data[position] != _TRAILER:
+        if data[position] == _IMAGE:
+            frame, position = _frame(label, data, position + 1, shared, transparent)
             frames.append(frame)
             transparent, controlled = None, False
             width, height = max(width, frame.left + frame.width), max(height, frame.top + frame.height)
-        elif data[at] == _EXTENSION:
+        elif data[position] == _EXTENSION:
             # Of several control blocks before a frame the first counts, as in TensorFlow.
-            if data[at + 1 : at + 3] == bytes([_GRAPHIC_CONTROL, 4]) and at + 7 <= len(data) and not controlled:
-                transparent, controlled = data[at + 6] if data[at + 3] & 1 else None, True
-            end, ended = _behind_blocks(data, at + 2)
-            at = end + ended
-        elif data[at] and not frames:
-            raise DecodeError(f"{label}: the GIF picture is damaged: an unknown block at byte {at}")
-        elif data[at]:
+            if (
+                data[position + 1 : position + 3] == bytes([_GRAPHIC_CONTROL, 4])
+                and position + 7 <= len(data)
+                and not controlled
+            ):
+                transparent, controlled = data[position + 6] if data[position + 3] & 1 else None, True
+            end, ended = _behind_blocks(data, position + 2)
+            position = end + ended
+        elif data[position] and not frames:
+            raise DecodeError(f"{label}: the GIF picture is damaged: an unknown block at byte {position}")
+        elif data[position]:
             break
         else:
-            at += 1
+            position += 1
     if not frames:
-        raise _cut(label) if at >= len(data) else DecodeError(f"{label}: the GIF picture has no frame")
+        raise _cut(label) if position >= len(data) else DecodeError(f"{label}: the GIF picture has no frame")
     return Animation(label, width, height, frames)

@@ -242,22 +242,22 @@ def _drawn(
     kind: int,
     x: Any,
     bounds: dict[str, Any],
-    most: float,
+    limit: float,
     seed: Any,
     element: int | None,
     epoch: int | None,
 ) -> Any:
     """Return the pictures, or the stage, for a factor drawn between two bounds, or between minus one bound and it.
 
-    `most`: the bounds are from 0 to that.
+    `limit`: the bounds are from 0 to that.
     """
     for subject, value in bounds.items():
         if value is None:
             raise InvalidArgumentError(f"{label}: {subject} is missing")
     numbers = [real_number(label, subject, value) for subject, value in bounds.items()]
     for (subject, value), number in zip(bounds.items(), numbers, strict=True):
-        if not 0 <= number <= most:
-            wanted = f"from 0 to {most:g}" if most < math.inf else "0 at least"
+        if not 0 <= number <= limit:
+            wanted = f"from 0 to {limit:g}" if limit < math.inf else "0 at least"
             raise InvalidArgumentError(f"{label}: {subject} must be {wanted}, and is {value!r}")
     low, high = numbers if len(numbers) == 2 else (-numbers[0], numbers[0])
     if low > high or (len(numbers) == 2 and low == high):

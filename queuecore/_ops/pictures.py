@@ -58,14 +58,14 @@ def real_number(label: str, subject: str, value: Any) -> float:
     return number
 
 
-def positive_bounds(label: str, subject: str, value: Any, most: float) -> tuple[float, float]:
+def positive_bounds(label: str, subject: str, value: Any, limit: float) -> tuple[float, float]:
     """Return two numbers above 0, the first not larger."""
     try:
         low, high = (real_number(label, subject, bound) for bound in value)
     except (TypeError, ValueError):
         raise InvalidArgumentError(f"{label}: {subject} must be two numbers, not {value!r}") from None
-    if not 0 < low <= high <= most:
-        wanted = "above 0" + (f", at most {most:g}" if most < math.inf else "")
+    if not 0 < low <= high <= limit:
+        wanted = "above 0" + (f", at most {limit:g}" if limit < math.inf else "")
         raise InvalidArgumentError(
             f"{label}: {subject} must be two numbers {wanted}, the first not larger, not {value!r}"
         )
@@ -106,7 +106,7 @@ class Decoding(NamedTuple):
     label: str
     kinds: int
     channels: int
-    how: tuple[int, int, int, int, bool]
+    details: tuple[int, int, int, int, bool]
     max_pixels: int
 
     def shape(self, given: Component) -> Shape:
@@ -116,7 +116,7 @@ class Decoding(NamedTuple):
     def step(self, given: Component) -> PictureStep:
         """Return the step that does nothing else."""
         made = Component(np.dtype(np.uint8), self.shape(given), name=given.name)
-        return PictureStep((given,), (made,), self.label, self.kinds, self.channels, 0, self.how, self.max_pixels)
+        return PictureStep((given,), (made,), self.label, self.kinds, self.channels, 0, self.details, self.max_pixels)
 
 
 class Crop(NamedTuple):

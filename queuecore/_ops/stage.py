@@ -124,7 +124,7 @@ def python_step(
     inputs: Components | None,
     function: Callable[..., Any],
     outputs: Components | None,
-    why: str,
+    reason: str,
     own: bool,
 ) -> PythonStep:
     """Return a step that calls a function. `own`: errors of queuecore come out as they are."""
@@ -158,7 +158,7 @@ def python_step(
             raise InvalidArgumentError(f"{label}: expected {len(converters)} components, got {len(parts)}")
         return [_aligned(converter.convert(part, False)) for converter, part in zip(converters, parts, strict=True)]
 
-    return PythonStep(inputs, outputs, call, why)
+    return PythonStep(inputs, outputs, call, reason)
 
 
 def _aligned(value: Any) -> Any:

@@ -259,26 +259,26 @@ def _shape_of(components: Sequence[Component]) -> tuple[int | None, ...] | None:
 # ---- comparisons ----
 
 
-def comparison(how: str) -> Stage:
+def comparison(relation: str) -> Stage:
     """Return the stage that compares two strings, or strings of one shape."""
 
     def bind(components: tuple[Component, ...]) -> Step:
         if len(components) != 2 or any(one.dtype != BYTES for one in components):
-            raise InvalidArgumentError(f"{how}: expected two components of bytes, got {len(components)}")
-        return CompareStep(components, (Component(_BOOL, _shape_of(components)),), how)
+            raise InvalidArgumentError(f"{relation}: expected two components of bytes, got {len(components)}")
+        return CompareStep(components, (Component(_BOOL, _shape_of(components)),), relation)
 
-    return Stage(f"compare({how})", bind, rowwise=True)
+    return Stage(f"compare({relation})", bind, rowwise=True)
 
 
-def _compared(name: str, how: str, x: Any, y: Any) -> Any:
-    stage = comparison(how)
+def _compared(name: str, relation: str, x: Any, y: Any) -> Any:
+    stage = comparison(relation)
     if x is None and y is None:
         return stage
     operands: list[Any] = [x, y]
     for symbol in filter(_is_symbol, operands):
         return symbol._traced_together(name, stage, operands)
     if _rows_of(x) is None and (rows := _rows_of(y)) is not None:
-        return Ragged(_compared(name, how, x, rows.values), rows.row_splits)
+        return Ragged(_compared(name, relation, x, rows.values), rows.row_splits)
     return _run(name, stage, operands)
 
 
@@ -455,13 +455,13 @@ def table(keys: Any, values: Any = None, default: Any = None) -> Table:
     if not names or len(content) != len(names):
         raise InvalidArgumentError(f"table: {len(content)} values for {len(names)} keys")
     place_of: dict[bytes, int] = {}
-    for at, name in enumerate(names):
-        if content[place_of.setdefault(name, at)] != content[at]:
+    for index, name in enumerate(names):
+        if content[place_of.setdefault(name, index)] != content[index]:
             raise InvalidArgumentError(f"table: the key {name!r} has two values")
     places = list(place_of.values())
     if isinstance(content, list):
         ends = [] if default is None else [_text_of("table", "default", default)]
-        return Table(list(place_of), [content[at] for at in places] + ends, default is not None)
+        return Table(list(place_of), [content[index] for index in places] + ends, default is not None)
     distinct = content[places]
     if default is not None:
         last = np.asarray(default)

@@ -136,15 +136,15 @@ class QueueBase:
                 self._native = found
                 return
             if shared_name is None:
-                shown = default_name if name is None else str(name)
+                native_name = default_name if name is None else str(name)
                 if not isinstance(name, Settled):
-                    count = _made.get(shown, 0)
-                    _made[shown] = count + 1
-                    shown = shown if count == 0 else f"{shown}_{count}"
+                    count = _made.get(native_name, 0)
+                    _made[native_name] = count + 1
+                    native_name = native_name if count == 0 else f"{native_name}_{count}"
             else:
-                shown = shared_name
+                native_name = shared_name
             native = [_native_component(component) for component in components]
-            description = QueueDescription(kind, shown, type(self)._store, size, native)
+            description = QueueDescription(kind, native_name, type(self)._store, size, native)
             description.min_after_dequeue = min_after_dequeue
             description.names = labels
             description.pad = pad

@@ -24,28 +24,28 @@ def parse_state(state: bytes) -> tuple[int, int, int, bytes]:
     """Return units begun and done, records, and the last unit; IndexError, ValueError: it is no such message."""
     numbers = {1: 0, 2: 0, 3: 0}
     last = b""
-    at = 0
+    position = 0
 
     def varint() -> int:
-        nonlocal at
+        nonlocal position
         value = 0
         for shift in range(0, 70, 7):
-            byte = state[at]
-            at += 1
+            byte = state[position]
+            position += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 return (value ^ 1 << 63) - (1 << 63) if value < 1 << 64 else _no_state("a number is too large")
         return _no_state("a number has no end")
 
-    while at < len(state):
+    while position < len(state):
         tag = varint()
         if tag in (0o10, 0o20, 0o30):
             numbers[tag >> 3] = varint()
         elif tag == 0o42:
             length = varint()
-            if not 0 <= length <= len(state) - at:
+            if not 0 <= length <= len(state) - position:
                 _no_state("a string ends too early")
-            last, at = bytes(state[at : at + length]), at + length
+            last, position = bytes(state[position : position + length]), position + length
         else:
             _no_state(f"there is a field {tag >> 3} of kind {tag & 7}")
     return numbers[1], numbers[2], numbers[3], last

@@ -13,7 +13,7 @@ from queuecore._torch.package import torch
 from queuecore._torch.places import Marks, is_stateful
 from queuecore._torch.tensors import ElementTensors
 
-__all__ = ["DatasetStream", "Fetch", "How", "SamplerCalls", "WorkerCall", "WorkerResult"]
+__all__ = ["Batching", "DatasetStream", "Fetch", "SamplerCalls", "WorkerCall", "WorkerResult"]
 
 
 class WorkerCall(NamedTuple):
@@ -75,7 +75,7 @@ class WorkerResult(NamedTuple):
     ended: bool = False
 
 
-class How(NamedTuple):
+class Batching(NamedTuple):
     """The arguments of a loader that decide how batches are made."""
 
     size: int | None
@@ -87,16 +87,20 @@ class How(NamedTuple):
     every: int = 1  # after so many batches the dataset's state is taken; 0: never
 
     @classmethod
-    def of(cls, loader: Loader, pins: bool = True) -> How:
+    def of(cls, loader: Loader, pins: bool = True) -> Batching:
         pin = _pinning(loader) if pins else None
-        how = cls(
+        batching = cls(
             loader.batch_size, loader._auto_collation, loader.drop_last, loader.collate_fn, pin, loader.settings.opened
         )
         # Out of order, and for workers that stay, the last batch of a worker may be any.
         every = loader.snapshot_every_n_steps or 0
-        how = how._replace(every=every if loader.in_order and not loader.persistent_workers else 1)
+        batching = batching._replace(every=every if loader.in_order and not loader.persistent_workers else 1)
         # Some queuecore datasets make batches themselves.
-        return how._replace(size=None, collate=None, pin=None) if how.opened and loader.settings.collates else how
+        return (
+            batching._replace(size=None, collate=None, pin=None)
+            if batching.opened and loader.settings.collates
+            else batching
+        )
 
 
 class Fetch:
@@ -104,7 +108,7 @@ class Fetch:
 
     Parameters
     ----------
-    how : How
+    batching : Batching
     dataset : object
         A dataset with ``__getitem__`` or ``__getitems__``.
     begin : object, optional
@@ -120,8 +124,8 @@ class Fetch:
         That state, until it is loaded; `None`: there is none, or it is loaded.
     """
 
-    def __init__(self, how: How, dataset: Any, begin: Any = None, guard: Any = None, worker: int = 0) -> None:
-        self._how, self._dataset, self.begin, self._worker = how, dataset, begin, worker
+    def __init__(self, batching: Batching, dataset: Any, begin: Any = None, guard: Any = None, worker: int = 0) -> None:
+        self._batching, self._dataset, self.begin, self._worker = batching, dataset, begin, worker
         self._guard = guard or contextlib.nullcontext()
 
     def load(self) -> None:
@@ -138,22 +142,24 @@ class Fetch:
         """Return the samples at the indices of a call, collated. Errors are raised."""
         if call.error is not None:
             return WorkerResult(call.number, None, call.error, self._worker)
-        dataset, how = self._dataset, self._how
+        dataset, batching = self._dataset, self._batching
         with self._guard:
             if self.begin is not None:
                 self.load()
-            if not how.batched:
+            if not batching.batched:
                 data = dataset[call.index]
             elif getattr(dataset, "__getitems__", None):
                 data = dataset.__getitems__(call.index)
             else:
                 data = [dataset[one] for one in call.index]
-        made = how.collate(data)
+        made = batching.collate(data)
         place = None
         if call.marked:
             with self._guard:
                 place = self.place()
-        return WorkerResult(call.number, made if how.pin is None else how.pin(made), None, self._worker, place)
+        return WorkerResult(
+            call.number, made if batching.pin is None else batching.pin(made), None, self._worker, place
+        )
 
 
 class DatasetStream:
@@ -161,7 +167,7 @@ class DatasetStream:
 
     Parameters
     ----------
-    how : How
+    batching : Batching
     dataset : object
     begin : mapping, optional
         The place to begin at, from `place`.
@@ -172,9 +178,9 @@ class DatasetStream:
     """
 
     def __init__(
-        self, how: How, dataset: Any, begin: Mapping[str, Any] | None, guard: Any = None, worker: int = 0
+        self, batching: Batching, dataset: Any, begin: Mapping[str, Any] | None, guard: Any = None, worker: int = 0
     ) -> None:
-        self._how, self._dataset, self._begin, self._worker = how, dataset, begin, worker
+        self._batching, self._dataset, self._begin, self._worker = batching, dataset, begin, worker
         self._guard = guard or contextlib.nullcontext()
         self._samples = 0
         self._data: list[Any] = []
@@ -194,7 +200,7 @@ class DatasetStream:
         """
         if self._elements is not None:
             return
-        dataset, opener, begin = self._dataset, self._how.opened, self._begin
+        dataset, opener, begin = self._dataset, self._batching.opened, self._begin
         over = begin is not None and begin["over"]
         if first is not None and not (over and begin is not None and begin["place"] is not None):
             first()
@@ -235,7 +241,7 @@ class DatasetStream:
                     first()
                 elements = stateful = iter(dataset) if opener is None else opener()
         self._stateful, self._elements = stateful, elements
-        if self._how.every != 1 and stateful is not None:
+        if self._batching.every != 1 and stateful is not None:
             self._marked = copy.deepcopy(self.place())
         for _ in range(0 if begin is None or over else begin.get("since", 0)):
             with contextlib.suppress(Exception):
@@ -251,23 +257,23 @@ class DatasetStream:
             At the end.
         """
         # Samples are kept in a list of the object, so that a call that is cut short loses none.
-        data, how = self._data, self._how
-        size = how.size or 1
+        data, batching = self._data, self._batching
+        size = batching.size or 1
         if size > 1 and not data and self._stateful is not None:
             self._before = self._stateful.state_dict()
         while (count := len(data)) < size and not self._ended:
             # extend() leaves no moment in which a sample could get lost; iter() would restart some datasets.
             data.extend(map(next, (self._elements,)))
             self._ended = len(data) == count
-        if self._ended and (not data or (how.drop_last and len(data) < size)):
+        if self._ended and (not data or (batching.drop_last and len(data) < size)):
             data.clear()
             raise StopIteration
-        batch = data[0] if how.size is None else data
+        batch = data[0] if batching.size is None else data
         try:
-            if how.collate is not None:
-                batch = how.collate(batch)
-            if how.pin is not None:
-                batch = how.pin(batch)
+            if batching.collate is not None:
+                batch = batching.collate(batch)
+            if batching.pin is not None:
+                batch = batching.pin(batch)
         except Exception as error:  # the next call goes on with the samples after these
             self._data, self._samples = [], self._samples + len(data)
             if isinstance(error, StopIteration):  # as it is, it would be the end of the data
@@ -290,7 +296,7 @@ class DatasetStream:
 
     def _next_place(self) -> dict[str, Any]:
         """Return a copy of the place, or the one taken last with the number of batches since."""
-        every = self._how.every
+        every = self._batching.every
         if every == 1 or self._stateful is None:
             return copy.deepcopy(self.place())  # the dataset may go on changing the object that it returned
         if self._since >= every > 0:

@@ -311,15 +311,15 @@ class Parts:
             for name, attribute in _attributes(value).items():
                 yield f".{name}", attribute
 
-    def copy(self, how: str) -> Any:
+    def copy(self, kind: str) -> Any:
         """Return a copy for one worker.
 
         Parameters
         ----------
-        how : {"shallow", "deep"}
+        kind : {"shallow", "deep"}
         """
         try:
-            if how == "deep":
+            if kind == "deep":
                 made = copy.deepcopy(self.dataset, {id(one.handle): one.handle for one in self.unsafe})
                 for one in Parts(made, self._kinds, self._generators).objects:
                     _let_go_quietly(one)
@@ -327,7 +327,7 @@ class Parts:
             return self._copy(self.dataset, {})
         except Exception as error:
             raise InvalidArgumentError(
-                f"copy_dataset={how!r}: the dataset can't be copied for a worker: {type(error).__name__}: {error}. "
+                f"copy_dataset={kind!r}: the dataset can't be copied for a worker: {type(error).__name__}: {error}. "
                 "With copy_dataset=False all workers use this one"
             ) from error
 

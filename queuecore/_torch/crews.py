@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from queuecore._torch.base import Loader
-from queuecore._torch.batches import DatasetStream, Fetch, How
+from queuecore._torch.batches import Batching, DatasetStream, Fetch
 from queuecore._torch.copies import Guard, Parts
 from queuecore._torch.native import NativeThreads, native_pictures
 from queuecore._torch.package import torch
@@ -159,7 +159,7 @@ def crew_of(loader: Loader, plan: CrewPlan, seed: int, first: int, places: Seque
         how = loader.settings.copy_dataset
         copies = [plan.parts.copy(how) if isinstance(how, str) else loader.dataset for _ in range(loader.num_workers)]
         workers = [LoaderWorker(number, loader, seed, one) for number, one in enumerate(copies)]
-    batches = How.of(loader)
+    batches = Batching.of(loader)
     kind: Any = Fetch if indexed else DatasetStream
     jobs: list[Any] = []
     for number, worker in enumerate(workers):

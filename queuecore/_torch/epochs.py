@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from queuecore._checks.usercode import raised
 from queuecore._torch.base import Left, Loader, let_go
-from queuecore._torch.batches import DatasetStream, Fetch, How, SamplerCalls, WorkerCall, WorkerResult
+from queuecore._torch.batches import Batching, DatasetStream, Fetch, SamplerCalls, WorkerCall, WorkerResult
 from queuecore._torch.crews import crew_of, planned
 from queuecore._torch.native import NativeThreads
 from queuecore._torch.package import torch
@@ -182,12 +182,12 @@ class Mapped(Epoch):
         plan = planned(loader)
         if state is not None:
             loader.lasting.let_workers_go()
-        self._every = How.of(loader, False).every
+        self._every = Batching.of(loader, False).every
         # A dataset may have the global generator's state in its own, and load it. So in the loop's thread, it loads
         # when it saved: before the first draws of an epoch, or behind the draw of its order.
         self._alone: Fetch | None = None
         if not plan.how:
-            self._alone = Fetch(How.of(loader), loader.dataset, None if saved is None else saved[1][0])
+            self._alone = Fetch(Batching.of(loader), loader.dataset, None if saved is None else saved[1][0])
             if state is not None and begins(state):
                 self._alone.load()
         sampling = self._begin = sampling_of(loader) if state is None else dict(state["sampling"])
@@ -341,7 +341,7 @@ class Streamed(Epoch):
         self.before = _delivered_before(state)
         self._timeout = loader.timeout
         self._arranged = arranged(loader)
-        self._stream = DatasetStream(How.of(loader), loader.dataset, state)
+        self._stream = DatasetStream(Batching.of(loader), loader.dataset, state)
         self._stream.open(functools.partial(draw, loader.generator))
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from queuecore._torch.base import Loader
-from queuecore._torch.batches import How, WorkerCall, WorkerResult
+from queuecore._torch.batches import Batching, WorkerCall, WorkerResult
 from queuecore._torch.package import torch
 from queuecore._torch.tensors import ElementTensors
 from queuecore._torch.vision import PictureSet, Unsuited, picture_set
@@ -72,7 +72,7 @@ class NativeThreads:
     def __init__(self, loader: Loader, pictures: PictureSet, seed: int) -> None:
         self._pictures, self._seed, self._timeout = pictures, seed, loader.timeout
         self._size: int = loader.batch_size
-        self._pin = How.of(loader).pin
+        self._pin = Batching.of(loader).pin
         self._options = Options(num_threads=loader.num_workers, stall_timeout=loader.timeout or None, on_hold="copy")
         self._prefetch: int = loader.prefetch_factor * loader.num_workers
         self._calls: collections.deque[WorkerCall] = collections.deque()

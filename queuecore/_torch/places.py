@@ -258,16 +258,16 @@ def rewound(loader: Loader, state: Mapping[str, Any] | None, indices: Iterator[A
     own, _, stateful = generators_of(loader)
     if state is None or stateful is None:
         return indices, 0
-    number, at, *first = state.get("sampled") or (0, None)
+    number, position, *first = state.get("sampled") or (0, None)
     with contextlib.suppress(Exception):
         drawn = list(itertools.islice(indices, number or 1))
-        if number and len(drawn) == number and is_same(stateful.state_dict(), at):
+        if number and len(drawn) == number and is_same(stateful.state_dict(), position):
             return indices, number
         if not number and drawn and (not first or is_same(drawn[0], first[0])):
             return itertools.chain(drawn, indices), 0
     _set_generators(own, state["sampling"])
     if number:
-        stateful.load_state_dict(copy.deepcopy(at))
+        stateful.load_state_dict(copy.deepcopy(position))
     return indices_of(loader), number
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from queuecore._torch.base import Loader
-from queuecore._torch.batches import DatasetStream, Fetch, How, WorkerCall, WorkerResult
+from queuecore._torch.batches import Batching, DatasetStream, Fetch, WorkerCall, WorkerResult
 from queuecore._torch.package import torch
 from queuecore._torch.threads import taken_error
 from queuecore._torch.workers import info_of
@@ -30,10 +30,10 @@ def _same(made: Any) -> Any:
 class _Indexed:
     """The dataset that a PyTorch worker process has instead of the user's: it returns results of calls."""
 
-    def __init__(self, how: How, dataset: Any, places: Sequence[Any]) -> None:
+    def __init__(self, batching: Batching, dataset: Any, places: Sequence[Any]) -> None:
         self.dataset = dataset
         self.failure: Any = None  # error of the worker's first call
-        self._how, self._places = how, places
+        self._batching, self._places = batching, places
         self._job: Fetch | None = None
 
     def __getitem__(self, call: WorkerCall) -> WorkerResult:
@@ -42,7 +42,7 @@ class _Indexed:
         if failure is not None:
             return WorkerResult(call.number, None, failure, number)
         if self._job is None:
-            self._job = Fetch(self._how, self.dataset, self._places[number], None, number)
+            self._job = Fetch(self._batching, self.dataset, self._places[number], None, number)
         try:
             return self._job.result(call)
         except Exception:
@@ -52,14 +52,14 @@ class _Indexed:
 class _Iterated(torch.utils.data.IterableDataset[Any]):
     """The dataset that a PyTorch worker process has instead of the user's iterable one."""
 
-    def __init__(self, how: How, dataset: Any, places: Sequence[Any]) -> None:
+    def __init__(self, batching: Batching, dataset: Any, places: Sequence[Any]) -> None:
         self.dataset = dataset
         self.failure: Any = None
-        self._how, self._places = how, places
+        self._batching, self._places = batching, places
 
     def __iter__(self) -> Iterator[WorkerResult]:
         number = torch.utils.data.get_worker_info().id
-        job = DatasetStream(self._how, self.dataset, self._places[number], None, number)
+        job = DatasetStream(self._batching, self.dataset, self._places[number], None, number)
         self._places = [None] * len(self._places)  # only the first pass begins at a place
         while True:
             failure, self.failure = self.failure, None
@@ -158,7 +158,7 @@ class Processes:
     def __init__(
         self, loader: Loader, seed: int, first: int, places: Sequence[Any], indexed: bool, before: Processes | None
     ) -> None:
-        how = How.of(loader, False)
+        batching = Batching.of(loader, False)
         self._seed, self._first = seed, first
         self._failed: dict[int, BaseException] = {}
         self._calls = _Calls()
@@ -168,7 +168,7 @@ class Processes:
         kinds = torch.utils.data._DatasetKind
         self._asks = indexed
         self._view = types.SimpleNamespace(
-            dataset=(_Indexed if indexed else _Iterated)(how, loader.dataset, places),
+            dataset=(_Indexed if indexed else _Iterated)(batching, loader.dataset, places),
             generator=torch.Generator(),
             _dataset_kind=kinds.Map if indexed else kinds.Iterable,
             _IterableDataset_len_called=None,

@@ -277,13 +277,13 @@ def _constant_text(value: bytes | np.ndarray) -> str:
 
 def _view_text(node: TraceNode) -> str:
     axes, starts = node.what
-    shown = [
+    parts = [
         "new" if axis < 0 else f"{axis} from {starts[axis]} by {step} to {side if isinstance(side, int) else '?'}"
         for (axis, step), side in zip(axes, node.made[0].dims or (), strict=True)
     ]
     kept = {axis for axis, _ in axes}
-    shown += [f"{axis} at {start}" for axis, start in enumerate(starts) if axis not in kept]
-    return ", ".join(shown)
+    parts += [f"{axis} at {start}" for axis, start in enumerate(starts) if axis not in kept]
+    return ", ".join(parts)
 
 
 def shape_of(component: Component) -> tuple[int | None, ...]:

@@ -417,25 +417,25 @@ _computing_names = functools.cache(_computing_names_anew)
 
 def _captured(function: Any) -> list[tuple[str, Any]]:
     """Return the values from elsewhere that a function holds; global variables show when it is called."""
-    captured: list[tuple[str, Any]] = []
+    captures: list[tuple[str, Any]] = []
     while isinstance(function, functools.partial):
-        captured += [(f"argument {i}", argument) for i, argument in enumerate(function.args)]
-        captured += function.keywords.items()
+        captures += [(f"argument {i}", argument) for i, argument in enumerate(function.args)]
+        captures += function.keywords.items()
         function = function.func
     if isinstance(function, MethodType):
         function = function.__func__  # its uses of the object are checked when it is called
     if not isinstance(function, FunctionType):
         function = getattr(type(function), "__call__", None)  # noqa: B004
         if not isinstance(function, FunctionType):
-            return captured
+            return captures
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            captured.append((name, cell.cell_contents))
+            captures.append((name, cell.cell_contents))
         except ValueError:  # not yet bound
             continue
     defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
-    captured += [("a default", default) for default in defaults]
-    return captured
+    captures += [("a default", default) for default in defaults]
+    return captures
 
 
 def _image(value: Any) -> Any:

@@ -678,14 +678,14 @@ _HINTS = {
 }
 
 
-def _texts_compared(self: Symbol, how: str, other: Any) -> Symbol:
+def _texts_compared(self: Symbol, relation: str, other: Any) -> Symbol:
     """Return the result of a comparison of two strings by an operator of Python's."""
     texts = [one for one in (self, other) if type(one) is Symbol]
     if any(one._value.opaque != "bytes" or one._value.dims != () for one in texts):
         self._stop("a comparison of several strings: queuecore.ops.equal, not_equal and less are native")
     if type(other) is not bytes and len(texts) < 2:
         self._stop(f"a comparison of bytes with a {type(other).__name__}")
-    answer: Symbol = self._traced_together(how, comparison(how), [self, other])
+    answer: Symbol = self._traced_together(relation, comparison(relation), [self, other])
     answer._value.truth = True
     return answer
 
@@ -890,18 +890,18 @@ def _piled(tracer: Tracer, items: Sequence[Any], axis: Any = 0) -> Any:
         tracer.give_up(f"numpy.stack: {error}")
     if not all(map(is_native_dtype, (dtype, *[array.dtype for array in arrays]))):
         tracer.give_up(f"numpy.stack of {dtype}")
-    at = axis % rank
+    position = axis % rank
     axes = [(dim, 1) for dim in range(rank - 1)]
-    axes.insert(at, (-1, 0))
-    sides = [*dims[0][:at], 1, *dims[0][at:]]
-    numbers = np.arange(len(arrays)).reshape(-1, *[1] * (rank - 1 - at))
+    axes.insert(position, (-1, 0))
+    sides = [*dims[0][:position], 1, *dims[0][position:]]
+    numbers = np.arange(len(arrays)).reshape(-1, *[1] * (rank - 1 - position))
     result: Any = None
     for index in reversed(range(len(arrays))):
         array = arrays[index]
         if type(array) is Symbol:
             array = array._cast(dtype, True)._view(axes, [0] * (rank - 1), sides)
         else:
-            array = array.astype(dtype).reshape(*array.shape[:at], 1, *array.shape[at:])
+            array = array.astype(dtype).reshape(*array.shape[:position], 1, *array.shape[position:])
         result = array if result is None else _choice(tracer, (numbers == index, array, result))
     return _as_called(result, f"stack([{{}}]{f', {axis}' if axis else ''})", arrays)
 

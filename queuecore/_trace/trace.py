@@ -94,7 +94,7 @@ def trace(
     """
     lead = len(batch)
     tracer = Tracer(lead, function)
-    traced = None
+    outcome = None
     outer: list[Side] = [UnknownValue() if side is None else side for side in batch]
     symbols = []
     for index, component in enumerate(components):
@@ -120,7 +120,7 @@ def trace(
             tracer.give_up("it returns nothing", tracer.place)
         if tracer.failure is None:
             again = (function, tuple(components), template, assemble, batch, unpack, finish)
-            traced = _traced(tracer, function, components, shape, parts, again)
+            outcome = _traced(tracer, function, components, shape, parts, again)
     except GiveUp:
         pass
     except (Exception, SystemExit) as error:
@@ -133,7 +133,7 @@ def trace(
     finally:
         tracer.active = False
     # A failure counts even if the function caught it.
-    return tracer.failure or traced or Untraced("its trace was given up", tracer.place)
+    return tracer.failure or outcome or Untraced("its trace was given up", tracer.place)
 
 
 def _flattened(

@@ -189,9 +189,9 @@ def _parted(chain: Chain, target: Target | None) -> _Parts:
     first = len(steps)
     while first and _lets_by(steps[first - 1]):
         first -= 1
-    maps = [at for at in range(first, len(steps)) if isinstance(steps[at], Map)]
+    maps = [index for index in range(first, len(steps)) if isinstance(steps[index], Map)]
     reasons: dict[int, str] = {}
-    for number, at in enumerate(maps):
+    for number, index in enumerate(maps):
         there = maps[number:]
         host = replace(chain, steps=tuple(step for i, step in enumerate(steps) if i not in there))
         try:
@@ -199,7 +199,7 @@ def _parted(chain: Chain, target: Target | None) -> _Parts:
                 raise UnimplementedError("batches stay on the host")
             return _Parts(host, _widening(chain, host, target.arrays), reasons)
         except UnimplementedError as error:
-            reasons[at] = str(error)
+            reasons[index] = str(error)
     return _Parts(chain, None, reasons)
 
 

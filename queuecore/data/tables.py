@@ -283,7 +283,7 @@ class _Table:
 
     def defaults(self, columns: list[int], count: int, na_value: str, limit: Any) -> list[Any]:
         """Return a default of the type of each of some columns, as the first rows show it."""
-        most = None if limit is None else check_int(limit, "num_rows_for_inference", 0)
+        row_limit = None if limit is None else check_int(limit, "num_rows_for_inference", 0)
         types: list[int | None] = [None] * len(columns)
         rows = (
             (number, row)
@@ -291,7 +291,7 @@ class _Table:
             for number, row in enumerate(self._rows(file), 1)
             if number > 1 or not self._header
         )
-        for number, row in itertools.islice(rows, most):
+        for number, row in itertools.islice(rows, row_limit):
             if len(row) != count:
                 raise InvalidArgumentError(
                     f"Problem inferring types: CSV row {number} has {len(row)} number of fields. Expected: {count}."

@@ -200,13 +200,13 @@ class CheckpointTestBase(DatasetTestBase):
     def _outputs(self, ds_fn: Any, count: int, breaks: list[int], exhausted: bool) -> list[Any]:
         take = taker(ds_fn())
         outputs = []
-        for at in range(count + 1):
-            if at in breaks:
+        for index in range(count + 1):
+            if index in breaks:
                 # Through JSON: the place in another process.
                 state = json.loads(json.dumps(take.iterator.state_dict()))  # type: ignore[attr-defined]
                 take = taker(ds_fn())
                 take.iterator.load_state_dict(state)  # type: ignore[attr-defined]
-            if at < count:
+            if index < count:
                 outputs.append(take())
         if exhausted:
             with self.assertRaises(OutOfRangeError):

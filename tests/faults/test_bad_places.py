@@ -268,18 +268,18 @@ def test_places_of_many_records(damaged, between, bad, size):
     places = {len(all_events) * k // 7 for k in range(7)} | {len(all_events) - 2}
     states = {}
     with iter(make(1)) as it:
-        for at in range(len(all_events)):
-            if at in places:
-                states[at] = json.dumps(it.state_dict())
-            assert event(it) == all_events[at]
-    for at, state in states.items():
+        for index in range(len(all_events)):
+            if index in places:
+                states[index] = json.dumps(it.state_dict())
+            assert event(it) == all_events[index]
+    for index, state in states.items():
         with iter(make(3)) as it:
             it.load_state_dict(json.loads(state))
             came = list(events(it))
         first = next(
-            (k for k, pair in enumerate(zip(came, all_events[at:], strict=False)) if pair[0] != pair[1]), len(came)
+            (k for k, pair in enumerate(zip(came, all_events[index:], strict=False)) if pair[0] != pair[1]), len(came)
         )
-        assert came == all_events[at:], f"place {at} of {len(all_events)}: other elements from {at + first} on"
+        assert came == all_events[index:], f"place {index} of {len(all_events)}: other elements from {index + first} on"
 
 
 @pytest.fixture(scope="module")
@@ -309,10 +309,10 @@ def large_sources(tmp_path_factory, damaged):
 def test_some_places_of_a_large_random_pipeline(large_sources, part):
     for seed in range(25 * part, 25 * part + 25):
 
-        def make(at, seed=seed):
+        def make(index, seed=seed):
             rng = random.Random(seed)
             source = large_sources[rng.choice(list(large_sources))]
-            return LARGE.pipeline(rng, source).with_options(OPTIONS[(seed + at) % len(OPTIONS)])
+            return LARGE.pipeline(rng, source).with_options(OPTIONS[(seed + index) % len(OPTIONS)])
 
         try:
             ds = make(0)
@@ -323,16 +323,18 @@ def test_some_places_of_a_large_random_pipeline(large_sources, part):
         last = [one for one in all_events[-1:] if isinstance(one, str) and one.endswith(ENDS)]
         rng = random.Random(seed)
         places = {rng.randrange(len(all_events) + 1) for _ in range(5)}
-        places |= {at for at, one in enumerate(all_events) if isinstance(one, str)} - {*range(3, len(all_events) - 3)}
+        places |= {index for index, one in enumerate(all_events) if isinstance(one, str)} - {
+            *range(3, len(all_events) - 3)
+        }
         states = {}
         with iter(make(1)) as it:
-            for at in range(max(places) + 1):
-                if at in places:
-                    states[at] = json.dumps(it.state_dict())
-                if at < len(all_events):
-                    assert event(it) == all_events[at]
-        for at, state in states.items():
-            with iter(make(at)) as it:
+            for index in range(max(places) + 1):
+                if index in places:
+                    states[index] = json.dumps(it.state_dict())
+                if index < len(all_events):
+                    assert event(it) == all_events[index]
+        for index, state in states.items():
+            with iter(make(index)) as it:
                 it.load_state_dict(json.loads(state))
-                came = rest(it, 30000 - at)
-            assert came == (all_events[at:] or last), f"seed {seed}, place {at} of {len(all_events)}\n{ds.plan()}"
+                came = rest(it, 30000 - index)
+            assert came == (all_events[index:] or last), f"seed {seed}, place {index} of {len(all_events)}\n{ds.plan()}"

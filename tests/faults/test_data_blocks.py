@@ -73,13 +73,13 @@ def offset(records, index):
 
 def test_flipped_bits(tmp_path, file, records):
     data = file.read_bytes()
-    at = offset(records, 30)
+    position = offset(records, 30)
     bad = tmp_path / "bad"
     for place, word in [
-        (at + 3, "length"),
-        (at + 9, "length"),
-        (at + 20, "data"),
-        (at + 12 + len(records[30]), "data"),
+        (position + 3, "length"),
+        (position + 9, "length"),
+        (position + 20, "data"),
+        (position + 12 + len(records[30]), "data"),
     ]:
         bad.write_bytes(data[:place] + bytes([data[place] ^ 4]) + data[place + 1 :])
         check(
@@ -87,7 +87,7 @@ def test_flipped_bits(tmp_path, file, records):
             records + records[:30],
             ChecksumError,
             path=str(bad),
-            offset=at,
+            offset=position,
             record=30,
             stage="read",
         )
@@ -95,15 +95,15 @@ def test_flipped_bits(tmp_path, file, records):
 
 
 def test_files_that_end_inside_a_record(tmp_path, file, records):
-    at = offset(records, 30)
+    position = offset(records, 30)
     bad = tmp_path / "bad"
     for length in [1, 7, 8, 11, 12, 13, len(records[30]) + 12, len(records[30]) + 15]:
-        bad.write_bytes(file.read_bytes()[: at + length])
+        bad.write_bytes(file.read_bytes()[: position + length])
         for workers in THREADS:
             got, error = run(threads(small(TFRecordDataset([file, bad, file]), 100).batch(9), workers))
             assert flat(got) == records + records[:30]
             assert type(error) is TruncatedRecordError
-            assert (error.path, error.offset, error.record) == (str(bad), at, 30)
+            assert (error.path, error.offset, error.record) == (str(bad), position, 30)
 
 
 def test_long_records_are_refused_before_there_is_memory_for_them(tmp_path, records):
@@ -321,14 +321,14 @@ def test_a_hundred_thousand_files(tmp_path):
             next(it)
             # The rest of the files was not even looked for.
             assert it.stats()["files_known"] < count // 10
-        most, n = 0, 0
+        peak, n = 0, 0
         with iter(ds.batch(10)) as it:
             for n, _ in enumerate(it, 1):
                 if n % 500 == 0:
-                    most = max(most, open_descriptors() - before)
+                    peak = max(peak, open_descriptors() - before)
                     assert len(json.dumps(it.state_dict())) < 4000
         assert n == count // 10
-        assert most <= 4 + 8 + 3
+        assert peak <= 4 + 8 + 3
 
 
 syscalls = pytest.importorskip("queuecore._core.testing.syscalls")

@@ -311,16 +311,16 @@ def test_every_damaged_byte(made):
     make, expected, *paths = made
     for path in paths:
         intact = path.read_bytes()
-        for at in range(len(intact)):
-            path.write_bytes(intact[:at] + bytes([intact[at] ^ 1 << at % 8]) + intact[at + 1 :])
+        for index in range(len(intact)):
+            path.write_bytes(intact[:index] + bytes([intact[index] ^ 1 << index % 8]) + intact[index + 1 :])
             got, error = run(make())
-            if path is paths[1] and at < 16:  # nothing depends on those
+            if path is paths[1] and index < 16:  # nothing depends on those
                 assert (got, error) == (expected, None)
                 continue
             assert got == []
-            assert type(error) is (FailedPreconditionError if at < 16 else ChecksumError), (path, at, error)
+            assert type(error) is (FailedPreconditionError if index < 16 else ChecksumError), (path, index, error)
             assert error.path == str(path)
-            assert at < 16 or error.offset == 16
+            assert index < 16 or error.offset == 16
         path.write_bytes(intact)
         assert run(make()) == (expected, None)
 

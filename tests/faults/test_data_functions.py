@@ -122,25 +122,25 @@ def test_an_error_of_the_input_comes_after_what_was_before_it(tmp_path, calls):
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("calls", CALLS)
-@pytest.mark.parametrize("at", [0, 1, 63, 64, 65, 3000])
+@pytest.mark.parametrize("position", [0, 1, 63, 64, 65, 3000])
 @pytest.mark.parametrize("ready", [False, True])
-def test_a_failure_ahead_of_the_consumer_waits_for_its_turn(calls, at, ready):
+def test_a_failure_ahead_of_the_consumer_waits_for_its_turn(calls, position, ready):
     failed = threading.Event()
 
     def function(x):
-        if x == at:
+        if x == position:
             failed.set()
             raise ValueError
         return int(x)
 
     with iter(numbers(5000).map(function, calls)) as it:
         results = []
-        if at and ready:
+        if position and ready:
             results.append(plain(next(it)))
             failed.wait(0.5)  # may not come: then so much is not made ahead
         with pytest.raises(PipelineError):
             results.extend(plain(x) for x in it)
-    assert results == list(range(at))
+    assert results == list(range(position))
 
 
 # ---- row 45: a consumer that keeps everything ------------------------------------------------------------------------
@@ -225,14 +225,14 @@ def test_others_go_on_while_one_input_is_stuck(calls):
     """Where the order is free: until the test lets that input go on, the others give all that they have."""
     go = threading.Event()
 
-    def numbers_of(which):
-        which = int(which)
+    def numbers_of(index):
+        index = int(index)
 
         def generate():
             for n in range(1000):
-                if which == 1 and n == 3:
+                if index == 1 and n == 3:
                     assert go.wait(PATIENCE)
-                yield 1000 * which + n
+                yield 1000 * index + n
 
         return Dataset.from_generator(generate, output_types=np.int64, output_shapes=())
 

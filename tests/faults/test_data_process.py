@@ -348,16 +348,16 @@ def test_a_logging_handler_that_raises():
 
 
 @pytest.mark.parametrize(
-    "how", ["sys.stdout.close(); sys.stderr.close()", "sys.stdout = sys.stderr = None", "os.close(1); os.close(2)"]
+    "end", ["sys.stdout.close(); sys.stderr.close()", "sys.stdout = sys.stderr = None", "os.close(1); os.close(2)"]
 )
-def test_closed_streams(tmp_path, how):
+def test_closed_streams(tmp_path, end):
     code = f"""
     import os, sys
     import queuecore as qc
     from helpers.data.functions import in_python
     from helpers.data.kinds import COUNT, rows
     from queuecore.data import Dataset, Options
-    {how}
+    {end}
     held = list(rows().batch(1).with_options(Options(max_leases=1)))  # a warning
     assert [int(x[0]) for x in held] == list(range(COUNT))
     ds = rows().map(in_python(lambda x: 1 // int(x % 5)), 2).ignore_errors(log_warning=True)

@@ -280,15 +280,15 @@ def test_places_and_ends(tmp_path, io):
     contents = contents_of("direct", (400,))
     ds = with_threads(dataset(write_files(tmp_path, contents), 100).permute(5, False).batch(7), 2, io)
     expected, _ = run(ds)
-    for at in (0, 1, 20, len(expected)):
+    for position in (0, 1, 20, len(expected)):
         with iter(ds) as it:
-            pull(it, at)
+            pull(it, position)
             state = it.state_dict()
         with iter(ds) as it:
             it.load_state_dict(state)
             got, error = pull(it)
         assert error is None
-        assert_same(got, expected[at:])
+        assert_same(got, expected[position:])
 
 
 def test_closing_leaves_reads_behind(tmp_path, io):

@@ -168,7 +168,7 @@ def test_what_is_wrong_is_the_same_after_a_resume(tmp_path, kind, threads):
         outcomes = told(it)
     assert len(outcomes) == 12
     assert [sum(end in str(event) for event in outcomes) for end in ("…' is no int64 (", "y' is no int64 (")] == [3, 3]
-    shown = []
+    places_seen = []
     for n in range(12):
         with iter(ds) as it:
             for _ in range(n):
@@ -180,11 +180,11 @@ def test_what_is_wrong_is_the_same_after_a_resume(tmp_path, kind, threads):
             nbytes, *words = numbers[10:]
             assert nbytes == len(records[at])
             assert struct.pack("<5q", *words) == records[at][:40].ljust(40, b"\0")
-            shown.append(at)
+            places_seen.append(at)
         with iter(ds) as it:
             it.load_state_dict(state)
             assert told(it) == outcomes[n:]
-    assert shown or kind != "lines"
+    assert places_seen or kind != "lines"
 
 
 @pytest.mark.parametrize("header", [True, False])

@@ -111,20 +111,24 @@ def test_png(channels):
 
 def jpeg_fields(data):
     """Return the fields of the segments before the first scan, and of its header."""
-    at, fields = 2, []
+    position, fields = 2, []
     while True:
-        marker = data[at + 1]
-        fields.append(Field(f"length of {marker:x}", at + 2, 2, True))
+        marker = data[position + 1]
+        fields.append(Field(f"length of {marker:x}", position + 2, 2, True))
         if marker in (0xC0, 0xC2):
-            fields += [Field("depth", at + 4, 1), Field("height", at + 5, 2, True), Field("width", at + 7, 2, True)]
-            fields += [Field(f"component {i}", at + i, 1) for i in range(9, 13)]
+            fields += [
+                Field("depth", position + 4, 1),
+                Field("height", position + 5, 2, True),
+                Field("width", position + 7, 2, True),
+            ]
+            fields += [Field(f"component {i}", position + i, 1) for i in range(9, 13)]
         elif marker in (0xC4, 0xDB):
-            fields += [Field(f"table {marker:x} {i}", at + i, 1) for i in range(4, 21)]
+            fields += [Field(f"table {marker:x} {i}", position + i, 1) for i in range(4, 21)]
         elif marker == 0xDD:
-            fields.append(Field("restarts", at + 4, 2, True))
+            fields.append(Field("restarts", position + 4, 2, True))
         elif marker == 0xDA:
-            return fields + [Field(f"scan {i}", at + i, 1) for i in range(4, 8 + 2 * data[at + 4])]
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+            return fields + [Field(f"scan {i}", position + i, 1) for i in range(4, 8 + 2 * data[position + 4])]
+        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
 
 
 @pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_rows": 1}])

@@ -236,14 +236,14 @@ def test_nothing_is_left_open(path):
     """After runs that end by the data, by an error and by a stop."""
     gc.collect()  # errors of other tests, and the frames that they came through
     before, alive = open_descriptors(), threading.active_count()
-    for function, most in ((bytes, None), (lambda value: 1 / (value[0] - 50), 3), (lambda value: 1 / 0, 3)):
+    for function, limit in ((bytes, None), (lambda value: 1 / (value[0] - 50), 3), (lambda value: 1 / 0, 3)):
         queue = qc.FIFOQueue(-1, [object], [()])
         program = qc.StageProgram(
             qc.FixedLengthRecordReader(10),
             [path, "/nonexistent/file", path],
             function,
             on_error="skip",
-            max_skips=most,
+            max_skips=limit,
             quarantine=f"{path}.log",
         )
         coord = qc.Coordinator()

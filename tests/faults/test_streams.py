@@ -341,17 +341,17 @@ def test_damage_in_the_middle_comes_after_the_good_bytes(tmp_path, library, enco
     # Blocks that are stored show what is good before the damage: all but the block that is concerned.
     content = random.Random(0).randbytes(1_000_000)
     data = bytearray(compress(encoding, content, 1))
-    at = len(data) // 2
-    data[at : at + 200_000] = b"\xff" * 200_000
+    position = len(data) // 2
+    data[position : position + 200_000] = b"\xff" * 200_000
     path = tmp_path / "file"
     path.write_bytes(data)
     for piece in (1000, 300_000, 2_000_000):
         stream = parsers.FileStream(path, number(encoding))
         got, error = read_all(stream, piece)
         assert type(error) is qc.errors.DecompressError
-        assert len(data) * 0.9 > error.offset > at - 140_000 or error.offset == len(data)
+        assert len(data) * 0.9 > error.offset > position - 140_000 or error.offset == len(data)
         good = os.path.commonprefix([got, content])
-        assert len(good) > at - 200_000
+        assert len(good) > position - 200_000
         assert f"{len(got)} bytes were decompressed" in str(error)
         stream.close()
 

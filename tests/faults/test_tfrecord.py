@@ -83,14 +83,14 @@ def test_cut_at_each_byte(known, resync):
 def test_a_huge_length_with_a_valid_checksum(length, size_known):
     assert header(length) == parsers.tfrecord_header(length)
     data = stream(KNOWN) + header(length) + b"and some data" + stream(KNOWN)
-    at = len(stream(KNOWN))
+    position = len(stream(KNOWN))
     for block in (1, 12, 64, 1000):
         records, faults, most_bytes = outcome(data, block, known=size_known)
-        assert faults == [("RecordTooLargeError", at, 3)]
+        assert faults == [("RecordTooLargeError", position, 3)]
         assert [one[2] for one in records] == KNOWN
         assert most_bytes <= max(block, 5 + FRAME)
     records, faults, most_bytes = outcome(data, 30, known=size_known, resync=True)
-    assert faults == [("RecordTooLargeError", at, 3)]
+    assert faults == [("RecordTooLargeError", position, 3)]
     assert [one[2] for one in records] == KNOWN + KNOWN
     assert most_bytes <= 30
     (error,) = parsers.tfrecord_read(data, 30)[1]
@@ -157,23 +157,23 @@ def mutated(rng, data):
     """The bytes after one to three accidents."""
     data = bytearray(data)
     for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(len(data) + 1)
+        position = rng.randrange(len(data) + 1)
         n = rng.choice([1, 2, 4, 8, 12, 16, 30])
         kind = rng.randrange(7)
-        if kind == 0 and at < len(data):
-            data[at] ^= 1 << rng.randrange(8)
+        if kind == 0 and position < len(data):
+            data[position] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            del data[at:]
+            del data[position:]
         elif kind == 2:
-            del data[at : at + n]
+            del data[position : position + n]
         elif kind == 3:
-            data[at:at] = rng.randbytes(n)
+            data[position:position] = rng.randbytes(n)
         elif kind == 4:
-            data[at:at] = header(rng.choice([0, 1, 5, 1000, 2**30, 2**30 + 1, rng.getrandbits(64)]))
+            data[position:position] = header(rng.choice([0, 1, 5, 1000, 2**30, 2**30 + 1, rng.getrandbits(64)]))
         elif kind == 5:
-            data[at:at] = data[rng.randrange(len(data) + 1) :][:n]
+            data[position:position] = data[rng.randrange(len(data) + 1) :][:n]
         else:
-            data[at : at + n] = bytes(min(n, len(data) - at))
+            data[position : position + n] = bytes(min(n, len(data) - position))
     return bytes(data)
 
 
@@ -185,14 +185,14 @@ def test_mutations(seed):
         records = [rng.randbytes(rng.choice([0, 1, 5, 30, 200])) for _ in range(rng.randrange(8))]
         data = mutated(rng, stream(records)) if records else rng.randbytes(rng.randrange(60))
         expected, fault = read(data)
-        size_known, block, most = rng.random() < 0.5, rng.randrange(1, 100), rng.randrange(1, 9)
-        results, faults, wanted = outcome(data, block, known=size_known, most=most)
+        size_known, block, limit = rng.random() < 0.5, rng.randrange(1, 100), rng.randrange(1, 9)
+        results, faults, wanted = outcome(data, block, known=size_known, most=limit)
         assert results == expected
         assert faults == ([] if fault is None else [(fault.error, fault.offset, fault.record)])
         if size_known:
             assert wanted <= max(block, len(data), 1)
         # Going on: what is delivered is whole, in order and never twice; each other byte belongs to a fault.
-        results, faults, _ = outcome(data, block, known=size_known, most=most, resync=True)
+        results, faults, _ = outcome(data, block, known=size_known, most=limit, resync=True)
         assert results[: len(expected)] == expected
         assert len(faults) >= (fault is not None)
         end = 0

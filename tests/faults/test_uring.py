@@ -186,14 +186,14 @@ def test_no_descriptor_and_no_locked_memory(tmp_path):
 # ---- single reads ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("at", [1, 40, 700])
-def test_a_read_that_fails(numbers, at):
+@pytest.mark.parametrize("position", [1, 40, 700])
+def test_a_read_that_fails(numbers, position):
     """Whoever wants the bytes reads them again, and gets the error there, if it is still one."""
-    syscalls.fail_read(at, errno.EIO)
+    syscalls.fail_read(position, errno.EIO)
     with iter(numbers) as it:
         assert whole(pull(it)[0])
         assert counts(it)[0] > 0
-    syscalls.fail_read(at, errno.EIO, sticky=True)
+    syscalls.fail_read(position, errno.EIO, sticky=True)
     got, error = run(numbers)
     assert isinstance(error, qc.errors.UnavailableError)
     assert error.errno == errno.EIO

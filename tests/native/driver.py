@@ -140,7 +140,7 @@ def compressed() -> dict[str, object]:
     from queuecore._core.io.codecs import library
     from queuecore._core.testing import parsers
 
-    most = 1 << 20
+    max_bytes = 1 << 20
     state = random.Random(int(os.environ.get("QUEUECORE_FUZZ_SEED", "1")))
     # The words, the numbers, and Python's decompressors of one member, with the error that each raises.
     kinds = {
@@ -159,39 +159,39 @@ def compressed() -> dict[str, object]:
     def mutated(data: bytes, others: list[bytes]) -> bytes:
         mutant = bytearray(data)
         for _ in range(state.choice([1, 1, 1, 2, 4, 16])):
-            at = state.randrange(len(mutant) + 1)
-            end = min(len(mutant), at + state.choice([1, 2, 4, 30]))
+            position = state.randrange(len(mutant) + 1)
+            end = min(len(mutant), position + state.choice([1, 2, 4, 30]))
             way = state.randrange(7)
-            if way == 0 and at < len(mutant):
-                mutant[at] ^= 1 << state.randrange(8)
+            if way == 0 and position < len(mutant):
+                mutant[position] ^= 1 << state.randrange(8)
             elif way == 1:
-                mutant[at:end] = state.randbytes(end - at)
+                mutant[position:end] = state.randbytes(end - position)
             elif way == 2:
-                del mutant[at:end]
+                del mutant[position:end]
             elif way == 3:
-                mutant[at:at] = mutant[at:end] * state.choice([1, 3])
+                mutant[position:position] = mutant[position:end] * state.choice([1, 3])
             elif way == 4:
-                mutant[at:] = state.choice(others)[at:]
+                mutant[position:] = state.choice(others)[position:]
             elif way == 5:
-                mutant[at:end] = state.choice([b"\x00", b"\xff", b"\x7f"]) * (end - at)
+                mutant[position:end] = state.choice([b"\x00", b"\xff", b"\x7f"]) * (end - position)
             else:
-                del mutant[at:]
+                del mutant[position:]
         return bytes(mutant)
 
     def expected(data: bytes, suffix: str) -> bytes | None:
         # Python's own word, member for member; None: it is an error, or too long.
         _, _, make, error = kinds[suffix]
         content = b""
-        while data and len(content) <= most:
+        while data and len(content) <= max_bytes:
             stream = make()
             try:
-                content += stream.decompress(data, most + 1)
+                content += stream.decompress(data, max_bytes + 1)
             except error:
                 return None
             if not stream.eof or (suffix == ".zlib" and stream.unused_data):
                 return None
             data = stream.unused_data.lstrip(b"\0") if suffix in (".gz", ".xz") else stream.unused_data
-        return content if len(content) <= most else None
+        return content if len(content) <= max_bytes else None
 
     counts = dict.fromkeys(("wrong", "refused", "accepted", "places", "kinds", "long", "corpus"), 0)
     results: dict[str, set[int]] = {suffix: set() for suffix in kinds}
@@ -203,23 +203,23 @@ def compressed() -> dict[str, object]:
         for name in libraries if encoding < 3 else libraries[:1]:
             parsers.prefer_library(name)
             source, into = state.choice([1, 2, 3, 7, 64, 1000, 100_000]), state.choice([1, 2, 3, 7, 64, 1000, 200_000])
-            outputs, fault, place = parsers.inflate_pieces(data, encoding, source, into, most)
+            outputs, fault, place = parsers.inflate_pieces(data, encoding, source, into, max_bytes)
             results[suffix].add(fault)
             counts["places"] += not 0 <= place <= len(data)
-            counts["long"] += len(outputs) > most + into
+            counts["long"] += len(outputs) > max_bytes + into
             right = expected(data, suffix) if make else None
             if right is not None:
                 counts["refused"] += fault != 0
                 counts["wrong"] += fault == 0 and outputs != right
             elif make:
-                counts["accepted"] += fault == 0 and len(outputs) <= most
+                counts["accepted"] += fault == 0 and len(outputs) <= max_bytes
             try:
-                counts["wrong"] += ops.decode_compressed(data, word, max_record_bytes=most) != outputs
+                counts["wrong"] += ops.decode_compressed(data, word, max_record_bytes=max_bytes) != outputs
             except errors.DecompressError as error:
                 counts["kinds"] += fault == 0
                 counts["places"] += not 0 <= error.offset <= len(data)
             except errors.RecordTooLargeError:
-                counts["kinds"] += len(outputs) <= most
+                counts["kinds"] += len(outputs) <= max_bytes
         parsers.prefer_library("")
 
     for suffix, files in seeds.items():

@@ -281,28 +281,28 @@ def mutated(file: str, text: str, mutants: Sequence[Mistake]) -> str:
             nth, count = map(int, which[0].split("/")) if which else (1, 1)
             if len(places) != count or lines[places[nth - 1]].count(fragment) != 1:
                 raise Stale(f"{mistake.name}: {edit.text!r} is {len(places)} times in {edit.place}")
-            at = places[nth - 1]
-            code = lines[at].split("  #")[0].strip()
+            position = places[nth - 1]
+            code = lines[position].split("  #")[0].strip()
             if code == fragment or (code.startswith(fragment) and edit.text.endswith(REST)):
-                statements.setdefault(at, []).append((number, edit.wrong))
+                statements.setdefault(position, []).append((number, edit.wrong))
             else:
-                expressions.setdefault((at, edit.text), []).append((number, edit.wrong))
-    for (at, original), choices in expressions.items():
+                expressions.setdefault((position, edit.text), []).append((number, edit.wrong))
+    for (position, original), choices in expressions.items():
         expression = original
         for number, text in choices:
             # Of a condition that is dropped no conditional expression: of mixed types it would be a Python object.
             dropped = f"(qc_mutant != {number} and ({expression}))"
             expression = dropped if text == "False" else f"(({text}) if qc_mutant == {number} else ({expression}))"
-        if original not in lines[at]:
+        if original not in lines[position]:
             raise Stale(f"{original!r} is in another expression that goes wrong")
-        lines[at] = lines[at].replace(original, expression)
-    for at, choices in statements.items():
-        indent = " " * (len(lines[at]) - len(lines[at].lstrip()))
+        lines[position] = lines[position].replace(original, expression)
+    for position, choices in statements.items():
+        indent = " " * (len(lines[position]) - len(lines[position].lstrip()))
         chain = "".join(
             f"{indent}{'el' if i else ''}if qc_mutant == {number}:\n{indent}    {text}\n"
             for i, (number, text) in enumerate(choices)
         )
-        lines[at] = f"{chain}{indent}else:\n    {lines[at]}"
+        lines[position] = f"{chain}{indent}else:\n    {lines[position]}"
     first = next(i for i, line in enumerate(lines) if line.startswith(("cdef ", "ctypedef ")))
     return "\n".join(lines[:first]) + "\n" + SWITCH + "\n".join(lines[first:])
 

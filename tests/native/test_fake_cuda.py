@@ -647,23 +647,23 @@ def test_registered_memory(device):
     fake, driver = device.fake, device.driver
     fake.set(register_limit=4 * PAGE)
     memory = pages(8 * PAGE)
-    at = memory.ctypes.data
-    check(driver.cuMemHostRegister_v2(at + 100, PAGE, PORTABLE))
+    address = memory.ctypes.data
+    check(driver.cuMemHostRegister_v2(address + 100, PAGE, PORTABLE))
     # Whole pages are locked.
-    assert driver.cuMemHostRegister_v2(at, 10, PORTABLE) == ALREADY_REGISTERED
-    assert driver.cuMemHostRegister_v2(at + PAGE + 200, PAGE, PORTABLE) == ALREADY_REGISTERED
-    check(driver.cuMemHostRegister_v2(at + 2 * PAGE, PAGE, PORTABLE))
-    assert driver.cuMemHostRegister_v2(at + 3 * PAGE, 2 * PAGE + 1, PORTABLE) == OUT_OF_MEMORY
+    assert driver.cuMemHostRegister_v2(address, 10, PORTABLE) == ALREADY_REGISTERED
+    assert driver.cuMemHostRegister_v2(address + PAGE + 200, PAGE, PORTABLE) == ALREADY_REGISTERED
+    check(driver.cuMemHostRegister_v2(address + 2 * PAGE, PAGE, PORTABLE))
+    assert driver.cuMemHostRegister_v2(address + 3 * PAGE, 2 * PAGE + 1, PORTABLE) == OUT_OF_MEMORY
     assert (fake.alive()["registrations"], fake.alive()["registered_bytes"]) == (2, 2 * PAGE)
-    assert driver.cuMemHostUnregister(at + 5 * PAGE) == NOT_REGISTERED
+    assert driver.cuMemHostUnregister(address + 5 * PAGE) == NOT_REGISTERED
     assert fake.faults() == {}
-    assert driver.cuMemHostUnregister(at + 101) == INVALID_VALUE
+    assert driver.cuMemHostUnregister(address + 101) == INVALID_VALUE
     assert fake.faults() == {"bad_argument": 1}
-    for where in (at + 100, at + 2 * PAGE):
+    for where in (address + 100, address + 2 * PAGE):
         check(driver.cuMemHostUnregister(where))
     assert fake.alive() == {"contexts": 1, "retained": 1}
     fake.set(register_result=801)
-    assert driver.cuMemHostRegister_v2(at, PAGE, PORTABLE) == 801
+    assert driver.cuMemHostRegister_v2(address, PAGE, PORTABLE) == 801
 
 
 def test_what_the_driver_says_of_a_pointer(device):
@@ -798,15 +798,15 @@ def test_a_batch_of_copies(device):
     cuts = [0, 1, 100, 101, 2000, PAGE]
     begins = cuts[:-1]
     sizes = np.diff(cuts).tolist()
-    at = source.ctypes.data
-    check(batch(device, [to + one for one in begins], [at + one for one in begins], sizes, stream))
+    address = source.ctypes.data
+    check(batch(device, [to + one for one in begins], [address + one for one in begins], sizes, stream))
     check(driver.cuStreamSynchronize(stream))
     assert fake.read(to, PAGE) == source.tobytes()
     assert fake.happened()["copies"] == 5
     # From the device, too; and what changes too early is found.
     two = device.memory(20)
     fake.hold(stream)
-    check(batch(device, [two, two + 10], [to + 5, at + 7], [10, 10], stream))
+    check(batch(device, [two, two + 10], [to + 5, address + 7], [10, 10], stream))
     source[7] ^= 1
     fake.go_on(stream)
     check(driver.cuStreamSynchronize(stream))

@@ -269,13 +269,13 @@ def stops(call: str):
     """Suspend a call before each of its operations, the ring empty, half full and full; yield what came of it."""
     for filled in (0, 2, 4):
         for seed in range(12):
-            at = 1
+            position = 1
             while True:
-                verdict, labels, calls, good = atoms.suspend_in(call, at, seed, WANT, filled)
+                verdict, labels, calls, good = atoms.suspend_in(call, position, seed, WANT, filled)
                 if labels is None:
                     break
                 yield set(labels), verdict, calls, good
-                at += 1
+                position += 1
 
 
 @pytest.mark.sampled(3)
@@ -317,13 +317,13 @@ def hand_stops(call: str, capacities: tuple[int, ...]):
     for capacity in capacities:
         for filled in (0, capacity if capacity > 0 else 2):
             for seed in range(6 if capacity > 0 else 10):  # few schedules put a row back
-                at = 1
+                position = 1
                 while True:
-                    verdict, labels, good = queues.suspend_hand(call, [at], seed, HAND_WANT, filled, capacity, 4)
+                    verdict, labels, good = queues.suspend_hand(call, [position], seed, HAND_WANT, filled, capacity, 4)
                     if labels is None:
                         break
-                    yield (capacity, filled, seed, at, labels), verdict, good
-                    at += 1
+                    yield (capacity, filled, seed, position, labels), verdict, good
+                    position += 1
 
 
 @pytest.mark.thorough
@@ -350,17 +350,17 @@ def test_any_number_of_suspended_threads_holds_back_no_queue(call, capacity):
     for count in range(1, (capacity if capacity > 0 else 4) + 3):
         for filled in (0, 1, capacity if capacity > 0 else 2):
             for seed in range(2):
-                at, labels = 1, []
+                position, labels = 1, []
                 while labels is not None:
                     verdict, labels, good = queues.suspend_hand(
-                        call, [at] * count, seed, CROWD_WANT, filled, capacity, 2
+                        call, [position] * count, seed, CROWD_WANT, filled, capacity, 2
                     )
                     if labels is not None:
                         assert verdict == "fine"
                         # Who was half way through its call may have put or taken one more.
-                        assert good >= 2 * CROWD_WANT - count - 8, f"{count} suspended before {at}: {labels}"
+                        assert good >= 2 * CROWD_WANT - count - 8, f"{count} suspended before {position}: {labels}"
                         steps |= {*labels}
-                    at += 1
+                    position += 1
     # All of them before the same operation: some are only made by one that another was faster than.
     assert steps <= HAND_STEPS[call]
     assert steps >= HAND_STEPS[call] - {"H2", "R4"}
@@ -370,7 +370,7 @@ def test_any_number_of_suspended_threads_holds_back_no_queue(call, capacity):
 @pytest.mark.parametrize("capacity", [1, 2, 4])
 def test_what_happens_around_suspended_threads_is_linearizable(capacity):
     rng = random.Random(capacity)
-    most = 0
+    peak = 0
     answers = set()
     for _ in range(HAND_SEEDS):
         count = rng.randrange(1, capacity + 3)
@@ -381,9 +381,9 @@ def test_what_happens_around_suspended_threads_is_linearizable(capacity):
             places, puts, rng.getrandbits(32), rng.randrange(capacity + 1), capacity
         )
         assert linearizable(capacity, 0, calls), (places, puts, calls)
-        most = max(most, stopped)
+        peak = max(peak, stopped)
         answers |= {call[2:3] + call[4:] for call in calls}
-    assert most == capacity + 2
+    assert peak == capacity + 2
     assert answers == {("push", "ok"), ("push", "full"), ("pop", "ok"), ("pop", "empty")}
 
 
@@ -391,11 +391,11 @@ def test_what_happens_around_suspended_threads_is_linearizable(capacity):
 def test_suspended_threads_keep_no_slots_from_others(count):
     steps: set[str] = set()
     for seed in range(4):
-        at, labels = 1, []
+        position, labels = 1, []
         while labels is not None:
-            verdict, labels, taken = queues.suspend_in_pool([at] * count, seed, CROWD_WANT)
+            verdict, labels, taken = queues.suspend_in_pool([position] * count, seed, CROWD_WANT)
             if labels is not None:
-                assert (verdict, taken) == ("fine", 3 * CROWD_WANT), f"{count} suspended before {at}: {labels}"
+                assert (verdict, taken) == ("fine", 3 * CROWD_WANT), f"{count} suspended before {position}: {labels}"
                 steps |= {*labels}
-            at += 1
+            position += 1
     assert {"Q1", "Q2", "Q3"} <= steps <= {"Q1", "Q2", "Q3", "Q4", "Q5", "Q6"}

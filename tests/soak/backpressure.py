@@ -44,14 +44,14 @@ def watch(it: Any, seconds: float) -> tuple[int, int, int]:
     count = sum(1 for _ in itertools.islice(it, 300))
     begun = _resident()
     end = time.monotonic() + seconds
-    most = grown = 0
+    peak = grown = 0
     while time.monotonic() < end:
         time.sleep(0.05)  # the slow consumer: producers run ahead as far as they may
         for _ in itertools.islice(it, 20):
-            most = max(most, it.stats()["memory_bytes"])
+            peak = max(peak, it.stats()["memory_bytes"])
             count += 1
         grown = max(grown, _resident() - begun)
-    return most, grown, count
+    return peak, grown, count
 
 
 def _resident() -> int:

@@ -47,16 +47,16 @@ def _batches(source: Slices, batch: BatchStep, kinds: list[NativeComponent], sta
     """Yield batches of rows in memory, as a stream would."""
     rows, size = source.rows, batch.batch_size
     columns = compacted(rows.columns, rows.first, rows.n, rows.rows)
-    for at in range(start * size, rows.n, size):
-        stop = min(at + size, rows.n)
-        if stop - at < size and batch.drop_remainder:
+    for first in range(start * size, rows.n, size):
+        stop = min(first + size, rows.n)
+        if stop - first < size and batch.drop_remainder:
             return
         parts: list[Any] = []
         for column, (_, dtype, shape) in zip(columns, kinds, strict=True):
             if isinstance(column, tuple):
                 data, ends, _ = column
-                text = data[ends[at] : ends[stop]].copy().view(_CHAR)
-                parts.append(ragged_of(text, ends[at : stop + 1] - ends[at]))
+                text = data[ends[first] : ends[stop]].copy().view(_CHAR)
+                parts.append(ragged_of(text, ends[first : stop + 1] - ends[first]))
             else:
-                parts.append(typed(column[at:stop], dtype, shape).copy())
+                parts.append(typed(column[first:stop], dtype, shape).copy())
         yield Objects([structure_of(source.given.template, parts)])

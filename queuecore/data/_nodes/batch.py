@@ -59,10 +59,10 @@ class ObjectBatch(ObjectNode):
         group: list[Any] = []
         number = start
         end = None
-        at, errors = run.cuts.first(pass_, start, self.size)
+        position, errors = run.cuts.first(pass_, start, self.size)
         cut_before = run.cuts.knows(pass_)  # in the state that this goes on from
-        with contextlib.closing(run.elements(0, pass_, 0 if errors else at, None, True)) as elements:
-            self._pass_over(run, pass_, itertools.islice(elements, at if errors else 0))
+        with contextlib.closing(run.elements(0, pass_, 0 if errors else position, None, True)) as elements:
+            self._pass_over(run, pass_, itertools.islice(elements, position if errors else 0))
             while end is None:
                 try:
                     element = next(elements)
@@ -74,23 +74,25 @@ class ObjectBatch(ObjectNode):
                 failed = end is not None or isinstance(element, Failed)
                 if not failed:
                     group.append(element)
-                    at += 1
+                    position += 1
                 else:
                     run.used.clear()  # from here on the order of elements matters for batches
                 cut = failed and not isinstance(element, StopIteration)
-                full = len(group) == self.size or (cut_before and not failed and run.cuts.begins(pass_, number + 1, at))
+                full = len(group) == self.size or (
+                    cut_before and not failed and run.cuts.begins(pass_, number + 1, position)
+                )
                 # Good elements come before the one that failed.
                 if full or (failed and group and not self.drop_remainder):
                     number += 1
                     if cut:  # before the batch is handed in: a place behind it may be saved then
-                        run.cuts.note(pass_, number, at, False)
+                        run.cuts.note(pass_, number, position, False)
                     yield self._batch(run, group, number - 1)
                 if full or failed:
                     group = []
                 if isinstance(element, Failed):
-                    at += 1
+                    position += 1
                     number += 1
-                    run.cuts.note(pass_, number, at, True)
+                    run.cuts.note(pass_, number, position, True)
                     yield element
         if not isinstance(end, StopIteration):
             raise end

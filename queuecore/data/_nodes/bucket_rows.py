@@ -187,16 +187,16 @@ class Shelves:
         begin = 0
         for bucket, count in enumerate(np.bincount(index[first:stop], minlength=len(self._sizes)).tolist()):
             end = begin + count
-            upto = begin + self._sizes[bucket] - self._held[bucket]
-            while upto <= end:
-                batches.append((int(order[upto - 1]), bucket, begin, upto))
-                begin, upto = upto, upto + self._sizes[bucket]
+            batch_end = begin + self._sizes[bucket] - self._held[bucket]
+            while batch_end <= end:
+                batches.append((int(order[batch_end - 1]), bucket, begin, batch_end))
+                begin, batch_end = batch_end, batch_end + self._sizes[bucket]
             if begin < end:
                 ranges.append((bucket, begin, end))
             begin = end
         # Batches come in the order of the rows that completed them.
-        for _, bucket, begin, upto in sorted(batches):
-            pieces = [*self._waiting[bucket], [part.cut(begin, upto) for part in parts]]
+        for _, bucket, begin, batch_end in sorted(batches):
+            pieces = [*self._waiting[bucket], [part.cut(begin, batch_end) for part in parts]]
             self._waiting[bucket], self._held[bucket] = [], 0
             yield from self._batch(bucket, pieces)
         for bucket, begin, end in ranges:

@@ -87,19 +87,19 @@ class Sorted:
         kind, _, shape = result.components[0]
         if function is len and template == 0 and (kind != FIXED or shape):
             return cls(result.components, template, None, None, True, "")
-        traced = trace(function, result.given, template)
-        if isinstance(traced, Untraced):
-            return cls(result.components, template, None, None, False, str(traced))
-        component = traced.components[0]
+        outcome = trace(function, result.given, template)
+        if isinstance(outcome, Untraced):
+            return cls(result.components, template, None, None, False, str(outcome))
+        component = outcome.components[0]
         fits = (
             component.dtype.kind in "biu"
             and component.dtype != np.uint64
             and component.shape is not None
             and not set(component.shape) - {1}
         )
-        if traced.template != 0 or not fits:
+        if outcome.template != 0 or not fits:
             return cls(result.components, template, None, None, False, "it returns no integer")
-        return cls(result.components, template, traced.stage, component.dtype, False, "")
+        return cls(result.components, template, outcome.stage, component.dtype, False, "")
 
     @property
     def leaves(self) -> list[int]:
@@ -329,20 +329,20 @@ class Buckets(Node):
             source = enumerate(elements)
             while True:
                 try:
-                    placed = self._next(run, source, count >= start)
+                    placement = self._next(run, source, count >= start)
                 except BaseException:
                     # The elements before it are delivered first.
                     yield from self._rest(waiting, count, start)
                     raise
-                if placed is None:
+                if placement is None:
                     break
-                if isinstance(placed, Failed):
-                    yield from self._failed(placed.error, self._rest(waiting, count, start))
+                if isinstance(placement, Failed):
+                    yield from self._failed(placement.error, self._rest(waiting, count, start))
                     if not self.drop:
                         count += sum(map(bool, waiting))
                         waiting = [[] for _ in self.each]
                     continue
-                index, arrays = placed
+                index, arrays = placement
                 members = waiting[index]
                 members.append(arrays)
                 if len(members) == self.each[index].size:

@@ -92,15 +92,15 @@ class Files(Store):
         index = self._load(chain)
         if index is None:
             return None
-        why = index.difference(chain, self.plan(chain))
-        if not why and index.skipped and not skips:
-            why = 'elements were left out of it by on_error="skip"'
-        if not why:
+        reason = index.difference(chain, self.plan(chain))
+        if not reason and index.skipped and not skips:
+            reason = 'elements were left out of it by on_error="skip"'
+        if not reason:
             return index if index.key == key else None
         if self.snapshot:
             return None
         raise FailedPreconditionError(
-            f"{index.path} is of another pipeline: {why}. Remove it to have it written again, or name another file",
+            f"{index.path} is of another pipeline: {reason}. Remove it to have it written again, or name another file",
             path=index.path,
             stage=STAGE,
         )
@@ -300,14 +300,14 @@ class Index:
                 stage=STAGE,
             ) from None
         try:
-            for number, at in pieces_from(ends, start):
+            for number, position in pieces_from(ends, start):
                 n, offset, size, footer = pieces[number]
                 piece = read_piece(fd, self.data, offset, size, footer.to_bytes(4, "little"), self._compressed)
                 try:
                     chunk = _chunk_of(unpack(piece), n, layout)
                 except (ValueError, TypeError) as error:
                     raise self._damaged(self.data, offset, error) from error
-                yield chunk.part(at, n)
+                yield chunk.part(position, n)
                 del chunk, piece
         finally:
             os.close(fd)

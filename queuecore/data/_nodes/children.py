@@ -146,13 +146,13 @@ class Child:
 
     def take(self, n: int) -> int:
         """Take the next `n` of the elements that are left; return the first one's index."""
-        at = self.first
+        first = self.first
         self.first += n
         self.taken += n
         self.left -= n
         if self.total is not None and not self.left:
             self.ended = True
-        return at
+        return first
 
     def stop(self) -> None:
         """Ask the dataset to end soon."""

@@ -270,16 +270,18 @@ class Concatenate(Node):
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         last = len(self.inputs) - 1
-        for at, chain in enumerate(self.inputs):
+        for index, chain in enumerate(self.inputs):
             before = None
-            if start and at < last and run.skips is None:
+            if start and index < last and run.skips is None:
                 before = chain.known_count()
                 if before is not None and start >= before:
                     start -= int(before)
                     continue
             # Where a dataset's end is unknown, its elements are counted.
-            counted = bool(start) and at < last and before is None
-            with contextlib.closing(laid_out(run, at, pass_, 0 if counted else start, self.fits, None, True)) as chunks:
+            counted = bool(start) and index < last and before is None
+            with contextlib.closing(
+                laid_out(run, index, pass_, 0 if counted else start, self.fits, None, True)
+            ) as chunks:
                 if not counted:
                     start = 0
                 for chunk in chunks:
@@ -383,18 +385,18 @@ class Unbatch(Node):
                 differ = np.zeros(rows.n, bool)
                 for other in lengths[1:]:
                     differ |= other != lengths[0]
-                at = 0
+                position = 0
                 for bad in [*np.flatnonzero(differ).tolist(), rows.n]:
                     made: list[Column] = []
                     for (component, own), counts in zip(parts, lengths, strict=True):
-                        made += _rows_in(component, sliced(own, at, bad), counts[at:bad])
-                    yield Rows(int(lengths[0][at:bad].sum()), made)
+                        made += _rows_in(component, sliced(own, position, bad), counts[position:bad])
+                    yield Rows(int(lengths[0][position:bad].sum()), made)
                     if bad < rows.n:
                         error = _unequal([int(one[bad]) for one in lengths], element + bad)
                         if run.skips is not None:
                             raise error
                         yield Failed(error)
-                    at = bad + 1
+                    position = bad + 1
                 element += rows.n
 
     def _elements(self, run: NodeRun, pass_: int) -> Generator[Piece]:

@@ -77,19 +77,19 @@ class Predicate:
         if not callable(function) and not isinstance(function, Stage):
             raise InvalidArgumentError(f"{label} takes a function of Python's or an operation, not {function!r}")
         layout = chain.layout
-        stage, why = None, "elements are Python objects or batches"
+        stage, reason = None, "elements are Python objects or batches"
         if not isinstance(function, Stage):
             check_function(chain, function, label)
         if layout.components is not None:
-            stage, why = _stage_of(chain, function, label)
+            stage, reason = _stage_of(chain, function, label)
         if stage is not None and layout.components is not None:
             step = stage.bind(layout.components)
             if isinstance(step, PythonStep):
-                stage, why = None, step.why
+                stage, reason = None, step.why
             elif [(one.dtype, one.shape) for one in step.outputs] != [(_BOOL, ())]:
                 made = ", ".join(f"{one.dtype} of shape {one.shape}" for one in step.outputs)
                 raise InvalidArgumentError(f"{label}: {_name(function)} must return one bool, not {made}")
-        return cls(label, function, None if stage is None else keeping(stage), why)
+        return cls(label, function, None if stage is None else keeping(stage), reason)
 
     @property
     def name(self) -> str:
@@ -137,14 +137,14 @@ def _stage_of(chain: Chain, function: Any, label: str) -> tuple[Stage | None, st
     result = chain.made
     template = plain_template(result)
     if template is None:
-        traced = trace(function, result.given, result.template, assemble=result.assemble)
+        outcome = trace(function, result.given, result.template, assemble=result.assemble)
     else:
-        traced = trace(function, result.given, template)
-    if isinstance(traced, Untraced):
-        check_keys(chain, traced, function, label)
-        return None, str(traced)
+        outcome = trace(function, result.given, template)
+    if isinstance(outcome, Untraced):
+        check_keys(chain, outcome, function, label)
+        return None, str(outcome)
     # One bool in a tuple or a dict is no answer.
-    return (traced.stage, "") if traced.template == 0 else (None, "it returns no bool")
+    return (outcome.stage, "") if outcome.template == 0 else (None, "it returns no bool")
 
 
 def keeping(stage: Stage) -> Stage:
@@ -231,10 +231,10 @@ def elements_of(
 ) -> Callable[[int], Any]:
     """Return a function from a row's number to the element as a user sees it, read-only."""
     parts: list[Any] = []
-    at = 0
+    index = 0
     for kind, dtype, shape in components:
-        column: Any = columns[at]
-        at += 1
+        column: Any = columns[index]
+        index += 1
         if kind == FIXED:
             parts.append(_locked(column.reshape(-1).view(dtype).reshape(n, *shape)))
             continue
@@ -243,8 +243,8 @@ def elements_of(
         if kind == STRING:
             parts.append(ragged_of(values.view("S1"), ends))
         elif kind == STRINGS:
-            lengths, of_lengths, _ = columns[at]
-            at += 1
+            lengths, of_lengths, _ = columns[index]
+            index += 1
             splits = np.zeros(lengths.size // 8 + 1, np.int64)
             np.cumsum(lengths.view(np.int64), out=splits[1:])
             parts.append(ragged_of(ragged_of(values.view("S1"), splits), of_lengths // 8))

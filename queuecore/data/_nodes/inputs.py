@@ -60,15 +60,15 @@ class Waiting:
 
     def take(self, n: int) -> Any:
         """Return the next `n` elements: columns, their first row and the row after their last one; or a list."""
-        at = self._first
+        first = self._first
         chunk = self._chunk
         self._first += n
         self.left -= n
         if not self.left:
             self._chunk = self.failed = None
         if isinstance(chunk, Rows):
-            return chunk.columns, chunk.first + at, chunk.first + at + n
-        return chunk.part(at, at + n).elements if isinstance(chunk, Objects) else []
+            return chunk.columns, chunk.first + first, chunk.first + first + n
+        return chunk.part(first, first + n).elements if isinstance(chunk, Objects) else []
 
 
 def objects_of(iterator: Opened, errors: bool = False) -> Generator[Any]:

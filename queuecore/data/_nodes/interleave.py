@@ -193,25 +193,25 @@ class _Rotation:
         self._children.counting = self.drop > 0
         self._children.ahead = self._begun > 0
         slots, block = self._slots, self._block
-        at = offset = 0
+        index = offset = 0
         even = True  # rounds of whole turns may be possible
         while True:
             if self._tape is not None:
                 self._look_ahead()
-                if self._assembly and self._ready(at) is None:
+                if self._assembly and self._ready(index) is None:
                     yield from self._assembly.taken()
-                while (found := self._ready(at)) is None:
-                    self._wait(at)
-                if found != at:
-                    at, offset = found, 0
-            child = slots[at]
+                while (found := self._ready(index)) is None:
+                    self._wait(index)
+                if found != index:
+                    index, offset = found, 0
+            child = slots[index]
             if child is None:
                 if self._children.all_given():
                     if not self._open:
                         break
-                    at, offset = (at + 1) % len(slots), 0
+                    index, offset = (index + 1) % len(slots), 0
                     continue
-                slots[at] = yield from self._next()
+                slots[index] = yield from self._next()
                 even = True
                 continue
             if not child.left:
@@ -220,10 +220,10 @@ class _Rotation:
                     continue
                 if not filled:
                     child.close()
-                    slots[at] = None
+                    slots[index] = None
                     self._open -= 1
                     self._note(child.number, TurnTape.END)
-                    at, offset = (at + 1) % len(slots), 0
+                    index, offset = (index + 1) % len(slots), 0
                     continue
                 even = True
             if even and not offset:
@@ -231,7 +231,7 @@ class _Rotation:
                 even = rounds > 0
                 if rounds:
                     yield from self._assembly.taken()
-                    yield from self._whole(at, rounds)
+                    yield from self._whole(index, rounds)
                     continue
             n = min(block - offset, child.left)
             if self.drop:
@@ -245,7 +245,7 @@ class _Rotation:
                     yield from self._assembly.taken()
             offset += n
             if offset == block:
-                at, offset = (at + 1) % len(slots), 0
+                index, offset = (index + 1) % len(slots), 0
         yield from self._assembly.taken()
 
     def _replayed(self, tape: TurnTape) -> Generator[Chunk | Failed]:
@@ -310,14 +310,14 @@ class _Rotation:
         else:
             yield failed
 
-    def _ready(self, at: int) -> int | None:
-        """Return the first slot from `at` on that needs no wait."""
+    def _ready(self, index: int) -> int | None:
+        """Return the first slot from `index` on that needs no wait."""
         for step in range(len(self._slots)):
-            slot = (at + step) % len(self._slots)
+            slot = (index + step) % len(self._slots)
             child = self._slots[slot]
             if child.ready() if child is not None else self._children.ready():
                 return slot
-        return None if self._open or not self._children.ended else at
+        return None if self._open or not self._children.ended else index
 
     def _wait(self, at: int) -> None:
         """Wait a short time for one of the datasets that aren't ready."""

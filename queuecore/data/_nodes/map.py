@@ -40,10 +40,10 @@ def mapped_chain(
     """
     call: FunctionCall | StageCall
     if isinstance(function, Stage):
-        why = _why_not(chain) or (_WHOLE if not function.rowwise and chain.batches else "")
-        if not why and function.structure is not None and chain.made.components[0][0] == STRINGS:
-            why = _VECTORS
-        if not why:
+        reason = _why_not(chain) or (_WHOLE if not function.rowwise and chain.batches else "")
+        if not reason and function.structure is not None and chain.made.components[0][0] == STRINGS:
+            reason = _VECTORS
+        if not reason:
             native = chain.then(Map(function, on_device))
             native.check()
             return native
@@ -52,8 +52,8 @@ def mapped_chain(
         found = _traced(chain, function, on_device)
         if isinstance(found, Chain):
             return found
-        call, why = FunctionCall(function, _rows_of(chain)), found
-    return Chain.of(PythonMap((chain,), call, threads, ordered, why, on_device))
+        call, reason = FunctionCall(function, _rows_of(chain)), found
+    return Chain.of(PythonMap((chain,), call, threads, ordered, reason, on_device))
 
 
 def check_function(chain: Chain, function: Any, what: str) -> None:
@@ -110,13 +110,13 @@ def _traced(chain: Chain, function: Any, on_device: bool) -> Chain | str:
     plain = None if batch else plain_template(result)
     if plain is not None:
         template, assemble = plain, None
-    traced = trace(function, result.given, template, assemble=assemble, batch=batch, finish=parted)
-    if isinstance(traced, Untraced):
-        check_keys(chain, traced, function, "map")
-        return str(traced)
-    if batch and not traced.stage.rowwise:
+    outcome = trace(function, result.given, template, assemble=assemble, batch=batch, finish=parted)
+    if isinstance(outcome, Untraced):
+        check_keys(chain, outcome, function, "map")
+        return str(outcome)
+    if batch and not outcome.stage.rowwise:
         return _WHOLE
-    native = chain.then(Map(traced.stage, on_device))
+    native = chain.then(Map(outcome.stage, on_device))
     try:
         native.check()
     except InvalidArgumentError as error:  # nothing that can be batched

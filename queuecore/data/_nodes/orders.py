@@ -66,9 +66,9 @@ class Tape:
         """Note the next number."""
         self.log.append(number)
 
-    def settle(self, upto: int) -> None:
-        """Settle the first `upto` elements: they are not needed again."""
-        for _ in range(min(upto - self.low - len(self.beyond), len(self.log))):
+    def settle(self, count: int) -> None:
+        """Settle the first `count` elements: they are not needed again."""
+        for _ in range(min(count - self.low - len(self.beyond), len(self.log))):
             self.beyond.add(self.log.popleft())
             while self.low in self.beyond:
                 self.beyond.remove(self.low)
@@ -141,13 +141,13 @@ class TurnTape:
             else:
                 yield one[0], one[1]
 
-    def settle(self, upto: int) -> None:
-        """Settle the first `upto` elements: they are not needed again."""
-        while self.log and self.settled < upto:
+    def settle(self, count: int) -> None:
+        """Settle the first `count` elements: they are not needed again."""
+        while self.log and self.settled < count:
             entry = self.log.popleft()
             if isinstance(entry[0], list):
                 numbers, rounds, block = entry
-                whole = min(rounds, (upto - self.settled) // (block * len(numbers)))
+                whole = min(rounds, (count - self.settled) // (block * len(numbers)))
                 for number in numbers if whole else ():
                     self._give(number, whole * block)
                 if whole < rounds:
@@ -156,9 +156,9 @@ class TurnTape:
                     self.log.extendleft([number, block] for number in reversed(numbers))
                 continue
             number, n = entry
-            if n > upto - self.settled:
-                self.log.appendleft([number, n - (upto - self.settled)])
-                n = upto - self.settled
+            if n > count - self.settled:
+                self.log.appendleft([number, n - (count - self.settled)])
+                n = count - self.settled
             self._give(number, n)
 
     def _give(self, number: int, n: int) -> None:
@@ -232,13 +232,13 @@ class Orders:
                 self._below[pass_, index] = made
             return made
 
-    def gave(self, feed: Feed, pass_: int, upto: int, marks: dict[int, Mark]) -> None:
+    def gave(self, feed: Feed, pass_: int, count: int, marks: dict[int, Mark]) -> None:
         """Note that elements up to a number of a pass were given to a feed, and the places of the inputs then."""
         with self._lock:
             last = self._given[-1] if self._given else None
             # An earlier one with the same places says as much, for less.
             if not feed.stopped and (last is None or last[0] != pass_ or last[2] != marks):
-                self._given.append((pass_, upto, marks))
+                self._given.append((pass_, count, marks))
 
     def restart(self, mark: Mark) -> None:
         """Begin again at a place. Tapes that others still hold are no longer part of this."""
@@ -255,7 +255,7 @@ class Orders:
             if mark < self._mark:  # it goes over what was settled before
                 return
             self._mark = mark
-            pass_, upto = mark
+            pass_, count = mark
             for old in [one for one in self._tapes if one < pass_]:
                 del self._tapes[old]
             for old in [one for one in self._states if one < pass_]:
@@ -263,7 +263,7 @@ class Orders:
             for key in [one for one in self._below if one[0] < pass_]:
                 del self._below[key]
             if pass_ in self._tapes:
-                self._tapes[pass_].settle(upto)
+                self._tapes[pass_].settle(count)
             reached: dict[int, Mark] = {}
             while self._given and self._given[0][:2] <= mark:
                 given = self._given.popleft()

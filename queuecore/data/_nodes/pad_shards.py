@@ -71,20 +71,20 @@ class Padded(Node):
             if number == start > 0:  # it has that many, or fewer
                 total = sum(chunk.n for chunk in self._again(run, pass_, 0, failed))
         total = int(total)
-        at, end = max(start, total), total + -total % self.size
-        while at < end:
-            before = at
-            with contextlib.closing(self._again(run, pass_, at % total, failed)) as chunks:
+        position, end = max(start, total), total + -total % self.size
+        while position < end:
+            before = position
+            with contextlib.closing(self._again(run, pass_, position % total, failed)) as chunks:
                 for chunk in chunks:
-                    n = min(chunk.n, end - at)
+                    n = min(chunk.n, end - position)
                     yield chunk.part(0, n)
-                    at += n
-                    if at == end:
+                    position += n
+                    if position == end:
                         return
-            if at == before:
+            if position == before:
                 raise FailedPreconditionError(
-                    f"shard: there were {total} elements, and none from number {at % total} on when they were read "
-                    "again, for shards that lack one",
+                    f"shard: there were {total} elements, and none from number {position % total} on when they were "
+                    "read again, for shards that lack one",
                     stage=self.name,
                 )
 

@@ -166,13 +166,15 @@ def _sides(leaf: ShapeLeaf, shape: Any, index: int) -> Sides:
         raise InvalidArgumentError(
             f"padded_batch: padded_shapes has {shape!r} for component {index}, whose shape is {leaf.shape}"
         )
-    for side, most in zip(sides, leaf.shape, strict=True):
-        if most is not None and 0 <= side < most:
+    for side, limit in zip(sides, leaf.shape, strict=True):
+        if limit is not None and 0 <= side < limit:
             raise InvalidArgumentError(
                 f"padded_batch: component {index} of shape {leaf.shape} doesn't fit into the {shape!r} of padded_shapes"
             )
     # A known dimension is the longest one of every batch.
-    return tuple(most if side < 0 and most is not None else side for side, most in zip(sides, leaf.shape, strict=True))
+    return tuple(
+        limit if side < 0 and limit is not None else side for side, limit in zip(sides, leaf.shape, strict=True)
+    )
 
 
 def fill_value(dtype: np.dtype[Any], padding: Any, index: int) -> Any:

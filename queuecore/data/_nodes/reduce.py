@@ -74,15 +74,15 @@ def _steps(chain: Chain, initial: Any, function: Callable[[Any, Any], Any]) -> l
     state = tuple(Component(leaf.dtype, leaf.shape) for leaf in leaves)
     steps: list[Step] = []
     while len(steps) < _MOST_SHAPES:
-        traced = trace(function, state + result.given, 0, assemble=assemble, unpack=True, finish=finish)
-        if isinstance(traced, Untraced) or plain(traced.template) != plain(template):
+        outcome = trace(function, state + result.given, 0, assemble=assemble, unpack=True, finish=finish)
+        if isinstance(outcome, Untraced) or plain(outcome.template) != plain(template):
             return []
-        after = traced.components
+        after = outcome.components
         if [component.dtype for component in after] != [leaf.dtype for leaf in leaves]:
             return []
         if any(component.shape is None or None in component.shape for component in after):
             return []
-        steps.append(traced.stage.bind(state + result.given))
+        steps.append(outcome.stage.bind(state + result.given))
         if [component.shape for component in after] == [component.shape for component in state]:
             return steps
         state = tuple(Component(component.dtype, component.shape) for component in after)
@@ -126,13 +126,13 @@ def _folded(chain: Chain, initial: Any, steps: list[Step], label: str) -> Any:
                 n, rows = chunks.next_columns()
             except StopIteration:
                 break
-            at = 0
+            position = 0
             try:
-                while rest and at < n:
-                    fold.run(rows, at, at + 1)
+                while rest and position < n:
+                    fold.run(rows, position, position + 1)
                     fold = Fold(rest.pop(0), fold.state, columns)
-                    at += 1
-                fold.run(rows, at, n)
+                    position += 1
+                fold.run(rows, position, n)
             except QueueCoreError as error:
                 raise raised(label, error) from error
     return structure_of(template, [part[()] for part in fold.state])

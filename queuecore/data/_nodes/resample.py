@@ -110,21 +110,21 @@ def _parts(chooser: _Chooser, classes: Array, _skips: bool) -> Generator[Array |
     """Yield the places of elements that are kept, and the errors of those whose class there isn't."""
     bad = np.flatnonzero((classes < 0) | (classes >= chooser.classes))
     begin = 0
-    for at in [*bad.tolist(), len(classes)]:
-        kept = chooser.kept(classes[begin:at])
+    for position in [*bad.tolist(), len(classes)]:
+        kept = chooser.kept(classes[begin:position])
         if len(kept):
             yield begin + kept
-        if at < len(classes):
+        if position < len(classes):
             number = chooser.pass_over()
             yield Failed(
                 InvalidArgumentError(
-                    f"rejection_resample: element {number} has the class {classes[at]}, and there are "
+                    f"rejection_resample: element {number} has the class {classes[position]}, and there are "
                     f"{chooser.classes} classes",
                     stage="rejection_resample",
                     record=number,
                 )
             )
-        begin = at + 1
+        begin = position + 1
 
 
 class _Chooser:

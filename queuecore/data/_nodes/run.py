@@ -282,12 +282,12 @@ class NodeRun:
         """Return the tape for the order of a pass; `None` if order is kept."""
         return self.orders.tape(pass_, kind) if self.orders is not None and self.leaves_free else None
 
-    def gave(self, pass_: int, upto: int) -> None:
+    def gave(self, pass_: int, count: int) -> None:
         """Note that the elements of a pass up to a number were handed in."""
         if self.orders is None or self._feed is None:
             return
         if self.used:
-            self.orders.gave(self._feed, pass_, upto, {index: used() for index, used in self.used.items()})
+            self.orders.gave(self._feed, pass_, count, {index: used() for index, used in self.used.items()})
         self._since += 1
         stream = self._stream()
         if self._since >= _SETTLE and stream is not None and not self._inner:
@@ -315,15 +315,15 @@ class NodeRun:
         Elements that it leaves out go to `skips`, if that is given.
         """
         chain = self._source.inputs[index]
-        at = sum(len(one.shuffles) for one in self._source.inputs[:index])
+        first = sum(len(one.shuffles) for one in self._source.inputs[:index])
         needs = chain.iterations(again=True)
-        upto = at + len(needs)
-        bases = [base + pass_ * need for base, need in zip(self._bases[at:upto], needs, strict=True)]
+        stop = first + len(needs)
+        bases = [base + pass_ * need for base, need in zip(self._bases[first:stop], needs, strict=True)]
         orders = None
         if self.orders is not None and self._feed is not None and self._source.uses_up:
             orders = self.orders.below(self._feed, pass_, index)
         cuts = self.cuts.below(index, pass_)
-        seeded = Seeded(self._pairs[at:upto], bases, self.options, skips, 0, orders, cuts, None, self._brief)
+        seeded = Seeded(self._pairs[first:stop], bases, self.options, skips, 0, orders, cuts, None, self._brief)
         seeded = seeded._replace(known=self.known.input(index))
         if self.exact:
             seeded = seeded._replace(at_a_time=self._source.at_a_time)

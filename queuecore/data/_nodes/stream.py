@@ -299,36 +299,36 @@ class ChainStream(Stream):
         mine = self._own
         _, draws = self.position()
         own = [(pair, shuffle.seeds.seeded) for pair, shuffle in zip(draws.own + draws.pairs, shuffles, strict=True)]
-        at = _state.unpack(state, chain.describe(), chain.names(), own)
+        saved = _state.unpack(state, chain.describe(), chain.names(), own)
         # Other seeds get a counter of their own: iterators that run on with the old ones must not move it.
         counters = [
             shuffle.seeds.counter if shuffle.seeds.pair == pair else ShuffleCounter()
-            for shuffle, pair in zip(shuffles, at.seeds, strict=True)
+            for shuffle, pair in zip(shuffles, saved.seeds, strict=True)
         ]
         native = [counter if shuffle.reshuffle else None for shuffle, counter in zip(shuffles, counters, strict=True)]
         # The passes of inputs are counted as if they had run to their end.
-        place = at.place
+        place = saved.place
         after = [*place.begun[:mine], *chain.iterations()[mine:]]
         later = [
             (shuffle.seeds, *one)
             for shuffle, *one in zip(
-                shuffles, at.seeds, counters, map(sum, zip(place.iterations, after, strict=True)), strict=True
+                shuffles, saved.seeds, counters, map(sum, zip(place.iterations, after, strict=True)), strict=True
             )
         ]
-        draws = Drawn(at.seeds[mine:], place.iterations[mine:], at.seeds[:mine])
+        draws = Drawn(saved.seeds[mine:], place.iterations[mine:], saved.seeds[:mine])
         place.iterations, place.begun = place.iterations[:mine], place.begun[:mine]
-        run, orders = self._run, Orders(at.orders)
+        run, orders = self._run, Orders(saved.orders)
         return {
             "place": place,
-            "seeds": at.seeds[:mine],
+            "seeds": saved.seeds[:mine],
             "counters": native[:mine],
             "drawn": draws,
             "later": later,
             "check": None
-            if at.stamps is None
-            else functools.partial(self._checked_files, at.stamps, place.files_known),
+            if saved.stamps is None
+            else functools.partial(self._checked_files, saved.stamps, place.files_known),
             "stop": None if run is None else run.stop,
-            "then": None if run is None else functools.partial(self._go_on, run, orders, Cuts(at.cuts, at.ends)),
+            "then": None if run is None else functools.partial(self._go_on, run, orders, Cuts(saved.cuts, saved.ends)),
         }
 
     def _go_on(self, run: NodeRun, orders: Orders, cuts: Cuts) -> None:

@@ -568,20 +568,20 @@ class HuggingFace(TableReader):
         return length
 
     def batches(self, start: int) -> Iterator[TableRows | QueueCoreError]:
-        at, at_once = start, _FIRST_ROWS
+        position, at_once = start, _FIRST_ROWS
         if self._length() is None:
             left = start
             for rows in self._streamed(at_once):
                 passed = min(left, rows.num_rows)
                 left -= passed
                 if passed < rows.num_rows:
-                    yield TableRows(self._together(rows.slice(passed)), None, at)
-                    at += rows.num_rows - passed
+                    yield TableRows(self._together(rows.slice(passed)), None, position)
+                    position += rows.num_rows - passed
             return
-        while at < len(self._dataset):
-            rows = self._together(self._dataset[at : at + at_once])
-            yield TableRows(rows, None, at)
-            at += rows.num_rows
+        while position < len(self._dataset):
+            rows = self._together(self._dataset[position : position + at_once])
+            yield TableRows(rows, None, position)
+            position += rows.num_rows
             at_once = _rows_at_once(rows)
 
     def _streamed(self, at_once: int) -> Iterator[Any]:

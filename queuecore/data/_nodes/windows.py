@@ -91,12 +91,12 @@ class WindowNode(Node):
     def _windows(self, chunks: Generator[Any], layout: Layout, follows: bool) -> Generator[Any]:
         # `follows`: there was a window before.
         pieces: deque[tuple[int, Chunk]] = deque()  # with the number of the first element
-        at = have = 0
+        position = have = 0
         covered = self._reach - self.shift if follows else 0
         problem: BaseException | None = None
         going = True
         while True:
-            while going and have < at + self._reach:
+            while going and have < position + self._reach:
                 try:
                     chunk = next(chunks, None)
                 except BaseException as error:  # noqa: BLE001 - it is raised below, behind the windows before it
@@ -105,18 +105,18 @@ class WindowNode(Node):
                 if chunk is not None:
                     pieces.append((have, chunk))
                     have += chunk.n
-                while pieces and pieces[0][0] + pieces[0][1].n <= at:
+                while pieces and pieces[0][0] + pieces[0][1].n <= position:
                     pieces.popleft()
-            if not going and have < at + self._reach:
-                if self.drop_remainder or at >= have or (problem is not None and covered >= have):
+            if not going and have < position + self._reach:
+                if self.drop_remainder or position >= have or (problem is not None and covered >= have):
                     break
                 if problem is not None:  # what is good and in no window yet
-                    yield self._window(pieces, at, have, layout)
+                    yield self._window(pieces, position, have, layout)
                     break
-            yield self._window(pieces, at, min(at + self._reach, have), layout)
-            covered = at + self._reach
-            at += self.shift
-            while pieces and pieces[0][0] + pieces[0][1].n <= at:
+            yield self._window(pieces, position, min(position + self._reach, have), layout)
+            covered = position + self._reach
+            position += self.shift
+            while pieces and pieces[0][0] + pieces[0][1].n <= position:
                 pieces.popleft()
         if problem is not None:
             raise problem
@@ -130,17 +130,17 @@ class WindowNode(Node):
         ]
         if not isinstance(pieces[0][1], Rows):
             return _of_objects(
-                [element for chunk, at, end in parts for element in chunk.elements[at:end]][:: self.stride]
+                [element for chunk, position, end in parts for element in chunk.elements[position:end]][:: self.stride]
             )
         n = -(-(stop - start) // self.stride)
         if len(parts) == 1:
-            chunk, at, _ = parts[0]
-            columns, at = chunk.columns, chunk.first + at
+            chunk, position, _ = parts[0]
+            columns, position = chunk.columns, chunk.first + position
         else:
             columns = joined([(chunk.columns, chunk.first + begin, chunk.first + end) for chunk, begin, end in parts])
-            at = 0
-        rows = None if self.stride == 1 else np.arange(at, at + stop - start, self.stride, dtype=np.int64)
-        given = Rows(n, columns, at if rows is None else 0, rows)
+            position = 0
+        rows = None if self.stride == 1 else np.arange(position, position + stop - start, self.stride, dtype=np.int64)
+        given = Rows(n, columns, position if rows is None else 0, rows)
         chains = []
         for component in components_of(layout):
             width = span(component)
@@ -183,12 +183,14 @@ class Stacked(WindowNode):
     def _stacked(self, chunks: Generator[Any], follows: bool) -> Generator[Rows]:
         components = components_of(self.inputs[0].layout)
         places = np.cumsum([0, *(span(component) for component in components)])
-        _, chosen = flattened(self.of, lambda leaf, where: leaf)
-        buffers = [np.empty((0, *(components[at].shape or ())), components[at].dtype) for at in chosen]
+        _, leaf_numbers = flattened(self.of, lambda leaf, where: leaf)
+        buffers = [
+            np.empty((0, *(components[number].shape or ())), components[number].dtype) for number in leaf_numbers
+        ]
         row_bytes = sum(column.dtype.itemsize * math.prod(column.shape[1:]) for column in buffers)
-        most = max(_BYTES // max(row_bytes * self.size, 1), 1)
+        limit = max(_BYTES // max(row_bytes * self.size, 1), 1)
         reach, shift = self._reach, self.shift
-        at = 0  # of the buffered rows, where the next window begins
+        position = 0  # of the buffered rows, where the next window begins
         covered = reach - shift if follows else 0
         problem: BaseException | None = None
         while True:
@@ -199,25 +201,25 @@ class Stacked(WindowNode):
             if rows is None:
                 break
             columns = compacted(rows.columns, rows.first, rows.n, rows.rows)
-            for index, number in enumerate(chosen):
+            for index, number in enumerate(leaf_numbers):
                 component = components[number]
                 new = typed(columns[places[number]], component.dtype, component.shape or ())
                 buffers[index] = np.concatenate([buffers[index], new])
             have = len(buffers[0])
-            full = max((have - at - reach) // shift + 1, 0)
-            for first in range(0, full, most):
-                begins = at + shift * np.arange(first, min(first + most, full))
+            full = max((have - position - reach) // shift + 1, 0)
+            for first in range(0, full, limit):
+                begins = position + shift * np.arange(first, min(first + limit, full))
                 yield self._rows(buffers, begins[:, None] + self.stride * np.arange(self.size))
-            at += full * shift
-            covered = at - shift + reach if full else covered
-            done = min(at, have)
+            position += full * shift
+            covered = position - shift + reach if full else covered
+            done = min(position, have)
             buffers = [column[done:] for column in buffers]
-            at, covered = at - done, covered - done
+            position, covered = position - done, covered - done
         have = len(buffers[0])
-        while not self.drop_remainder and at < have and (problem is None or covered < have):
+        while not self.drop_remainder and position < have and (problem is None or covered < have):
             covered = have if problem is not None else 0
-            yield self._rows(buffers, np.arange(at, min(at + reach, have), self.stride)[None])
-            at += shift
+            yield self._rows(buffers, np.arange(position, min(position + reach, have), self.stride)[None])
+            position += shift
         if problem is not None:
             raise problem
 

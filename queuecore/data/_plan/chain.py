@@ -434,15 +434,15 @@ class Chain:
 
     def prefetch_elements(self) -> int:
         """Return how many elements are made ahead; -1: the library chooses."""
-        most = -1
+        peak = -1
         stacked = 1
         for step in reversed(self.steps):
             if isinstance(step, BatchStep):
                 stacked *= step.batch_size
             elif isinstance(step, Prefetch) and step.buffer_size > 0:
                 # A prefetch below a batch counts what goes into batches.
-                most = max(most, -(-step.buffer_size // stacked))
-        return most
+                peak = max(peak, -(-step.buffer_size // stacked))
+        return peak
 
     def ahead_elements(self) -> int:
         """Return how many elements the last steps make ahead of the consumer, and no more; -1: the library chooses."""

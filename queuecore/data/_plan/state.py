@@ -69,7 +69,7 @@ def pack(
     plan: dict[str, Any],
     names: tuple[int, int],
     seeds: list[tuple[int, int]],
-    at: Saved,
+    saved: Saved,
     orders: dict[str, Any],
     cuts: list[list[int]],
     ends: list[list[list[int]]],
@@ -85,7 +85,7 @@ def pack(
         Number of files and digest of their names.
     seeds : list of tuple of int
         The pair of every shuffle.
-    at : Saved
+    saved : Saved
         The place of the stream.
     orders : dict
         The order of elements, where it isn't kept.
@@ -97,12 +97,12 @@ def pack(
         The files that the position depends on.
     """
     sometimes = {
-        "handed": at.handed,
-        "breaks": at.breaks,
-        "seams": at.seams,
-        "told": at.told,
-        "ended": at.ended,
-        "lengths": at.lengths,
+        "handed": saved.handed,
+        "breaks": saved.breaks,
+        "seams": saved.seams,
+        "told": saved.told,
+        "ended": saved.ended,
+        "lengths": saved.lengths,
         "orders": orders,
         "cuts": cuts,
         "ends": ends,
@@ -114,13 +114,13 @@ def pack(
         "files": {"count": names[0], "names": _hex(names[1])},
         "seeds": [list(pair) for pair in seeds],
         "position": {
-            "elements": at.elements,
-            "iterations": at.iterations,
-            "begun": at.begun,
-            "files_known": at.files_known,
-            "files_digest": _hex(at.files_digest),
-            "start": None if at.mark is None else at.mark.numbers(),
-            "missing": at.missing,
+            "elements": saved.elements,
+            "iterations": saved.iterations,
+            "begun": saved.begun,
+            "files_known": saved.files_known,
+            "files_digest": _hex(saved.files_digest),
+            "start": None if saved.mark is None else saved.mark.numbers(),
+            "missing": saved.missing,
             # Only where there is something to say.
             **{name: value for name, value in sometimes.items() if value},
         },
@@ -168,8 +168,8 @@ def unpack(
         raise ResumeMismatchError("the state is damaged: its check doesn't match its content", stage=_STAGE)
 
     here = json.loads(json.dumps(plan))
-    at = _regrouped(plain, here)
-    if at is None:
+    position = _regrouped(plain, here)
+    if position is None:
         difference = first_difference(plain["plan"], here, "")
         raise ResumeMismatchError(f"the state is of another dataset: {difference}", stage=_STAGE)
     if plain["files"] != {"count": names[0], "names": _hex(names[1])}:
@@ -178,7 +178,7 @@ def unpack(
         raise ResumeMismatchError(f"the state is of other files: {what}", stage=_STAGE)
 
     pairs = [(low, high) for low, high in plain["seeds"]]
-    if not len(pairs) == len(at["iterations"]) == len(at["begun"]) == len(seeds):
+    if not len(pairs) == len(position["iterations"]) == len(position["begun"]) == len(seeds):
         raise ResumeMismatchError("the state is damaged: it is not of as many shuffles as its plan has", stage=_STAGE)
     for index, (pair, (own, seeded)) in enumerate(zip(pairs, seeds, strict=True)):
         if seeded and pair != own:
@@ -186,21 +186,23 @@ def unpack(
                 f"the state is of another seed: shuffle {index} has {pair} there and {own} here", stage=_STAGE
             )
     place = Saved()
-    place.elements = at["elements"]
-    place.iterations = at["iterations"]
-    place.begun = at["begun"]
-    place.files_known = at["files_known"]
-    place.files_digest = int(at["files_digest"], 16)
-    place.mark = None if at["start"] is None else Mark.of(at["start"])
-    place.missing = at["missing"]
-    place.lengths = at.get("lengths", [])
-    place.handed = at.get("handed", [])
-    place.breaks = at.get("breaks", [])
-    place.seams = at.get("seams", [])
-    place.told = at.get("told", [])
-    place.ended = at.get("ended", [])
+    place.elements = position["elements"]
+    place.iterations = position["iterations"]
+    place.begun = position["begun"]
+    place.files_known = position["files_known"]
+    place.files_digest = int(position["files_digest"], 16)
+    place.mark = None if position["start"] is None else Mark.of(position["start"])
+    place.missing = position["missing"]
+    place.lengths = position.get("lengths", [])
+    place.handed = position.get("handed", [])
+    place.breaks = position.get("breaks", [])
+    place.seams = position.get("seams", [])
+    place.told = position.get("told", [])
+    place.ended = position.get("ended", [])
     stamps = Stamps(**plain["stamps"]) if "stamps" in plain else None
-    return Position(place, pairs, at.get("orders", {}), at.get("cuts", []), at.get("ends", []), stamps)
+    return Position(
+        place, pairs, position.get("orders", {}), position.get("cuts", []), position.get("ends", []), stamps
+    )
 
 
 def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | None:
@@ -210,9 +212,9 @@ def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | 
     shard together with all others. So the place of one is a place of the other, if that many make whole elements there.
     """
     there: dict[str, Any] = state["plan"]
-    at: dict[str, Any] = state["position"]
+    position: dict[str, Any] = state["position"]
     if there == plan:
-        return at
+        return position
     steps, own = there.get("ops"), plan.get("ops")
     if {**there, "ops": None} != {**plan, "ops": None} or not isinstance(steps, list) or not isinstance(own, list):
         return None
@@ -234,22 +236,23 @@ def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | 
                 continue
         changed = changed or old != new
         sizes = [sizes[0] * first, sizes[1] * second]
-    if resharded and at["missing"]:
+    if resharded and position["missing"]:
         raise ResumeMismatchError(
             "the state is of another shard, and that one has left out bad records, which the others count", stage=_STAGE
         )
-    if any(at.get(name) for name in ("handed", "breaks", "seams", "told", "ended", "cuts", "ends")):
+    if any(position.get(name) for name in ("handed", "breaks", "seams", "told", "ended", "cuts", "ends")):
         raise ResumeMismatchError(
             "the state is of other batches or shards, and errors have cut some of these short", stage=_STAGE
         )
-    elements, rest = divmod(at["elements"] * sizes[0], sizes[1])
+    inputs = position["elements"] * sizes[0]
+    elements, rest = divmod(inputs, sizes[1])
     if rest or elements >= 1 << 62:
         raise ResumeMismatchError(
-            f"the state is of other batches or shards: its {at['elements']} elements take {at['elements'] * sizes[0]} "
-            f"of what comes before, {sizes[0]} each, and here an element takes {sizes[1]}: that is no whole number",
+            f"the state is of other batches or shards: its {position['elements']} elements take {inputs} of "
+            f"what comes before, {sizes[0]} each, and here an element takes {sizes[1]}: that is no whole number",
             stage=_STAGE,
         )
-    return {**at, "elements": elements}
+    return {**position, "elements": elements}
 
 
 def _is_state(state: Any) -> bool:

@@ -109,16 +109,16 @@ def side_by_side(layouts: Sequence[Layout], templates: Any) -> Layout:
         # The names belong to one part; beside each other they say nothing any more.
         components += [one._replace(name=None) for one in layout.components or ()]
     parts = [
-        structure_of(one.template, range(at, at + len(one.components or ())))
-        for one, at in zip(layouts, firsts, strict=True)
+        structure_of(one.template, range(first, first + len(one.components or ())))
+        for one, first in zip(layouts, firsts, strict=True)
     ]
     if all(one.structure is None for one in layouts):
         return Layout(tuple(components), structure_of(templates, parts))
 
     def assemble(values: list[Any], batched: bool) -> Any:
         made = []
-        for layout, at in zip(layouts, firsts, strict=True):
-            own = values[at : at + len(layout.components or ())]
+        for layout, first in zip(layouts, firsts, strict=True):
+            own = values[first : first + len(layout.components or ())]
             made.append(_assembled(layout, own, batched))
         return structure_of(templates, made)
 

@@ -125,14 +125,14 @@ def unpack(piece: np.ndarray[Any, Any]) -> Any:
         raise ValueError(f"its content is no value: {error}") from error
 
 
-def _parts(piece: np.ndarray[Any, Any], at: int, sizes: list[int]) -> list[np.ndarray[Any, Any]]:
+def _parts(piece: np.ndarray[Any, Any], offset: int, sizes: list[int]) -> list[np.ndarray[Any, Any]]:
     parts = []
     for size in sizes:
-        at += -at % _ALIGN
-        if not 0 <= size <= len(piece) - at:
-            raise ValueError(f"{size} bytes at {at} are more than there are")
-        parts.append(piece[at : at + size])
-        at += size
+        offset += -offset % _ALIGN
+        if not 0 <= size <= len(piece) - offset:
+            raise ValueError(f"{size} bytes at {offset} are more than there are")
+        parts.append(piece[offset : offset + size])
+        offset += size
     return parts
 
 

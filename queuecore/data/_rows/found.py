@@ -28,21 +28,21 @@ def check_columns(columns: Any, n: int, components: Sequence[Component]) -> None
     """
     if not isinstance(columns, list):
         raise ValueError("its columns are no list")
-    at = 0
+    number = 0
     for index, component in enumerate(components):
         native = native_of(component, index)
         span = 2 if native.kind == STRINGS else 1
-        if at + span > len(columns):
+        if number + span > len(columns):
             raise ValueError(f"it has {len(columns)} columns, which are too few")
         if native.kind == FIXED:
-            _check_fixed(columns[at], n, native)
+            _check_fixed(columns[number], n, native)
         elif native.kind == STRINGS:
-            _check_strings(columns[at], columns[at + 1], n)
+            _check_strings(columns[number], columns[number + 1], n)
         else:
-            _check_varying(columns[at], n, native)
-        at += span
-    if at != len(columns):
-        raise ValueError(f"it has {len(columns)} columns instead of {at}")
+            _check_varying(columns[number], n, native)
+        number += span
+    if number != len(columns):
+        raise ValueError(f"it has {len(columns)} columns instead of {number}")
 
 
 def _check_fixed(column: Any, n: int, native: NativeComponent) -> None:

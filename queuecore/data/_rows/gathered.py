@@ -73,13 +73,13 @@ class Gathering:
             for native, leaf in zip(self._natives, leaves, strict=True):
                 columns += _lone(native, leaf)
             return Row(columns, 0)
-        at = self._used
-        if at == self._rows or not self._put(at, leaves):
+        index = self._used
+        if index == self._rows or not self._put(index, leaves):
             self._begin()
-            at = 0
+            index = 0
             self._put(0, leaves)
-        self._used = at + 1
-        return Row(self._columns, at)
+        self._used = index + 1
+        return Row(self._columns, index)
 
     def _put(self, at: int, leaves: list[Any]) -> bool:
         """Write row `at` of the block; return False, with no earlier row changed, if there is no room."""
@@ -169,13 +169,13 @@ class _Varying:
         self._dims = None if ndim is None else np.empty((rows, ndim), np.int64)
         self.column: Column = (self._data, self._ends, self._dims)
 
-    def put(self, at: int, data: Any) -> bool:
-        begin = int(self._ends[at])
+    def put(self, index: int, data: Any) -> bool:
+        begin = int(self._ends[index])
         end = begin + len(data)
         if end > _ROOM:
             return False
         self._bytes[begin:end] = data
-        self._ends[at + 1] = end
+        self._ends[index + 1] = end
         return True
 
     def put_array(self, at: int, array: Any) -> bool:

@@ -119,18 +119,18 @@ class Function:
         forbids = next((op for op in active if "native" not in op.attributes), None)
         self.why = "" if forbids is None else f"{forbids.type} {forbids.name!r} needs Python"
 
-    def bound(self, run: Any, captured: Sequence[Any]) -> Callable[..., Any]:
+    def bound(self, run: Any, inputs: Sequence[Any]) -> Callable[..., Any]:
         """Return it as a function that `queuecore.data` takes: from elements to one.
 
         Parameters
         ----------
         run : Run
             Of a session.
-        captured : sequence
+        inputs : sequence
             The values of what it captured.
         """
         aside = Aside(run.session)
-        captures = tuple(captured)
+        captures = tuple(inputs)
         salt = draw_pair()[0]
 
         def call(*arguments: Any) -> Any:
@@ -155,7 +155,7 @@ def _fed(_: Any) -> Any:
 
 def _outside(tensors: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
     # The tensors of other operations that these read, in a fixed order.
-    captured: dict[Tensor, None] = {}
+    captures: dict[Tensor, None] = {}
     visited_ops: set[Operation] = set()
     stack: list[Operation] = []
 
@@ -163,7 +163,7 @@ def _outside(tensors: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
         if tensor.op in own:
             stack.append(tensor.op)
         else:
-            captured[tensor] = None
+            captures[tensor] = None
 
     for one in tensors:
         if isinstance(one, Tensor):
@@ -180,4 +180,4 @@ def _outside(tensors: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
         for other in op.control_inputs:
             if other in own:
                 stack.append(other)
-    return list(captured)
+    return list(captures)

@@ -679,17 +679,17 @@ class TensorShape:
         """As `merge_with`, with the error that TensorFlow's operations raise."""
         theirs = as_shape(other)
         if self.sides is not None and theirs.sides is not None:
-            shown = [bracketed(self.sides), bracketed(theirs.sides)]
+            texts = [bracketed(self.sides), bracketed(theirs.sides)]
             if len(self.sides) != len(theirs.sides):
                 raise ValueError(
-                    f"Shapes must be equal rank, but are {len(self.sides)} and {len(theirs.sides)}: {shown[0]} and "
-                    f"{shown[1]}"
+                    f"Shapes must be equal rank, but are {len(self.sides)} and {len(theirs.sides)}: {texts[0]} and "
+                    f"{texts[1]}"
                 )
             for at, (a, b) in enumerate(zip(self.sides, theirs.sides, strict=True)):
                 if None not in (a, b) and a != b:
                     raise ValueError(
-                        f"Dimension {at} in both shapes must be equal, but are {a} and {b}. Shapes are {shown[0]} and "
-                        f"{shown[1]}."
+                        f"Dimension {at} in both shapes must be equal, but are {a} and {b}. Shapes are {texts[0]} and "
+                        f"{texts[1]}."
                     )
         return self.merge_with(theirs)
 

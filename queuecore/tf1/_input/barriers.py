@@ -65,11 +65,11 @@ class _Contents:
             changed: dict[bytes, Any] = {}  # None: it is complete, and leaves
             complete_elements = []
             is_new = False
-            for at, key in enumerate(keys):
+            for position, key in enumerate(keys):
                 present = changed[key] if key in changed else self._incomplete.get(key)
                 if present is None:
                     if self._is_closed:
-                        raise self._closed(f"attempted to insert a brand new key: {key!r}, insertion index: {at}")
+                        raise self._closed(f"attempted to insert a brand new key: {key!r}, insertion index: {position}")
                     present, is_new = (self._number, {}), True
                 number, parts = present
                 if index in parts:
@@ -77,7 +77,7 @@ class _Contents:
                         f"Key {key.decode(errors='backslashreplace')} already has a value for component {index} in "
                         f"barrier {self.name}"
                     )
-                parts = parts | {index: values[at]}
+                parts = parts | {index: values[position]}
                 changed[key] = (number, parts) if len(parts) < len(self.types) else None
                 if changed[key] is None:
                     complete_elements.append([number, key, *(parts[place] for place in range(len(parts)))])

@@ -520,7 +520,7 @@ class _Shelf:
             queue._fail(error)
 
 
-def _sorted_into(queues: Sequence[QueueBase], which: Tensor, keep: Tensor, parts: list[Tensor]) -> Any:
+def _sorted_into(queues: Sequence[QueueBase], bucket_index: Tensor, keep: Tensor, parts: list[Tensor]) -> Any:
     # One operation for all buckets: only that of the example's own one runs.
     puts = [queue.enqueue(parts) for queue in queues]
 
@@ -528,8 +528,8 @@ def _sorted_into(queues: Sequence[QueueBase], which: Tensor, keep: Tensor, parts
         if kept and 0 <= index < len(puts):
             puts[index].kernel(run, *values)
 
-    return which.graph.create_op(
-        "BucketEnqueue", [which, keep, *parts], [], kernel, "group_enqueues", blocking=True
+    return bucket_index.graph.create_op(
+        "BucketEnqueue", [bucket_index, keep, *parts], [], kernel, "group_enqueues", blocking=True
     )  # fmt: skip
 
 
@@ -612,8 +612,8 @@ def bucket(
         ]
         keep = convert_to_tensor(keep_input)
         _keep(keep, False)
-        which = convert_to_tensor(which_bucket, np.int32)
-        which.shape.assert_has_rank(0)
+        bucket_index = convert_to_tensor(which_bucket, np.int32)
+        bucket_index.shape.assert_has_rank(0)
         for part in parts:
             if shapes is None and part.shape.sides is None:
                 raise ValueError(f"Cannot infer Tensor's rank: {part}")
@@ -625,7 +625,7 @@ def bucket(
                  name=f"bucket_queue_{index}")
             for index, most in enumerate(capacities)
         ]  # fmt: skip
-        put = _sorted_into(queues, which, keep, parts)
+        put = _sorted_into(queues, bucket_index, keep, parts)
         # The buckets close together, once no thread fills any of them; their batches' queue, once all are empty.
         shelf: Any = _Shelf(queues)
         fill(shelf, [put], num_threads, group(*[queue.close(cancel_pending_enqueues=True) for queue in queues]),

@@ -81,14 +81,14 @@ def _lowered(op: Operation) -> Lowered | str:
     component = read_op.attributes["reader"].component()
     batch = (None,) if op.attributes["many"] else ()
     try:
-        traced = trace(function, [component], 0, batch=batch)
+        outcome = trace(function, [component], 0, batch=batch)
     except QueueCoreError as error:  # from an operation that refuses its fixed inputs
         return str(error)
-    if not isinstance(traced, Traced):
-        return traced.reason
-    if batch and not getattr(traced.stage, "rowwise", False):
+    if not isinstance(outcome, Traced):
+        return outcome.reason
+    if batch and not getattr(outcome.stage, "rowwise", False):
         return f"what is between {_shown(read_op)} and the queue needs more than one record at a time"
-    return _checked(op, queue, Lowered(read_op.attributes["reader"], read_op.attributes["work"], [traced.stage]))
+    return _checked(op, queue, Lowered(read_op.attributes["reader"], read_op.attributes["work"], [outcome.stage]))
 
 
 def _checked(op: Operation, queue: Any, program: Lowered) -> Lowered | str:

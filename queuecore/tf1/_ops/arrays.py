@@ -322,13 +322,13 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
         raise ValueError("Must specify an axis argument to tf.expand_dims()")
     operand = convert_to_tensor(input)
     sides = operand.shape.sides
-    at = _at(dim if axis is None else axis, None if sides is None else len(sides) + 1, "expand_dims")
+    axis_index = _at(dim if axis is None else axis, None if sides is None else len(sides) + 1, "expand_dims")
     if sides is None:
-        kernel: Callable[..., Any] = lambda x: np.expand_dims(x, at)  # noqa: E731
+        kernel: Callable[..., Any] = lambda x: np.expand_dims(x, axis_index)  # noqa: E731
         return apply_op("ExpandDims", [operand], operand.dtype, None, structural(kernel, operand.dtype), name)
     # As an index, which expressions take in.
-    key = (*(np.s_[:],) * at, None, Ellipsis)
-    shape = (*sides[:at], 1, *sides[at:])
+    key = (*(np.s_[:],) * axis_index, None, Ellipsis)
+    shape = (*sides[:axis_index], 1, *sides[axis_index:])
     kernel = (lambda x: np.reshape(x, 1)) if not sides and operand.dtype != string else (lambda x: x[key])
     return apply_op("ExpandDims", [operand], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
@@ -351,18 +351,18 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
         kernel: Callable[..., Any] = lambda x: np.squeeze(x, places)  # noqa: E731
         return apply_op("Squeeze", [operand], operand.dtype, None, structural(kernel, operand.dtype), name)
     if asked_axes is None:
-        dropped_axes: tuple[int, ...] = tuple(at for at, side in enumerate(sides) if side == 1)
+        dropped_axes: tuple[int, ...] = tuple(index for index, side in enumerate(sides) if side == 1)
     else:
         dropped_axes = axes_of(asked_axes, len(sides), "squeeze") or ()
-    for at in dropped_axes:
-        if sides[at] not in (1, None):
-            raise ValueError(f"Can not squeeze dim[{at}], expected a dimension of 1, got {sides[at]}")
-    if any(sides[at] is None for at in dropped_axes):
+    for index in dropped_axes:
+        if sides[index] not in (1, None):
+            raise ValueError(f"Can not squeeze dim[{index}], expected a dimension of 1, got {sides[index]}")
+    if any(sides[index] is None for index in dropped_axes):
         kernel = lambda x: np.squeeze(x, dropped_axes)  # noqa: E731
     else:
-        key = tuple([0 if at in dropped_axes else np.s_[:] for at in range_of(sides)])
+        key = tuple([0 if index in dropped_axes else np.s_[:] for index in range_of(sides)])
         kernel = (lambda x: x[key]) if dropped_axes else (lambda x: x)
-    shape = [side for at, side in enumerate(sides) if at not in dropped_axes]
+    shape = [side for index, side in enumerate(sides) if index not in dropped_axes]
     return apply_op("Squeeze", [operand], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
 
@@ -396,19 +396,21 @@ def concat(values: Any, axis: Any, name: str = "concat") -> Any:
     known_shape = next((operand.shape for operand in operands if operand.shape.ndims is not None), TensorShape(None))
     if known_shape.ndims == 0:
         raise ValueError("Can't concatenate scalars (use tf.stack instead)")
-    at = _at(axis, known_shape.ndims, "concat")
+    axis_index = _at(axis, known_shape.ndims, "concat")
     shape: Any = None
     if known_shape.ndims is not None:
         total: int | None = 0
         others = TensorShape([None] * known_shape.ndims)
         for operand in operands:
             sides = list(operand.shape.ranked(known_shape.ndims).sides or ())
-            total = None if total is None or sides[at] is None else total + int(sides[at] or 0)
-            sides[at] = None
+            total = None if total is None or sides[axis_index] is None else total + int(sides[axis_index] or 0)
+            sides[axis_index] = None
             others = others.merge_with(sides)
         shape = list(others.sides or ())
-        shape[at] = total
-    return apply_op("ConcatV2", operands, operands[0].dtype, shape, lambda *parts: np.concatenate(parts, at), name)
+        shape[axis_index] = total
+    return apply_op(
+        "ConcatV2", operands, operands[0].dtype, shape, lambda *parts: np.concatenate(parts, axis_index), name
+    )
 
 
 def _several(
@@ -436,20 +438,20 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     """
     operand = convert_to_tensor(value)
     sides = operand.shape.sides
-    at = _at(axis, None if sides is None else len(sides), "unstack")
-    count = num if sides is None else sides[at]
+    axis_index = _at(axis, None if sides is None else len(sides), "unstack")
+    count = num if sides is None else sides[axis_index]
     if count is None:
         count = num
     if count is None:
         raise ValueError(f"Cannot infer argument `num` from shape {operand.shape}")
     if num is not None and num != count:
         raise ValueError(f"unstack: there are {count} parts, not {num}")
-    shape = None if sides is None else [side for i, side in enumerate(sides) if i != at]
+    shape = None if sides is None else [side for i, side in enumerate(sides) if i != axis_index]
 
     def kernel(x: Any) -> Any:
-        if np.size(x, at) != count:
-            raise InvalidArgumentError(f"unstack: there are {np.size(x, at)} parts, not {count}")
-        return [x[(*(np.s_[:],) * at, i)] for i in range(count)]
+        if np.size(x, axis_index) != count:
+            raise InvalidArgumentError(f"unstack: there are {np.size(x, axis_index)} parts, not {count}")
+        return [x[(*(np.s_[:],) * axis_index, i)] for i in range(count)]
 
     return _several("Unpack", operand, [shape] * count, kernel, name) if count else []
 
@@ -476,8 +478,8 @@ def split(
     """
     operand = convert_to_tensor(value)
     sides = operand.shape.sides
-    at = _at(axis, None if sides is None else len(sides), "split")
-    side = None if sides is None else sides[at]
+    axis_index = _at(axis, None if sides is None else len(sides), "split")
+    side = None if sides is None else sides[axis_index]
     constant = _known(num_or_size_splits, "num_or_size_splits")
     if np.ndim(constant) == 0:
         count = int(constant)
@@ -496,10 +498,10 @@ def split(
         if side is not None and (sum_ > side if -1 in lengths else sum_ != side):
             raise ValueError(f"split: sizes {lengths} of a dimension of {side}")
         lengths = [(None if side is None else side - sum_) if length == -1 else length for length in lengths]
-    shapes = [None if sides is None else [*sides[:at], length, *sides[at + 1 :]] for length in lengths]
+    shapes = [None if sides is None else [*sides[:axis_index], length, *sides[axis_index + 1 :]] for length in lengths]
 
     def kernel(x: Any) -> Any:
-        side = np.size(x, at)
+        side = np.size(x, axis_index)
         pieces = list(lengths)
         if np.ndim(constant) == 0:
             if side % len(pieces):
@@ -509,7 +511,7 @@ def split(
         ends = np.cumsum([0, *(rest if length is None else length for length in pieces)]).tolist()
         if ends[-1] != side or rest < 0:
             raise InvalidArgumentError(f"split: sizes {lengths} of a dimension of {side}")
-        lead = (np.s_[:],) * at
+        lead = (np.s_[:],) * axis_index
         return [x[(*lead, np.s_[a:b])] for a, b in zip(ends, ends[1:], strict=False)]
 
     return _several("Split", operand, shapes, kernel, name)
@@ -543,16 +545,16 @@ def slice_(input_: Any, begin: Any, size: Any, name: str | None = None) -> Tenso
             if counts is not None:
                 shape = [None if one == -1 else int(one) for one in np.ravel(counts)]
         return apply_op("Slice", [operand, first, length], operand.dtype, shape, _slice_at, name)
-    at, number = [int(one) for one in np.ravel(starts)], [int(one) for one in np.ravel(counts)]
-    if len(at) != len(number) or sides is not None and len(at) != len(sides):
-        raise ValueError(f"slice: begin {at} and size {number} of shape {operand.shape}")
-    wide: Sides = (None,) * len(at) if sides is None else sides
+    offsets, number = [int(one) for one in np.ravel(starts)], [int(one) for one in np.ravel(counts)]
+    if len(offsets) != len(number) or sides is not None and len(offsets) != len(sides):
+        raise ValueError(f"slice: begin {offsets} and size {number} of shape {operand.shape}")
+    wide: Sides = (None,) * len(offsets) if sides is None else sides
     shape = []
-    for axis, (a, n, side) in enumerate(zip(at, number, wide, strict=True)):
+    for axis, (a, n, side) in enumerate(zip(offsets, number, wide, strict=True)):
         if a < 0 or n < -1 or side is not None and a + max(n, 0) > side:
             raise ValueError(f"slice: axis {axis} is {side} long, and has no part from {a} on that is {n} long")
         shape.append(n if n >= 0 else None if side is None else side - a)
-    return apply_op("Slice", [operand], operand.dtype, shape, lambda x: _slice_at(x, at, number), name)
+    return apply_op("Slice", [operand], operand.dtype, shape, lambda x: _slice_at(x, offsets, number), name)
 
 
 def _slice_at(x: Any, begin: Any, size: Any) -> Any:
@@ -679,22 +681,22 @@ def gather(
     sides, places = operand.shape.sides, index_operand.shape.sides
     if sides == ():
         raise ValueError("gather: params must have a dimension")
-    at = _at(0 if axis is None else axis, None if sides is None else len(sides), "gather")
-    shape = None if sides is None or places is None else [*sides[:at], *places, *sides[at + 1 :]]
+    axis_index = _at(0 if axis is None else axis, None if sides is None else len(sides), "gather")
+    shape = None if sides is None or places is None else [*sides[:axis_index], *places, *sides[axis_index + 1 :]]
     known = constant_value(index_operand)
-    if known is not None and np.ndim(known) == 0 and sides is not None and sides[at] is not None:
-        index, side = int(known), sides[at]
+    if known is not None and np.ndim(known) == 0 and sides is not None and sides[axis_index] is not None:
+        index, side = int(known), sides[axis_index]
         if not 0 <= index < int(side or 0):
             raise ValueError(f"indices = {index} is not in [0, {side})")
-        key = (*(np.s_[:],) * at, index)
+        key = (*(np.s_[:],) * axis_index, index)
         return apply_op("GatherV2", [operand], operand.dtype, shape, lambda x: x[key], name)
 
     def kernel(x: Any, where: Any) -> Any:
-        side = x.shape[at]
+        side = x.shape[axis_index]
         wrong = (where < 0) | (where >= side)
         if np.any(wrong):
             raise InvalidArgumentError(f"indices = {np.ravel(where[()])[np.ravel(wrong)][0]} is not in [0, {side})")
-        return np.take(x, where, at)
+        return np.take(x, where, axis_index)
 
     return apply_op("GatherV2", [operand, index_operand], operand.dtype, shape, kernel, name)
 
@@ -776,7 +778,7 @@ def pad(
     operand, paddings_operand = convert_to_tensor(tensor), convert_to_tensor(paddings)
     if mode.upper() not in _PADDINGS:
         raise ValueError(f"Unknown padding mode: {mode}")
-    how = _PADDINGS[mode.upper()]
+    padding = _PADDINGS[mode.upper()]
     blank = as_value(b"" if operand.dtype == string and constant_values == 0 else constant_values, operand.dtype)
     constant = constant_value(paddings_operand)
     sides = operand.shape.sides
@@ -786,11 +788,11 @@ def pad(
             raise InvalidArgumentError(f"pad: paddings {around.tolist()} of shape {list(np.shape(x))}")
         if not np.ndim(x):
             return x
-        room = np.asarray(np.shape(x)) - (how == "reflect")
-        if how != "constant":
+        room = np.asarray(np.shape(x)) - (padding == "reflect")
+        if padding != "constant":
             if np.any(around > room[:, None]):
                 raise InvalidArgumentError(f"pad: paddings {around.tolist()} are more than there is to mirror")
-            return np.pad(x, around, how)  # type: ignore[call-overload]
+            return np.pad(x, around, padding)  # type: ignore[call-overload]
         return np.pad(x, around, constant_values=blank)
 
     if constant is None:
@@ -799,18 +801,18 @@ def pad(
     around = np.asarray(constant).reshape(-1, 2).tolist()
     if np.any(np.asarray(around) < 0) or sides is not None and len(around) != len(sides):
         raise ValueError(f"pad: paddings {around} of shape {operand.shape}")
-    room = [None if side is None else side - (how == "reflect") for side in sides or ()]
+    room = [None if side is None else side - (padding == "reflect") for side in sides or ()]
     beyond = [side is not None and max(both) > side for side, both in zip(room, around, strict=False)]
-    if how != "constant" and any(beyond):
+    if padding != "constant" and any(beyond):
         raise ValueError(f"pad: paddings {around} are more than there is to mirror in shape {operand.shape}")
     shape = None
     if sides is not None:
         shape = [None if side is None else side + sum(both) for side, both in zip(sides, around, strict=True)]
     if operand.dtype != string and around:
-        if how == "constant":
+        if padding == "constant":
             return apply_op("Pad", [operand], operand.dtype, shape, lambda x: ops.pad(x, around, blank), name)
         if sides is not None and None not in sides:  # else each value shows whether there is enough to mirror
-            return apply_op("Pad", [operand], operand.dtype, shape, lambda x: ops.pad(x, around, mode=how), name)
+            return apply_op("Pad", [operand], operand.dtype, shape, lambda x: ops.pad(x, around, mode=padding), name)
     numbers = np.asarray(around, np.int64).reshape(-1, 2)
     return apply_op(
         "Pad", [operand], operand.dtype, shape, structural(lambda x: kernel(x, numbers), operand.dtype), name
@@ -1129,19 +1131,21 @@ def one_hot(
     target = float32 if target is None else target
     on, off = (as_value(n if value is None else value, target) for n, value in zip((1, 0), values, strict=True))
     sides = operand.shape.sides
-    at = -1 if axis is None else axis
-    if at < -1:
-        raise ValueError(f"axis must be >= -1: one_hot got {at}")
+    axis_index = -1 if axis is None else axis
+    if axis_index < -1:
+        raise ValueError(f"axis must be >= -1: one_hot got {axis_index}")
     shape: Any = None
     if sides is not None:
-        place = _at(at, len(sides) + 1, "one_hot")
+        place = _at(axis_index, len(sides) + 1, "one_hot")
         shape = [*sides[:place], count, *sides[place:]]
-        at = -1 if place == len(sides) else place
-    if at == -1 and target != string and count:
+        axis_index = -1 if place == len(sides) else place
+    if axis_index == -1 and target != string and count:
         return apply_op("OneHot", [operand], target, shape, lambda x: ops.one_hot(x, count, on, off, target), name)
 
     def kernel(x: Any) -> Any:
-        which = np.expand_dims(x, at) == np.arange(count).reshape(-1, *[1] * (np.ndim(x) - at if at >= 0 else 0))
+        which = np.expand_dims(x, axis_index) == np.arange(count).reshape(
+            -1, *[1] * (np.ndim(x) - axis_index if axis_index >= 0 else 0)
+        )
         array = np.empty(which.shape, object if target == string else target)
         array[...] = off
         array[which] = on

@@ -54,7 +54,7 @@ def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors
         )
     batch.shape.ranked(4)
     corners.shape.ranked(3)
-    chosen = convert_to_tensor(np.zeros((0, 4), np.float32) if colors is None else colors, float32)
+    colour_table = convert_to_tensor(np.zeros((0, 4), np.float32) if colors is None else colors, float32)
 
     def kernel(pictures: Any, places: Any, table: Any) -> Any:
         depth = pictures.shape[3]
@@ -71,7 +71,7 @@ def draw_bounding_boxes(images: Any, boxes: Any, name: str | None = None, colors
                 _draw(picture, box, colours[at % len(colours)][:depth])
         return made
 
-    return apply_op("DrawBoundingBoxes", [batch, corners, chosen], batch.dtype, batch.shape, kernel, name)
+    return apply_op("DrawBoundingBoxes", [batch, corners, colour_table], batch.dtype, batch.shape, kernel, name)
 
 
 def _draw(picture: Any, box: Any, colour: Any) -> None:
@@ -254,15 +254,15 @@ def _crop(words: _Words, height: int, width: int, aspect: Any, area: tuple[float
     if aspect <= 0 or height <= 0 or width <= 0:
         return None
     smallest, largest = (np.float32(one) * np.float32(width) * np.float32(height) for one in area)
-    rows, most = (_nearest(np.sqrt(one / aspect)) for one in (smallest, largest))
-    if _nearest(most * aspect) > width:
-        most = int((width + 0.5 - 1e-7) / float(aspect))
-        if _nearest(most * aspect) > width:
-            most -= 1
-    most = min(most, height)
-    rows = min(rows, most)
-    if rows < most:
-        rows += words.below(most - rows + 1)
+    rows, limit = (_nearest(np.sqrt(one / aspect)) for one in (smallest, largest))
+    if _nearest(limit * aspect) > width:
+        limit = int((width + 0.5 - 1e-7) / float(aspect))
+        if _nearest(limit * aspect) > width:
+            limit -= 1
+    limit = min(limit, height)
+    rows = min(rows, limit)
+    if rows < limit:
+        rows += words.below(limit - rows + 1)
     columns = _nearest(rows * aspect)
     if columns * rows < smallest:
         rows += 1

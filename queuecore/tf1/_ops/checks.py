@@ -47,17 +47,17 @@ def _asserted(
     name: str, early: bool = True,
 ) -> Operation:  # fmt: skip
     # An operation that fails unless a function of the values holds; `early`: it fails now if they are known now.
-    shown: Sequence[Any] = told if data is None else data
+    contents: Sequence[Any] = told if data is None else data
     known = [constant_value(operand) for operand in operands]
     if early and all(one is not None for one in known) and not np.all(holds(*known)):
-        values = [constant_value(convert_to_tensor(one)) for one in shown]
+        values = [constant_value(convert_to_tensor(one)) for one in contents]
         items = 3 if summarize is None else summarize
         text = "\n".join([one.decode() if isinstance(one, bytes) else summarized(one, items) for one in values
                           if one is not None])  # fmt: skip
         raise InvalidArgumentError(text)
     with operands[0].graph.name_scope(name):
         checked = apply_op("All", list(operands), bool, (), lambda *values: np.bool_(np.all(holds(*values))), "All")
-        return Assert(checked, list(shown), summarize, name="Assert")
+        return Assert(checked, list(contents), summarize, name="Assert")
 
 
 def _compared(name: str, sign: str, holds: Callable[[Any, Any], Any], doc: str) -> Any:
@@ -157,7 +157,7 @@ def _ranked(
             )
         return no_op(name="static_checks_determined_all_ok")
     number = apply_op("Rank", [operand], np.int32, (), lambda value: np.array(np.ndim(value), np.int32), None)
-    shown = [
+    contents = [
         message or "",
         f"Tensor {operand.name} must have rank {rank_words.strip()}".rstrip(),
         *rank_operands,
@@ -165,7 +165,7 @@ def _ranked(
         number,
     ]
     checked = lambda there, *to: holds(int(there), [int(rank) for rank in to])  # noqa: E731
-    return _asserted(checked, [number, *rank_operands], shown, data, summarize, name)
+    return _asserted(checked, [number, *rank_operands], contents, data, summarize, name)
 
 
 def assert_rank(

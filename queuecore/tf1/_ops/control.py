@@ -114,7 +114,7 @@ def Print(  # noqa: N802
     name : str, optional
     """
     operand = convert_to_tensor(input_)
-    shown = [convert_to_tensor(one) for one in data]
+    operands = [convert_to_tensor(one) for one in data]
     most = -1 if first_n is None else first_n
     items = 3 if summarize is None else summarize
 
@@ -125,7 +125,9 @@ def Print(  # noqa: N802
             print((message or "") + told, file=sys.stderr, flush=True)
         return value
 
-    op = operand.graph.create_op("Print", [operand, *shown], [(operand.dtype, operand.shape)], kernel, name or "Print")
+    op = operand.graph.create_op(
+        "Print", [operand, *operands], [(operand.dtype, operand.shape)], kernel, name or "Print"
+    )
     return op.outputs[0]
 
 
@@ -144,7 +146,7 @@ def Assert(  # noqa: N802
     name : str, optional
     """
     holds = convert_to_tensor(condition, np.bool_)
-    shown = [convert_to_tensor(one) for one in data]
+    operands = [convert_to_tensor(one) for one in data]
     items = 3 if summarize is None else summarize
 
     def kernel(run: Any, value: Any, *values: Any) -> None:
@@ -153,7 +155,7 @@ def Assert(  # noqa: N802
             told = " ".join([f"[{summarized(array, items)}]" for array in values])
             raise InvalidArgumentError(f"assertion failed: {told}")
 
-    return holds.graph.create_op("Assert", [holds, *shown], [], kernel, name or "Assert")
+    return holds.graph.create_op("Assert", [holds, *operands], [], kernel, name or "Assert")
 
 
 # Functions of Python's
@@ -416,9 +418,9 @@ def cond(
     for called, function in (("true_fn", true_fn), ("false_fn", false_fn)):
         if not callable(function):
             raise TypeError(f"{called} must be callable.")
-    chosen = convert_to_tensor(pred, np.bool_)
-    chosen.shape.ranked(0)
-    graph = chosen.graph
+    predicate = convert_to_tensor(pred, np.bool_)
+    predicate.shape.ranked(0)
+    graph = predicate.graph
     with graph.name_scope(name or "cond"):
         first, second = Branch(graph, true_fn), Branch(graph, false_fn)
         if len(first.results) != len(second.results):
@@ -435,17 +437,17 @@ def cond(
                     f"Outputs of true_fn and false_fn must have the same type: {name_of(a.dtype)}, {name_of(b.dtype)}"
                 )
             outputs.append((a.dtype, as_shape(a.shape).most_general_with(b.shape)))
-        captured = list(dict.fromkeys([*first.captured, *second.captured]))
+        captures = list(dict.fromkeys([*first.captured, *second.captured]))
 
         def kernel(run: Any, which: Any, *values: Any) -> Any:
             branch = first if which else second
-            found = iter(branch.run(run, dict(zip(captured, values, strict=True))))
+            found = iter(branch.run(run, dict(zip(captures, values, strict=True))))
             flat = [next(found) if isinstance(one, Tensor) else np.bool_(which) for one in branch.results]
             return flat[0] if len(flat) == 1 else flat
 
         with graph.control_dependencies([*first.controls, *second.controls]):
             op = graph.create_op(
-                "Cond", [chosen, *captured], outputs, kernel, "Merge", blocking=first.blocking or second.blocking
+                "Cond", [predicate, *captures], outputs, kernel, "Merge", blocking=first.blocking or second.blocking
             )
     made = first.structure(list(op.outputs))
     if not strict and isinstance(made, (list, tuple)) and len(made) == 1:

@@ -744,19 +744,19 @@ def parse_single_sequence_example(
         As `parse_example`.
     """
     called = None if example_name is None else constant_value(convert_to_tensor(example_name))
-    shown = called.decode(errors="replace") if isinstance(called, bytes) else "<unknown>"
+    label = called.decode(errors="replace") if isinstance(called, bytes) else "<unknown>"
     context_features, sequence_features = _settled(context_features), _settled(sequence_features)
     error_texts = [
         (r"Feature: (.*) \(data type: .*is required",
-         rf"Name: {shown}, Context feature '\1' is required but could not be found."),
+         rf"Name: {label}, Context feature '\1' is required but could not be found."),
         ("(Feature list '.*' is required but could not be found.)",
-         rf"Name: {shown}, \1  Did you mean to include it in feature_list_dense_missing_assumed_empty or "
+         rf"Name: {label}, \1  Did you mean to include it in feature_list_dense_missing_assumed_empty or "
          "feature_list_dense_defaults?"),
-        (r"(Feature list: .*, Index: \d+.  Data types don't match. Expected type: \w+)", rf"Name: {shown}, \1"),
-        (r"(Key: .*, Index: \d+.  Number of .*)", rf"Name: {shown}, \1"),
-        (r"Key: (.*)\.  (Data types don't match. Expected type: \w+)", rf"Name: {shown}, Context feature: \1.  \2"),
+        (r"(Feature list: .*, Index: \d+.  Data types don't match. Expected type: \w+)", rf"Name: {label}, \1"),
+        (r"(Key: .*, Index: \d+.  Number of .*)", rf"Name: {label}, \1"),
+        (r"Key: (.*)\.  (Data types don't match. Expected type: \w+)", rf"Name: {label}, Context feature: \1.  \2"),
         (r"Key: (.*)\.  Number of (\w+) values != expected.  Values size: (\d+) but output shape: (.*)",
-         rf"Name: {shown}, Key: \1, Number of \2 values != expected.  values size: \3 but output shape: \4"),
+         rf"Name: {label}, Key: \1, Number of \2 values != expected.  values size: \3 but output shape: \4"),
     ]  # fmt: skip
     found = _parsed(
         "ParseSingleSequenceExample", serialized, [context_features, sequence_features], 0,

@@ -103,14 +103,14 @@ def fingerprint64(data: bytes) -> int:
     v, w = (0, 0), (0, 0)
     x = x * _K2 + _word(data, 0) & _ALL
     end = (n - 1) // 64 * 64
-    for at in range(0, end, 64):
-        x = _turned(x + y + v[0] + _word(data, at + 8) & _ALL, 37) * _K1 & _ALL
-        y = _turned(y + v[1] + _word(data, at + 48) & _ALL, 42) * _K1 & _ALL
+    for offset in range(0, end, 64):
+        x = _turned(x + y + v[0] + _word(data, offset + 8) & _ALL, 37) * _K1 & _ALL
+        y = _turned(y + v[1] + _word(data, offset + 48) & _ALL, 42) * _K1 & _ALL
         x ^= w[1]
-        y = y + v[0] + _word(data, at + 40) & _ALL
+        y = y + v[0] + _word(data, offset + 40) & _ALL
         z = _turned(z + w[0] & _ALL, 33) * _K1 & _ALL
-        v = _weak(data, at, v[1] * _K1 & _ALL, x + w[0] & _ALL)
-        w = _weak(data, at + 32, z + w[1] & _ALL, y + _word(data, at + 16) & _ALL)
+        v = _weak(data, offset, v[1] * _K1 & _ALL, x + w[0] & _ALL)
+        w = _weak(data, offset + 32, z + w[1] & _ALL, y + _word(data, offset + 16) & _ALL)
         z, x = x, z
     factor = _K1 + ((z & 0xFF) << 1) & _ALL
     last = n - 64

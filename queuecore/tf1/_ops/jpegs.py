@@ -21,18 +21,18 @@ _BARE = frozenset([0x01, *range(0xD0, 0xD9)])
 def _shape_of(data: bytes) -> tuple[int, int, int]:
     if data[:2] != b"\xff\xd8":
         raise InvalidArgumentError("Invalid JPEG data: it doesn't begin with the marker of a picture")
-    at = 2
-    while at + 4 <= len(data):
-        if data[at] != 0xFF:
+    position = 2
+    while position + 4 <= len(data):
+        if data[position] != 0xFF:
             break
-        marker = data[at + 1]
+        marker = data[position + 1]
         if marker in _BARE or marker == 0xFF:
-            at += 1 if marker == 0xFF else 2
+            position += 1 if marker == 0xFF else 2
             continue
-        if marker in _FRAMES and at + 10 <= len(data):
-            height, width = (int.from_bytes(data[at + i : at + i + 2], "big") for i in (5, 7))
-            return height, width, data[at + 9]
-        at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        if marker in _FRAMES and position + 10 <= len(data):
+            height, width = (int.from_bytes(data[position + i : position + i + 2], "big") for i in (5, 7))
+            return height, width, data[position + 9]
+        position += 2 + int.from_bytes(data[position + 2 : position + 4], "big")
     raise InvalidArgumentError(f"Invalid JPEG data: no frame in {len(data)} bytes")
 
 

@@ -263,18 +263,19 @@ class TextFileInitializer:
         if index == TextFileIndex.LINE_NUMBER:
             return list(range(len(lines)))
         column: list[Any] = []
-        for at, line in enumerate(lines):
+        for number, line in enumerate(lines):
             parts = [line] if index == TextFileIndex.WHOLE_LINE else line.split(self._delimiter)
             if len(parts) <= index:
                 raise InvalidArgumentError(
-                    f"Invalid number of columns in line {at} ({line!r}): expected at least {index + 1} got {len(parts)}"
+                    f"Invalid number of columns in line {number} ({line!r}): expected at least {index + 1} got "
+                    f"{len(parts)}"
                 )
             text = parts[max(index, 0)]
             try:
                 column.append(text if dtype == string else number_of(text, dtype).item())
             except InvalidArgumentError:
                 raise InvalidArgumentError(
-                    f"Field {text.decode(errors='backslashreplace')} in line {at} is not a valid {name_of(dtype)}."
+                    f"Field {text.decode(errors='backslashreplace')} in line {number} is not a valid {name_of(dtype)}."
                 ) from None
         return column
 
@@ -324,8 +325,8 @@ class HashTable(_Table):
     ) -> None:
         del shared_name
         graph = get_default_graph()
-        chosen = graph.unique_name(name or "hash_table")
-        super().__init__(initializer.key_dtype, initializer.value_dtype, default_value, chosen.rpartition("/")[2])
+        table_name = graph.unique_name(name or "hash_table")
+        super().__init__(initializer.key_dtype, initializer.value_dtype, default_value, table_name.rpartition("/")[2])
 
         def kernel(run: Any, *values: Any) -> None:
             resource: _Held = run.session.resource(self, _Held)
@@ -341,7 +342,9 @@ class HashTable(_Table):
                         )
                 resource.items, resource.ready = items, True
 
-        self.init = graph.create_op("InitializeTable", initializer.inputs, [], kernel, f"{chosen.rsplit('/')[-1]}_init")
+        self.init = graph.create_op(
+            "InitializeTable", initializer.inputs, [], kernel, f"{table_name.rsplit('/')[-1]}_init"
+        )
         add_to_collection(GraphKeys.TABLE_INITIALIZERS, self.init)
 
     @property

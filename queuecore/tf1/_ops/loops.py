@@ -248,7 +248,7 @@ def map_fn(
         found = [result.dtype if isinstance(result, Tensor) else None for result in each.results]
         if found != dtypes:
             raise TypeError(f"the function returns {list(map(str, found))}, and dtype says {list(map(str, dtypes))}")
-        captured = [tensor for tensor in each.captured if tensor not in set(rows)]
+        captures = [tensor for tensor in each.captured if tensor not in set(rows)]
         count = TensorShape([None])
         for operand in operands:
             if operand.shape.sides is not None:
@@ -257,7 +257,7 @@ def map_fn(
 
         def kernel(run: Any, *values: Any) -> Any:
             parts = values[: len(operands)]
-            fixed = dict(zip(captured, values[len(operands) :], strict=True))
+            fixed = dict(zip(captures, values[len(operands) :], strict=True))
             lengths = {len(part) for part in parts}
             if len(lengths) > 1:
                 raise InvalidArgumentError(f"map_fn: the tensors have different numbers of rows: {sorted(lengths)}")
@@ -268,7 +268,7 @@ def map_fn(
 
         with graph.control_dependencies(each.controls):
             outputs = list(zip(dtypes, shapes, strict=True))
-            op = graph.create_op("MapFn", [*operands, *captured], outputs, kernel, "TensorArrayStack",
+            op = graph.create_op("MapFn", [*operands, *captures], outputs, kernel, "TensorArrayStack",
                                  blocking=each.blocking)  # fmt: skip
     return each.structure(list(op.outputs))
 
@@ -299,13 +299,13 @@ def _stacked(values: list[Any], dtype: Any, shape: TensorShape) -> Any:
     if not values:
         return np.zeros([side or 0 for side in as_shape(shape).sides or (0,)], kind)
     array = np.empty((len(values), *np.shape(values[0])), kind)
-    for at, value in enumerate(values):
+    for index, value in enumerate(values):
         if np.shape(value) != array.shape[1:]:
             raise InvalidArgumentError(
-                f"the function returned shape {list(np.shape(value))} for row {at}, and "
+                f"the function returned shape {list(np.shape(value))} for row {index}, and "
                 f"{list(array.shape[1:])} for the first"
             )
-        array[at] = value
+        array[index] = value
     return array
 
 

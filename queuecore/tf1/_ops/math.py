@@ -452,15 +452,15 @@ def _place(type_: str, kernel: Callable[..., Any]) -> Callable[..., Tensor]:
         operand, target = convert_to_tensor(input), as_dtype(output_type)
         sides = operand.shape.sides
         chosen = dimension if axis is None else axis
-        at = axes_of(0 if chosen is None else chosen, None if sides is None else len(sides))
-        if at is None or len(at) != 1:
+        axes = axes_of(0 if chosen is None else chosen, None if sides is None else len(sides))
+        if axes is None or len(axes) != 1:
             raise ValueError("argmax and argmin look along one dimension")
-        shape: Sides | None = None if sides is None else tuple(side for i, side in enumerate(sides) if i != at[0])
+        shape: Sides | None = None if sides is None else tuple(side for i, side in enumerate(sides) if i != axes[0])
 
         def run(x: Any) -> Any:
-            if not x.shape[at[0]]:
-                raise ValueError(f"Reduction axis {at[0]} is empty in shape {list(x.shape)}")
-            return kernel(x, at[0]).astype(target)
+            if not x.shape[axes[0]]:
+                raise ValueError(f"Reduction axis {axes[0]} is empty in shape {list(x.shape)}")
+            return kernel(x, axes[0]).astype(target)
 
         return apply_op(type_, [operand], target, shape, run, name)
 
@@ -474,16 +474,16 @@ argmin = _named("argmin", _place("ArgMin", np.argmin), "Return where along an ax
 def cumsum(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Return sums of all up to each item along an axis; `exclusive`: without it; `reverse`: from it on."""
     operand = convert_to_tensor(x)
-    at = axes_of(axis, operand.shape.ndims)
-    assert at is not None
+    axes = axes_of(axis, operand.shape.ndims)
+    assert axes is not None
 
     def kernel(x: Any) -> Any:
-        way = np.moveaxis(np.flip(x, at[0]) if reverse else x, at[0], 0)
+        way = np.moveaxis(np.flip(x, axes[0]) if reverse else x, axes[0], 0)
         sums = np.cumsum(way, 0, x.dtype)
         if exclusive:
             sums = np.concatenate([np.zeros_like(sums[:1]), sums[:-1]])
-        sums = np.moveaxis(sums, 0, at[0])
-        return np.flip(sums, at[0]) if reverse else sums
+        sums = np.moveaxis(sums, 0, axes[0])
+        return np.flip(sums, axes[0]) if reverse else sums
 
     return apply_op("Cumsum", [operand], operand.dtype, operand.shape, kernel, name)
 
@@ -551,20 +551,20 @@ def slice_shape(sides: list[int], unknown: list[bool], keys: tuple[Any, ...]) ->
     if Ellipsis not in keys:
         keys = (*keys, Ellipsis)
     shape: list[int | None] = []
-    at = 0
+    position = 0
     for part in keys:
         if part is None:
             shape.append(1)
         elif part is Ellipsis:
-            shape += [None if unknown[i] else sides[i] for i in range(at, at + rest)]
-            at += rest
+            shape += [None if unknown[i] else sides[i] for i in range(position, position + rest)]
+            position += rest
         elif isinstance(part, slice):
-            shape.append(None if unknown[at] else len(range(*part.indices(sides[at]))))
-            at += 1
+            shape.append(None if unknown[position] else len(range(*part.indices(sides[position]))))
+            position += 1
         else:
-            if not unknown[at] and not -sides[at] <= part < sides[at]:
-                raise ValueError(f"slice index {part} of dimension {at} out of bounds.")
-            at += 1
+            if not unknown[position] and not -sides[position] <= part < sides[position]:
+                raise ValueError(f"slice index {part} of dimension {position} out of bounds.")
+            position += 1
     return shape
 
 

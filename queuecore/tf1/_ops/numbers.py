@@ -112,15 +112,15 @@ def accumulate_n(inputs: Sequence[Any], shape: Any = None, tensor_dtype: Any = N
 def cumprod(x: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False, name: str | None = None) -> Tensor:
     """Return products of all up to each item along an axis; `exclusive`: without it; `reverse`: from it on."""
     operand = convert_to_tensor(x)
-    (at,) = axes_of(axis, operand.shape.ndims) or (axis,)
+    (axis_index,) = axes_of(axis, operand.shape.ndims) or (axis,)
 
     def kernel(value: Any) -> Any:
-        way = np.moveaxis(np.flip(value, at) if reverse else value, at, 0)
+        way = np.moveaxis(np.flip(value, axis_index) if reverse else value, axis_index, 0)
         products = np.cumprod(way, 0, value.dtype)
         if exclusive:
             products = np.concatenate([np.ones_like(products[:1]), products[:-1]])
-        products = np.moveaxis(products, 0, at)
-        return np.flip(products, at) if reverse else products
+        products = np.moveaxis(products, 0, axis_index)
+        return np.flip(products, axis_index) if reverse else products
 
     return apply_op("Cumprod", [operand], operand.dtype, operand.shape, kernel, name)
 
@@ -146,13 +146,13 @@ def reduce_logsumexp(
     axes = axes_of(reduction_indices if axis is None else axis, None if sides is None else len(sides))
     shape: Any = None
     if sides is not None and axes is not None:
-        shape = [1 if at in axes else side for at, side in enumerate(sides) if keep or at not in axes]
+        shape = [1 if index in axes else side for index, side in enumerate(sides) if keep or index not in axes]
 
     def kernel(x: Any) -> Any:
         most = np.max(x, axes, keepdims=True, initial=-np.inf)
         most = np.where(np.isfinite(most), most, 0).astype(x.dtype)
         total = np.log(np.sum(np.exp(x - most), axes, keepdims=True, dtype=x.dtype)) + most
-        left = [side for at, side in enumerate(x.shape) if axes and at not in axes]
+        left = [side for index, side in enumerate(x.shape) if axes and index not in axes]
         return total if keep else total.reshape(left)[()]
 
     return apply_op("ReduceLogSumExp", [operand], operand.dtype, shape, kernel, name or "ReduceLogSumExp")

@@ -138,16 +138,16 @@ def replacing(pattern: re.Pattern[str], rewrite: bytes, all_of_them: bool) -> Ca
 
     def replace(text: str) -> str:
         pieces: list[str] = []
-        at = 0
+        position = 0
         behind = -1
         for match in pattern.finditer(text):
             if match.start() == match.end() == behind:
                 continue
-            pieces.append(text[at : match.start()])
+            pieces.append(text[position : match.start()])
             pieces += [part if isinstance(part, str) else match[part] or "" for part in parts]
-            at = behind = match.end()
+            position = behind = match.end()
             if not all_of_them:
                 break
-        return "".join(pieces) + text[at:]
+        return "".join(pieces) + text[position:]
 
     return replace

@@ -86,16 +86,16 @@ def gather_nd(params: Any, indices: Any, name: str | None = None) -> Tensor:
     if places.shape.sides and places.shape.sides[-1] is not None and operand.shape.sides is not None:
         shape = [*places.shape.sides[:-1], *operand.shape.sides[places.shape.sides[-1] :]]
 
-    def kernel(x: Any, at: Any) -> Any:
-        flat = at.reshape(-1, at.shape[-1])
-        sides = x.shape[: at.shape[-1]]
+    def kernel(x: Any, indexes: Any) -> Any:
+        flat = indexes.reshape(-1, indexes.shape[-1])
+        sides = x.shape[: indexes.shape[-1]]
         outside = ((flat < 0) | (flat >= sides)).any(axis=1)
         if outside.any():
             row = int(outside.argmax())
             raise InvalidArgumentError(
                 f"indices[{row}] = {flat[row].tolist()} does not index into param shape {bracketed(x.shape)}"
             )
-        return x[tuple(np.moveaxis(at, -1, 0))]
+        return x[tuple(np.moveaxis(indexes, -1, 0))]
 
     return apply_op("GatherNd", [operand, places], operand.dtype, shape, structural(kernel, operand.dtype), name)
 
@@ -296,11 +296,11 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = bool, name: str
     name : str, optional
     """
     operand, kind = convert_to_tensor(lengths), as_dtype(dtype)
-    most = None if maxlen is None else convert_to_tensor(maxlen)
-    known = None if most is None else constant_value(most)
-    if most is not None:
-        most.shape.ranked(0)
-    counted = constant_value(operand) if most is None else None
+    max_length = None if maxlen is None else convert_to_tensor(maxlen)
+    known = None if max_length is None else constant_value(max_length)
+    if max_length is not None:
+        max_length.shape.ranked(0)
+    counted = constant_value(operand) if max_length is None else None
     width = known if counted is None else np.max(counted, initial=0)
     shape = operand.shape.concatenate([None if width is None else int(width)])
 
@@ -308,7 +308,7 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = bool, name: str
         places = np.arange(columns[0] if columns else np.max(counts, initial=0))
         return (places < np.expand_dims(counts, -1)).astype(kind.dtype)
 
-    inputs = [operand] if most is None else [operand, most]
+    inputs = [operand] if max_length is None else [operand, max_length]
     return apply_op("SequenceMask", inputs, kind, shape, kernel, name)
 
 
@@ -329,22 +329,22 @@ def reverse_sequence(
     name : str, optional
     """
     operand, lengths = convert_to_tensor(input), _integers(seq_lengths, "seq_lengths")
-    along = seq_dim if seq_axis is None else seq_axis
+    axis = seq_dim if seq_axis is None else seq_axis
     rows = batch_dim if batch_axis is None else batch_axis
     rows = 0 if rows is None else rows
-    if along is None:
+    if axis is None:
         raise ValueError("reverse_sequence: seq_axis must be given")
     lengths.shape.ranked(1)
 
     def kernel(x: Any, counts: Any) -> Any:
         array = x.copy()
-        moved, source = (np.moveaxis(one, (rows, along), (0, 1)) for one in (array, x))
+        moved, source = (np.moveaxis(one, (rows, axis), (0, 1)) for one in (array, x))
         if len(counts) != len(source):
             told = f"({len(counts)} vs. {len(source)})"
             raise InvalidArgumentError(f"Length of seq_lengths != input.dims({rows}), {told}")
         for at, count in enumerate(counts):
             if not 0 <= count <= source.shape[1]:
-                raise InvalidArgumentError(f"seq_lens({at}) > input.dims({along}): {count} of {source.shape[1]}")
+                raise InvalidArgumentError(f"seq_lens({at}) > input.dims({axis}): {count} of {source.shape[1]}")
             moved[at, :count] = source[at, :count][::-1]
         return array
 
@@ -378,13 +378,13 @@ def dynamic_partition(data: Any, partitions: Any, num_partitions: int, name: str
     operand, numbers = convert_to_tensor(data), convert_to_tensor(partitions, int32)
     shape = TensorShape([None]).concatenate(_behind(operand, numbers))
 
-    def kernel(x: Any, which: Any) -> Any:
-        wrong = np.argwhere((which < 0) | (which >= num_partitions))
+    def kernel(x: Any, partition_numbers: Any) -> Any:
+        wrong = np.argwhere((partition_numbers < 0) | (partition_numbers >= num_partitions))
         if len(wrong):
             place = tuple(wrong[0].tolist())
             told = f"[{','.join(map(str, place))}]" if place else ""
-            raise InvalidArgumentError(f"partitions{told} = {which[place]} is not in [0, {num_partitions})")
-        parts = [x[which == at] for at in range(num_partitions)]
+            raise InvalidArgumentError(f"partitions{told} = {partition_numbers[place]} is not in [0, {num_partitions})")
+        parts = [x[partition_numbers == at] for at in range(num_partitions)]
         return parts[0] if num_partitions == 1 else parts
 
     outputs = [(operand.dtype, shape)] * num_partitions
@@ -426,26 +426,26 @@ def dynamic_stitch(indices: Sequence[Any], data: Sequence[Any], name: str | None
         rest = rest.merge_with(_behind(operand, numbers))
 
     def rows(places: Any) -> int:
-        return max((int(np.max(at, initial=-1)) + 1 for at in places), default=0)
+        return max((int(np.max(indexes, initial=-1)) + 1 for indexes in places), default=0)
 
     def kernel(*values: Any) -> Any:
         places, parts = values[:count], values[count:]
         sides = np.shape(parts[0])[np.ndim(places[0]) :]
         array = np.zeros((rows(places), *sides), object if operands[0].dtype == string else operands[0].dtype.dtype)
-        for number, (at, part) in enumerate(zip(places, parts, strict=True)):
-            if np.shape(part) != (*np.shape(at), *sides):
+        for number, (indexes, part) in enumerate(zip(places, parts, strict=True)):
+            if np.shape(part) != (*np.shape(indexes), *sides):
                 raise InvalidArgumentError(
                     f"data[{number}].shape = {list(np.shape(part))} does not start with indices[{number}].shape = "
-                    f"{list(np.shape(at))}, or doesn't end with {list(sides)}, as data[0].shape does"
+                    f"{list(np.shape(indexes))}, or doesn't end with {list(sides)}, as data[0].shape does"
                 )
-            wrong = np.flatnonzero(np.less(at, 0))
+            wrong = np.flatnonzero(np.less(indexes, 0))
             if len(wrong):
-                raise InvalidArgumentError(f"indices[{wrong[0]}] is out of range: it is {np.ravel(at)[wrong[0]]}")
-            array[at] = part
+                raise InvalidArgumentError(f"indices[{wrong[0]}] is out of range: it is {np.ravel(indexes)[wrong[0]]}")
+            array[indexes] = part
         return array
 
-    known = [folded_value(at) for at in index_tensors]
-    size = None if any(at is None for at in known) else rows(known)
+    known = [folded_value(indexes) for indexes in index_tensors]
+    size = None if any(indexes is None for indexes in known) else rows(known)
     shape = TensorShape([size]).concatenate(rest)
     return apply_op("DynamicStitch", [*index_tensors, *operands], operands[0].dtype, shape, kernel, name)
 

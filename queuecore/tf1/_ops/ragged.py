@@ -519,10 +519,10 @@ class RaggedTensor:
         operands = [
             value if isinstance(value, RaggedTensor) else cls.from_tensor(value, ragged_rank=depth) for value in values
         ]
-        at: Any = constant_value(convert_to_tensor(axis))
-        if at is not None and at < 0 and operands[0].shape.ndims is not None:
-            at = at + operands[0].shape.ndims
-        if at not in (0, 1):
+        axis_number: Any = constant_value(convert_to_tensor(axis))
+        if axis_number is not None and axis_number < 0 and operands[0].shape.ndims is not None:
+            axis_number = axis_number + operands[0].shape.ndims
+        if axis_number not in (0, 1):
             raise UnimplementedError(f"ragged tensors are put together along the axis 0 or 1, not {axis!r}")
         if any(operand.ragged_rank != depth for operand in operands):
             raise ValueError(
@@ -534,7 +534,7 @@ class RaggedTensor:
         def kernel(*parts: Any) -> Any:
             flats, rest = parts[: len(operands)], parts[len(operands) :]
             levels = [rest[level::depth] for level in range(depth)]
-            if at == 1 and len({len(part) for part in levels[0]}) > 1:
+            if axis_number == 1 and len({len(part) for part in levels[0]}) > 1:
                 raise InvalidArgumentError(f"different numbers of rows: {[len(part) - 1 for part in levels[0]]}")
             order: Any = None  # of the items of a level among those of all parts
             new_splits = []
@@ -542,7 +542,7 @@ class RaggedTensor:
                 lengths = [np.diff(part) for part in splits]
                 counts = np.concatenate(lengths)
                 rows = np.repeat(np.arange(len(counts)), counts)
-                if level == 0 and at == 1:
+                if level == 0 and axis_number == 1:
                     count = len(lengths[0])
                     merged, order = np.sum(lengths, 0), np.argsort(rows % max(count, 1), kind="stable")
                 elif order is None:

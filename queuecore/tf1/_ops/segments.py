@@ -87,8 +87,12 @@ def _sorted(kind: str) -> Any:
 
 def _unsorted(kind: str) -> Any:
     def segment(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
-        operand, ids, most = convert_to_tensor(data), convert_to_tensor(segment_ids), convert_to_tensor(num_segments)
-        row_count, rank = constant_value(most), ids.shape.ndims
+        operand, ids, segment_limit = (
+            convert_to_tensor(data),
+            convert_to_tensor(segment_ids),
+            convert_to_tensor(num_segments),
+        )
+        row_count, rank = constant_value(segment_limit), ids.shape.ndims
 
         def kernel(x: Any, numbers: Any, count: Any) -> Any:
             if np.shape(x)[: np.ndim(numbers)] != np.shape(numbers):
@@ -101,7 +105,9 @@ def _unsorted(kind: str) -> Any:
         rest: Any = None
         if operand.shape.sides is not None and rank is not None:
             rest = (None if row_count is None else int(row_count), *operand.shape.sides[rank:])
-        return apply_op(f"UnsortedSegment{kind.title()}", [operand, ids, most], operand.dtype, rest, kernel, name)
+        return apply_op(
+            f"UnsortedSegment{kind.title()}", [operand, ids, segment_limit], operand.dtype, rest, kernel, name
+        )
 
     segment.__name__ = segment.__qualname__ = f"unsorted_segment_{kind}"
     segment.__doc__ = f"""Return the {kind} of the items, or rows, that have the same number, unless it is negative.
@@ -149,14 +155,14 @@ def bincount(
         left = list(rest)
         counted = None if weights is None else np.ravel(left.pop(0))
         least = 0 if limits[0] is None else int(left.pop(0))
-        most = None if limits[1] is None else int(left.pop(0))
+        segment_limit = None if limits[1] is None else int(left.pop(0))
         if (x < 0).any():
             raise InvalidArgumentError("Input arr must be non-negative!")
         flat = np.ravel(x)
-        if most is not None:
-            counted = None if counted is None else counted[flat < most]
-            flat = flat[flat < most]
-        return np.bincount(flat, counted, least)[:most].astype(kind.dtype)
+        if segment_limit is not None:
+            counted = None if counted is None else counted[flat < segment_limit]
+            flat = flat[flat < segment_limit]
+        return np.bincount(flat, counted, least)[:segment_limit].astype(kind.dtype)
 
     known = [None if tensor is None else constant_value(tensor) for tensor in (operand, *limits)]
     size = None

@@ -112,18 +112,20 @@ def _check_places(places: Any, shape: Any, ordered: bool) -> None:
     sides = np.asarray(shape)
     outside = ((places < 0) | (places >= sides)).any(axis=1)
     if outside.any():
-        at = int(outside.argmax())
-        place_text = ",".join(map(str, places[at]))
+        index = int(outside.argmax())
+        place_text = ",".join(map(str, places[index]))
         raise InvalidArgumentError(
-            f"indices[{at}] = [{place_text}] is out of bounds: need 0 <= index < [{','.join(map(str, sides))}]"
+            f"indices[{index}] = [{place_text}] is out of bounds: need 0 <= index < [{','.join(map(str, sides))}]"
         )
     if ordered and len(places) > 1:
         flat = np.ravel_multi_index(tuple(places.T), tuple(sides))
         steps = np.diff(flat)
         if (steps <= 0).any():
-            at = int((steps <= 0).argmax()) + 1
-            problem = "is repeated" if steps[at - 1] == 0 else "is out of order. Many sparse ops require sorted indices"
-            raise InvalidArgumentError(f"indices[{at}] = [{','.join(map(str, places[at]))}] {problem}")
+            index = int((steps <= 0).argmax()) + 1
+            problem = (
+                "is repeated" if steps[index - 1] == 0 else "is out of order. Many sparse ops require sorted indices"
+            )
+            raise InvalidArgumentError(f"indices[{index}] = [{','.join(map(str, places[index]))}] {problem}")
 
 
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:

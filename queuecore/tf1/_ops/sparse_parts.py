@@ -173,17 +173,17 @@ def sparse_concat(
     wide = expand_nonconcat_dim if expand_nonconcat_dims is None else expand_nonconcat_dims
 
     def kernel(*parts: Parts) -> Parts:
-        at = along % len(parts[0][2])
+        axis_index = along % len(parts[0][2])
         sides = np.stack([part[2] for part in parts])
-        others = np.delete(sides, at, axis=1)
+        others = np.delete(sides, axis_index, axis=1)
         if not wide and (others != others[0]).any():
-            raise InvalidArgumentError(f"Input shapes must match except along axis {at}: {sides.tolist()}")
-        before = np.concatenate([[0], np.cumsum(sides[:, at])])
+            raise InvalidArgumentError(f"Input shapes must match except along axis {axis_index}: {sides.tolist()}")
+        before = np.concatenate([[0], np.cumsum(sides[:, axis_index])])
         places = [part[0].copy() for part in parts]
         for indices, offset in zip(places, before[:-1], strict=True):
-            indices[:, at] += offset
+            indices[:, axis_index] += offset
         whole = sides.max(axis=0)
-        whole[at] = before[-1]
+        whole[axis_index] = before[-1]
         return _ordered(np.concatenate(places), np.concatenate([part[1] for part in parts]), whole)
 
     made: SparseTensor = _made("SparseConcat", tensors, [], _rank(tensors[0]), kernel, name)[0]
@@ -206,26 +206,26 @@ def sparse_split(
     name : str, optional
     """
     del keyword_required
-    sparse, along = _given(sp_input), split_dim if axis is None else axis
-    if num_split is None or along is None:
+    sparse, dimension = _given(sp_input), split_dim if axis is None else axis
+    if num_split is None or dimension is None:
         raise ValueError("num_split and axis are required.")
     pieces = int(num_split)
 
     def part(number: int) -> Callable[[Parts], Parts]:
         def kernel(x: Parts) -> Parts:
-            at = along % len(x[2])
-            small, more = divmod(int(x[2][at]), pieces)
+            axis_index = dimension % len(x[2])
+            small, more = divmod(int(x[2][axis_index]), pieces)
             first = number * small + min(number, more)
             last = first + small + (number < more)
-            inside = (x[0][:, at] >= first) & (x[0][:, at] < last)
+            inside = (x[0][:, axis_index] >= first) & (x[0][:, axis_index] < last)
             places, whole = x[0][inside].copy(), x[2].copy()
-            places[:, at] -= first
-            whole[at] = last - first
+            places[:, axis_index] -= first
+            whole[axis_index] = last - first
             return places, x[1][inside], whole
 
         return kernel
 
-    return [_made("SparseSplit", [sparse], [], _rank(sparse), part(at), name)[0] for at in range(pieces)]
+    return [_made("SparseSplit", [sparse], [], _rank(sparse), part(number), name)[0] for number in range(pieces)]
 
 
 class Filled(NamedTuple):
@@ -327,18 +327,18 @@ def sparse_reduce_sum(
     sparse = _given(sp_input)
     chosen = reduction_axes if axis is None else axis
     sides = sparse.shape.sides
-    along = axes_of(chosen, None if sides is None else len(sides))
+    dimension = axes_of(chosen, None if sides is None else len(sides))
     keep = bool(keepdims if keep_dims is None else keep_dims)
 
     def kernel(places: Any, values: Any, whole: Any) -> Any:
         made = np.zeros(tuple(whole), values.dtype)
         np.add.at(made, tuple(places.T), values)
-        return np.sum(made, along, keepdims=keep, dtype=values.dtype)[()]
+        return np.sum(made, dimension, keepdims=keep, dtype=values.dtype)[()]
 
     inputs = [sparse.indices, sparse.values, sparse.dense_shape]
     shape: Any = None
-    if sides is not None and along is not None:
-        shape = [1 if at in along else side for at, side in enumerate(sides) if keep or at not in along]
+    if sides is not None and dimension is not None:
+        shape = [1 if at in dimension else side for at, side in enumerate(sides) if keep or at not in dimension]
     return apply_op("SparseReduceSum", inputs, sparse.dtype, shape, kernel, None)
 
 

@@ -113,19 +113,21 @@ def reduce_join(
     shape: Any = None
     if rank is not None and (order is None or constant is not None):
         gone = _joined_axes(constant, rank)
-        left = [1 if at in gone else side for at, side in enumerate(strings.shape.sides or ())]
-        shape = left if keep else [side for at, side in enumerate(left) if at not in gone]
+        left = [1 if index in gone else side for index, side in enumerate(strings.shape.sides or ())]
+        shape = left if keep else [side for index, side in enumerate(left) if index not in gone]
 
     def kernel(value: Any, *rest: Any) -> Any:
         array = np.asarray(value, object)
         axes = _joined_axes(rest[0] if rest else constant, array.ndim)
-        for at in axes:
-            rows = np.moveaxis(array, at, -1)
+        for index in axes:
+            rows = np.moveaxis(array, index, -1)
             joined = np.empty(rows.shape[:-1], object)
             for place in np.ndindex(joined.shape):
                 joined[place] = between.join(rows[place])
-            array = np.expand_dims(joined, at)
-        return as_value(array if keep else array.reshape([n for at, n in enumerate(array.shape) if at not in axes]))
+            array = np.expand_dims(joined, index)
+        return as_value(
+            array if keep else array.reshape([n for index, n in enumerate(array.shape) if index not in axes])
+        )
 
     late = [] if order is None or constant is not None else [order]
     return apply_op("ReduceJoin", [strings, *late], string, shape, kernel, name)

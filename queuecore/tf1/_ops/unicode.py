@@ -36,7 +36,7 @@ _MARKS = {
 }
 
 
-class _How:
+class _Rules:
     # The treatment of bytes that are no text, and of control characters.
     def __init__(self, type_: str, errors: str, replacement: int, controls: bool) -> None:
         if errors not in _ERRORS:
@@ -55,27 +55,31 @@ class _How:
         except LookupError as error:
             raise InvalidArgumentError(f"Could not create converter for input encoding: {encoding}") from error
         points: list[Point] = []
-        at = 0
+        position = 0
         if codec.name in _MARKS:  # the mark says which bytes come first; without one these are the high ones
             mark = next((mark for mark in _MARKS[codec.name] if data.startswith(mark)), b"")
             codec = codecs.lookup(_MARKS[codec.name].get(mark, f"{codec.name}-be"))
-            at = len(mark)
-        first = at
-        while at < len(data):
+            position = len(mark)
+        first = position
+        while position < len(data):
             try:
-                text, end = codec.decode(data[at:], "strict")[0], len(data) - at
+                text, end = codec.decode(data[position:], "strict")[0], len(data) - position
                 wrong = end
             except UnicodeDecodeError as error:
-                text, end, wrong = codec.decode(data[at : at + error.start], "strict")[0], error.start, error.end
+                text, end, wrong = (
+                    codec.decode(data[position : position + error.start], "strict")[0],
+                    error.start,
+                    error.end,
+                )
                 if self.errors == "strict":
                     raise InvalidArgumentError("Invalid formatting on input string") from error
-            place = at
+            place = position
             for character in text:
                 self._add(points, ord(character), 0 if place == first else place)
                 place += len(character.encode(codec.name))
             if wrong > end and self.errors == "replace":
-                points.append((self.replacement, at + end))
-            at += wrong
+                points.append((self.replacement, position + end))
+            position += wrong
         return points
 
     def _add(self, points: list[Point], point: int, place: int) -> None:
@@ -166,8 +170,8 @@ def unicode_decode(
     InvalidArgumentError
         In a run, if there is no such encoding, or bytes are no text and that is an error.
     """
-    how = _How("UnicodeDecode", errors, replacement_char, replace_control_characters)
-    return _divided("UnicodeDecode", input, int32, lambda x: [one for one, _ in how.points(x, input_encoding)], name)
+    rules = _Rules("UnicodeDecode", errors, replacement_char, replace_control_characters)
+    return _divided("UnicodeDecode", input, int32, lambda x: [one for one, _ in rules.points(x, input_encoding)], name)
 
 
 def unicode_decode_with_offsets(
@@ -175,10 +179,10 @@ def unicode_decode_with_offsets(
     replace_control_characters: bool = False, name: str | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """As `unicode_decode`, and the place of the first byte of each code point, int64."""
-    how = _How("UnicodeDecodeWithOffsets", errors, replacement_char, replace_control_characters)
+    rules = _Rules("UnicodeDecodeWithOffsets", errors, replacement_char, replace_control_characters)
 
     def take(at: int) -> Callable[[bytes], list[Any]]:
-        return lambda text: [one[at] for one in how.points(text, input_encoding)]
+        return lambda text: [one[at] for one in rules.points(text, input_encoding)]
 
     codes = _divided("UnicodeDecodeWithOffsets", input, int32, take(0), name)
     places = _divided("UnicodeDecodeWithOffsets", input, int64, take(1), name)
@@ -197,11 +201,11 @@ def unicode_split_with_offsets(
 ) -> tuple[Any, Any]:
     """As `unicode_split`, and the place of the first byte of each character, int64."""
     _check_output("UnicodeEncode", input_encoding)
-    how = _How("UnicodeDecodeWithOffsets", errors, replacement_char, False)
+    rules = _Rules("UnicodeDecodeWithOffsets", errors, replacement_char, False)
     characters = _divided("UnicodeSplit", input, string,
-                          lambda x: [how.encoded([one], input_encoding) for one, _ in how.points(x, input_encoding)],
-                          name)  # fmt: skip
-    places = _divided("UnicodeSplit", input, int64, lambda x: [at for _, at in how.points(x, input_encoding)], name)
+                          lambda x: [rules.encoded([point], input_encoding)
+                                     for point, _ in rules.points(x, input_encoding)], name)  # fmt: skip
+    places = _divided("UnicodeSplit", input, int64, lambda x: [at for _, at in rules.points(x, input_encoding)], name)
     return characters, places
 
 
@@ -226,11 +230,11 @@ def unicode_encode(
         In a run, if a number is no code point and that is an error.
     """
     _check_output("UnicodeEncode", output_encoding)
-    how = _How("UnicodeEncode", errors, replacement_char, False)
+    rules = _Rules("UnicodeEncode", errors, replacement_char, False)
 
     def strings(rows: Any, sides: Sequence[int]) -> Any:
         made = np.empty(len(rows), object)
-        made[:] = [how.encoded(row, output_encoding) for row in rows]
+        made[:] = [rules.encoded(row, output_encoding) for row in rows]
         return made.reshape(sides)[()]
 
     if isinstance(input, RaggedTensor):
@@ -270,13 +274,13 @@ def unicode_transcode(
         As of `unicode_decode` and `unicode_encode`.
     """
     _check_output("UnicodeTranscode", output_encoding)
-    how = _How("UnicodeTranscode", errors, replacement_char, replace_control_characters)
+    rules = _Rules("UnicodeTranscode", errors, replacement_char, replace_control_characters)
     strings = convert_to_tensor(input, string)
 
     def kernel(x: Any) -> Any:
         array = np.asarray(x, object)
         made = np.empty(array.size, object)
-        made[:] = [how.encoded([one for one, _ in how.points(text, input_encoding)], output_encoding)
+        made[:] = [rules.encoded([one for one, _ in rules.points(text, input_encoding)], output_encoding)
                    for text in array.ravel()]  # fmt: skip
         return made.reshape(array.shape)[()]
 
@@ -320,13 +324,13 @@ def string_format(
     return apply_op("StringFormat", operands, string, (), kernel, name)
 
 
-def _laid_out(array: Any, most: int, depth: int) -> str:
+def _laid_out(array: Any, limit: int, depth: int) -> str:
     if not array.ndim:
         item = array[()]
         return f'"{item_text(item)}"' if isinstance(item, bytes) else item_text(item)
     rows = list(array)
-    parts = [_laid_out(np.asarray(one, array.dtype), most, depth + 1) for one in rows]
-    if most >= 0 and len(parts) > 2 * most:
-        parts = [*parts[:most], "...", *parts[len(parts) - most :]]
+    parts = [_laid_out(np.asarray(one, array.dtype), limit, depth + 1) for one in rows]
+    if limit >= 0 and len(parts) > 2 * limit:
+        parts = [*parts[:limit], "...", *parts[len(parts) - limit :]]
     between = " " if array.ndim == 1 else "\n" * (array.ndim - 1) + " " * (depth + 1)
     return f"[{between.join(parts)}]"

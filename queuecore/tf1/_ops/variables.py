@@ -307,7 +307,7 @@ def count_up_to(ref: Any, limit: Any, name: str | None = None) -> Tensor:
         At this value a run raises `OutOfRangeError`, and the variable stays.
     name : str, optional
     """
-    counter, most = _variable(ref), int(limit)
+    counter, maximum = _variable(ref), int(limit)
     if counter.dtype.name not in ("int32", "int64"):
         raise TypeError(
             f"Value passed to parameter 'ref' has DataType {counter.dtype.name} not in list of allowed values: int32, "
@@ -319,8 +319,8 @@ def count_up_to(ref: Any, limit: Any, name: str | None = None) -> Tensor:
         cell = counter._cell(run)
         with cell.lock:
             value = counter._read(run)
-            if value >= most:
-                raise OutOfRangeError(f"Reached limit of {most}")
+            if value >= maximum:
+                raise OutOfRangeError(f"Reached limit of {maximum}")
             cell.value = counter.dtype.type(value + 1)
         return value
 

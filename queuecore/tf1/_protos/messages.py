@@ -51,41 +51,41 @@ def _sized(number: int, data: bytes) -> bytes:
     return _varint(number << 3 | _BYTES) + _varint(len(data)) + data
 
 
-def _read_varint(data: memoryview, at: int) -> tuple[int, int]:
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:
-        if at >= len(data) or shift > 63:
+        if position >= len(data) or shift > 63:
             raise ProtoError("Error parsing message: a number is cut off, or too long")
-        byte = data[at]
-        at += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 127) << shift
         if byte < 128:
-            return value & _MASK, at
+            return value & _MASK, position
         shift += 7
 
 
 def _fields(data: memoryview) -> Iterator[tuple[int, int, Any]]:
     # The number, wire type and value of each field; a value that is no number is a view of its bytes.
-    at = 0
-    while at < len(data):
-        tag, at = _read_varint(data, at)
+    position = 0
+    while position < len(data):
+        tag, position = _read_varint(data, position)
         number, kind = tag >> 3, tag & 7
         if not number or tag >> 32:
             raise ProtoError("Error parsing message: a field has no number, or too large a one")
         if kind == _VARINT:
-            value, at = _read_varint(data, at)
+            value, position = _read_varint(data, position)
             yield number, kind, value
             continue
         if kind == _BYTES:
-            size, at = _read_varint(data, at)
+            size, position = _read_varint(data, position)
         elif kind in (_FIXED32, _FIXED64):
             size = 4 if kind == _FIXED32 else 8
         else:
             raise ProtoError(f"Error parsing message: a field of the unknown type {kind}")
-        if size > len(data) - at:
+        if size > len(data) - position:
             raise ProtoError("Error parsing message: a field is cut off")
-        yield number, kind, data[at : at + size]
-        at += size
+        yield number, kind, data[position : position + size]
+        position += size
 
 
 # Messages

@@ -272,13 +272,13 @@ def histogram(values: Any) -> HistogramProto:
     else:
         message.min, message.max = float(_LIMITS[-1]), float(_LIMITS[0])
     counts = np.bincount(np.searchsorted(_LIMITS, numbers, "right"), minlength=len(_LIMITS))
-    at = 0
-    while at < len(_LIMITS):  # of several empty ranges in a row one is told
-        end, count = float(_LIMITS[at]), float(counts[at])
-        at += 1
-        while count == 0 and at < len(_LIMITS) and counts[at] == 0:
-            end = float(_LIMITS[at])
-            at += 1
+    position = 0
+    while position < len(_LIMITS):  # of several empty ranges in a row one is told
+        end, count = float(_LIMITS[position]), float(counts[position])
+        position += 1
+        while count == 0 and position < len(_LIMITS) and counts[position] == 0:
+            end = float(_LIMITS[position])
+            position += 1
         message.bucket_limit.append(end)
         message.bucket.append(count)
     return message

@@ -99,13 +99,13 @@ class HParams:
         ValueError
             If one isn't there, comes twice, or has another type.
         """
-        at = 0
+        position = 0
         pairs = set()
-        while at < len(values):
-            found = _ASSIGNMENT.match(values, at)
-            if found is None or found.end() == at:
-                raise ValueError(f"Malformed hyperparameter value: {values[at:]}")
-            at = found.end()
+        while position < len(values):
+            found = _ASSIGNMENT.match(values, position)
+            if found is None or found.end() == position:
+                raise ValueError(f"Malformed hyperparameter value: {values[position:]}")
+            position = found.end()
             name, index, text = found[1], found[2], found[3].strip()
             if name not in self._types:
                 raise ValueError(f"Unknown hyperparameter type for {name}")

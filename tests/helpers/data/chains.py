@@ -85,7 +85,7 @@ def values(elements: Iterable[Any]) -> list[Any]:
 
 
 @st.composite
-def chains(draw: st.DrawFn, *, most: int = 5, finite: bool = True) -> list[tuple[Any, ...]]:
+def chains(draw: st.DrawFn, *, max_steps: int = 5, finite: bool = True) -> list[tuple[Any, ...]]:
     """Chains of steps. Inner batches drop their remainder: unequal elements can't be stacked."""
     count = st.sampled_from([-1, 0, 1, 2, 3, 5, 8, 13, 40])
     step = st.one_of(
@@ -95,7 +95,7 @@ def chains(draw: st.DrawFn, *, most: int = 5, finite: bool = True) -> list[tuple
         st.tuples(st.just("shuffle"), st.sampled_from([1, 2, 3, 7, 20, 1000]), st.integers(-3, 2**40), st.booleans()),
         st.tuples(st.just("batch"), st.integers(1, 6), st.booleans()),
     )
-    ops = draw(st.lists(step, max_size=most))
+    ops = draw(st.lists(step, max_size=max_steps))
     batches = [index for index, op in enumerate(ops) if op[0] == "batch"]
     for index in batches[:-1]:
         ops[index] = ("batch", ops[index][1], True)

@@ -52,11 +52,11 @@ def check(make: Callable[[Options], Dataset], seed: int) -> list[Any]:
         for expected in all_events:
             assert event(it) == expected, (seed, ds.plan(), all_events)
             states.append(json.dumps(it.state_dict()))
-    for at, state in enumerate(states):
-        with iter(make(OPTIONS[(seed + at) % len(OPTIONS)])) as it:
+    for index, state in enumerate(states):
+        with iter(make(OPTIONS[(seed + index) % len(OPTIONS)])) as it:
             it.load_state_dict(json.loads(state))
-            wanted = all_events[at:] or last
-            came = rest(it)[: max(MOST - at, len(wanted))]
+            wanted = all_events[index:] or last
+            came = rest(it)[: max(MOST - index, len(wanted))]
         place = json.loads(state)["position"]
-        assert came == wanted, f"seed {seed}, place {at} of {all_events}: {came}, {place}\n{ds.plan()}"
+        assert came == wanted, f"seed {seed}, place {index} of {all_events}: {came}, {place}\n{ds.plan()}"
     return all_events

@@ -105,23 +105,23 @@ class Handed(Node):
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Chunk]:
         state = random.Random(self.seed + pass_)
-        at = start
-        while at < self.number:
-            n = min(state.choice([1, 2, 7, 40]), self.number - at)
+        first = start
+        while first < self.number:
+            n = min(state.choice([1, 2, 7, 40]), self.number - first)
             front = state.choice([0, 3])
-            index = list(range(at, at + n))
+            index = list(range(first, first + n))
             rows = None
             if state.random() < 0.5:
                 order = state.sample(range(n), n)
-                index = [at + order.index(i) for i in range(n)]  # as they lie
-                rows = np.array([front + index.index(at + i) for i in range(n)], np.int64)
+                index = [first + order.index(i) for i in range(n)]  # as they lie
+                rows = np.array([front + index.index(first + i) for i in range(n)], np.int64)
             index = [0] * front + index
             columns: list[Any] = []
             for kind in self.kinds:
                 one = column(kind, [value(kind, i) for i in index])
                 columns += [*one] if kind == "strings" else [one]
             yield Rows(n, columns, 0 if rows is not None else front, rows)
-            at += n
+            first += n
 
 
 @dataclass(frozen=True, eq=False)

@@ -88,13 +88,13 @@ def places(make: Callable[[], Dataset], number: int, expected: list[Any], own: C
             states.append(json.loads(json.dumps(it.state_dict())))
     assert len(states) == len(expected) + 1
     fresh = make()
-    for at, state in enumerate(states):
+    for index, state in enumerate(states):
         with iter(fresh) as it:
             it.load_state_dict(state)
-            upto = None if at % 7 == 0 else 3
+            upto = None if index % 7 == 0 else 3
             got, error = pulled(it, upto, own)
             assert error is None
-            assert got == expected[at:][:upto], at
+            assert got == expected[index:][:upto], index
 
 
 def stops_at_once(ds: Dataset, elements: int) -> None:

@@ -68,15 +68,15 @@ def aligned(nbytes):
 def area_of(columns, arrays):
     """Return a slot that has the rows of these arrays, and anything between them."""
     rows = len(arrays[0])
-    placed, end = [], 0
+    placements, end = [], 0
     for column, array in zip(columns, arrays, strict=True):
         plain = np.frombuffer(array.tobytes(), np.uint8).reshape(rows, -1 if rows else 0)
         stride = plain.shape[1] if column.stride is None else column.stride
-        placed.append((column.offset, stride, plain))
+        placements.append((column.offset, stride, plain))
         end = max(end, column.offset + rows * max(stride, plain.shape[1]))
     area = aligned(end)
     area[:] = np.random.default_rng(7).integers(0, 256, len(area), np.uint8)
-    for first, stride, plain in placed:
+    for first, stride, plain in placements:
         for row in plain:
             area[first : first + len(row)] = row
             first += stride

@@ -180,13 +180,13 @@ def again(plane: Plane) -> Counter[str]:
     for run in range(6):
         key = run % 2 * 7
         with iter(ds.map(lambda x: x ^ 7) if key else ds) as it:
-            for at, result in zip(range(8), it, strict=True):
-                if key and at == 0:
+            for index, result in zip(range(8), it, strict=True):
+                if key and index == 0:
                     plane.fake.settle()
                     with entered(plane.fake):
                         plane.fake.go_on(plane.arrays.current)
-                last = not key and at >= 8 - BUFFERS
-                result.consume(rows[64 * at : 64 * (at + 1)] ^ key, UNTIL_GO_ON if last else SCHEDULED)
+                last = not key and index >= 8 - BUFFERS
+                result.consume(rows[64 * index : 64 * (index + 1)] ^ key, UNTIL_GO_ON if last else SCHEDULED)
                 del result
         del it
         assert soon(nobody_works, PATIENCE)

@@ -241,14 +241,14 @@ def dataset_law(seed: int, folder: pathlib.Path) -> None:
     holder = Holder(state)
     for array in pipeline.given:
         array[...] = -1
-    end, at, place = state.randint(1, len(expected)), 0, None
+    end, position, place = state.randint(1, len(expected)), 0, None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # more batches are kept than may be views
         iterator, beside = iter(pipeline.dataset), iter(pipeline.dataset)
-        while at < end:
+        while position < end:
             arrays = leaves(next(iterator))
-            assert same(arrays, expected[at]), f"seed {seed}: element {at} of {pipeline.text}"
-            at += 1
+            assert same(arrays, expected[position]), f"seed {seed}: element {position} of {pipeline.text}"
+            position += 1
             holder.receive(arrays)
             del arrays
             action = state.randrange(8)
@@ -256,10 +256,10 @@ def dataset_law(seed: int, folder: pathlib.Path) -> None:
                 holder.drop()
             elif action == 1:
                 returned = iterator.state_dict()
-                place = at, copy.deepcopy(returned)
+                place = position, copy.deepcopy(returned)
                 spoil(returned)
             elif action == 2 and place is not None:
-                at, loaded = place[0], copy.deepcopy(place[1])
+                position, loaded = place[0], copy.deepcopy(place[1])
                 iterator.load_state_dict(loaded)
                 spoil(loaded)
                 place = None

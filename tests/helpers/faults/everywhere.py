@@ -381,7 +381,7 @@ class Sweep:
             runs += 1
         return runs
 
-    def one(self, kinds: tuple[str, ...], nth: int, how: str = "fail", sticky: bool = False) -> bool:
+    def one(self, kinds: tuple[str, ...], nth: int, way: str = "fail", sticky: bool = False) -> bool:
         """Run it once with the nth call failing, and once more with none. Returns whether one failed."""
         assert soon(_nobody_works), _ours()
         before = thread_ids(), open_descriptors(), syscalls.pinned_count(), syscalls.library_count()
@@ -393,7 +393,7 @@ class Sweep:
         syscalls.remembered()  # nothing is kept that this run could use: it asks for all its memory
         syscalls.remember()
         begun = time.monotonic()
-        syscalls.plan(kinds, nth, how, sticky=sticky)
+        syscalls.plan(kinds, nth, way, sticky=sticky)
         try:
             with warnings.catch_warnings():
                 # That nothing has moved for the hour that is over, or that memory can't be page-locked.
@@ -405,9 +405,9 @@ class Sweep:
             calm()
         took = time.monotonic() - begun
         hits = syscalls.planned_calls()[1]
-        place = f"{self.name}: {how} at call {nth} of {kinds}, {'ever' if sticky else 'once'}: {syscalls.first_met()}"
+        place = f"{self.name}: {way} at call {nth} of {kinds}, {'ever' if sticky else 'once'}: {syscalls.first_met()}"
         met_kinds = kinds if sticky else (syscalls.first_met() or ("",))[:1]
-        self._judge(result, met, took, met_kinds, how, place)
+        self._judge(result, met, took, met_kinds, way, place)
         met = None
         gc.collect()
         assert soon(_nobody_works), (place, _ours())
@@ -432,7 +432,7 @@ class Sweep:
         return hits > 0
 
     def _judge(
-        self, results: Got, met: BaseException | None, took: float, kinds: tuple[str, ...], how: str, place: str
+        self, results: Got, met: BaseException | None, took: float, kinds: tuple[str, ...], way: str, place: str
     ) -> None:
         if isinstance(met, AssertionError):
             raise AssertionError(place) from met
@@ -445,7 +445,7 @@ class Sweep:
             right = not Counter(results + results.later) - Counter(self.expected)
         assert right, f"{place} gives {results} and {results.later}, not {self.expected}, and {met!r}"
         assert took < LONGEST, (place, took)
-        if met is not None and (how != "fail" or not any(_documented(met, kind, kinds) for kind in kinds)):
+        if met is not None and (way != "fail" or not any(_documented(met, kind, kinds) for kind in kinds)):
             raise AssertionError(f"{place} ends in {met!r}") from met
 
 

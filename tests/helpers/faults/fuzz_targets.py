@@ -80,13 +80,13 @@ def _states() -> list[str]:
     return states
 
 
-def _places(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def _places(value: Any, position: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """The ways to all parts of a state, and to one behind the end of each list."""
     if isinstance(value, dict):
-        return [way for key, one in value.items() for way in ((*at, key), *_places(one, (*at, key)))]
+        return [way for key, one in value.items() for way in ((*position, key), *_places(one, (*position, key)))]
     if isinstance(value, list):
-        inner = [way for i, one in enumerate(value) for way in ((*at, i), *_places(one, (*at, i)))]
-        return [*inner, (*at, len(value))]
+        inner = [way for i, one in enumerate(value) for way in ((*position, i), *_places(one, (*position, i)))]
+        return [*inner, (*position, len(value))]
     return []
 
 
@@ -97,8 +97,8 @@ def _value(kind: int, number: int) -> Any:
 
 def state(data: bytes) -> None:
     """A state with some of its parts exchanged, whose check is right: it is refused, or leads to a place."""
-    which = data[0] % len(_datasets()) if data else 0
-    forged = json.loads(_states()[which])
+    index = data[0] % len(_datasets()) if data else 0
+    forged = json.loads(_states()[index])
     for i in range(1, len(data) - 10, 11):
         places = _places(forged)
         if not places:  # all parts were taken away
@@ -115,7 +115,7 @@ def state(data: bytes) -> None:
         else:
             holder[way[-1]] = value
     forged["check"] = _check(forged)
-    with contextlib.suppress(QueueCoreError), iter(_datasets()[which]) as it:
+    with contextlib.suppress(QueueCoreError), iter(_datasets()[index]) as it:
         it.load_state_dict(forged)
         for _ in range(4):
             with contextlib.suppress(StopIteration):

@@ -142,7 +142,7 @@ def _judge_iterator(history: _Seen) -> None:
     _judge_places(chain, runs[0])
 
 
-def _outcomes(chain: Chain, state: Any = None, most: int = _FIRST) -> tuple[list[_Outcome], Any]:
+def _outcomes(chain: Chain, state: Any = None, limit: int = _FIRST) -> tuple[list[_Outcome], Any]:
     """What a new iterator gives, and the place behind it. Each call behind the last one ends at once."""
     results: list[_Outcome] = []
     try:
@@ -151,7 +151,7 @@ def _outcomes(chain: Chain, state: Any = None, most: int = _FIRST) -> tuple[list
         return [_outcome(error)], None
     if state is not None:
         it.load_state_dict(state)
-    while len(results) < most and (not results or results[-1][0] != "end"):
+    while len(results) < limit and (not results or results[-1][0] != "end"):
         try:
             results.append(("element", _told(next(it))))
         except StopIteration:
@@ -162,7 +162,7 @@ def _outcomes(chain: Chain, state: Any = None, most: int = _FIRST) -> tuple[list
                 _judge_closed(it, error)
             if not it.goes_on:
                 break
-    place = it.state_dict() if state is None and len(results) == most else None
+    place = it.state_dict() if state is None and len(results) == limit else None
     begun = time.monotonic()
     it.close()
     assert time.monotonic() - begun < AT_ONCE

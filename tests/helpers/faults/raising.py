@@ -253,7 +253,7 @@ def reached(library: ctypes.PyDLL, scenario: Callable[[Trial], None], others: bo
     return {site.decode() for site in sites}
 
 
-def main(path: str, folder: str, name: str, which: str = "") -> None:
+def main(path: str, folder: str, name: str, part: str = "") -> None:
     """Try one scenario, or find what all come to."""
     library = load(path)
     from helpers.faults.raise_scenarios import SCENARIOS
@@ -267,7 +267,7 @@ def main(path: str, folder: str, name: str, which: str = "") -> None:
             sites |= reached(library, SCENARIOS[one](place), others=True)
         print(json.dumps(sorted(sites)))
     else:
-        print(json.dumps(sweep(library, SCENARIOS[name](place), which == "others", place / "last")))
+        print(json.dumps(sweep(library, SCENARIOS[name](place), part == "others", place / "last")))
 
 
 if __name__ == "__main__":

@@ -155,18 +155,18 @@ class Maker(random.Random):
         features = {}
         for key in self.sample([*KEYS, "i_absent"], self.randint(1, 4)):
             dtype = KINDS[key[0]]
-            which = self.choice(["fixed", "var", "sequence", "ragged", "sparse"])
+            kind = self.choice(["fixed", "var", "sequence", "ragged", "sparse"])
             shape = self.choice([(), (), (2,), (2, 2)])
-            if which == "fixed":
+            if kind == "fixed":
                 count = int(np.prod(shape, dtype=int))
                 values = [self.value(key[0]) for _ in range(count)]
                 features[key] = ops.FixedLenFeature(shape, dtype, values if self.random() < 0.8 else None)
-            elif which == "var":
+            elif kind == "var":
                 features[key] = ops.VarLenFeature(dtype)
-            elif which == "sequence":
+            elif kind == "sequence":
                 default = self.value(key[0]) if self.random() < 0.5 else None
                 features[key] = ops.FixedLenSequenceFeature(shape, dtype, True, default)
-            elif which == "ragged":
+            elif kind == "ragged":
                 features[key] = ops.RaggedFeature(dtype, row_splits_dtype=self.choice([np.int32, np.int64]))
             else:
                 index = self.choice(["i", ["i", "i2"], ["i2"]])
@@ -178,20 +178,22 @@ class Maker(random.Random):
         """Return a message with something wrong in it, mostly."""
         data = bytearray(message)
         for _ in range(self.choice([1, 1, 2, 5])):
-            at = self.randrange(len(data) + 1)
+            position = self.randrange(len(data) + 1)
             damage = self.randrange(8)
             if damage == 0:
-                del data[at:]
+                del data[position:]
             elif damage == 1:
-                del data[at : at + self.randint(1, 4)]
+                del data[position : position + self.randint(1, 4)]
             elif damage == 2:
-                data[at:at] = self.randbytes(self.randint(1, 4))
+                data[position:position] = self.randbytes(self.randint(1, 4))
             elif damage == 3:
-                data[at:at] = self.choice([b"\x80", b"\xff"]) * self.choice([1, 9, 10, 11])
+                data[position:position] = self.choice([b"\x80", b"\xff"]) * self.choice([1, 9, 10, 11])
             elif damage == 4:
-                data[at:at] = data[self.randrange(len(data) + 1) :][: self.randint(1, 40)]
-            elif at < len(data):
-                data[at] = data[at] ^ 1 << self.randrange(8) if damage < 7 else self.choice([0, 127, 128, 255])
+                data[position:position] = data[self.randrange(len(data) + 1) :][: self.randint(1, 40)]
+            elif position < len(data):
+                data[position] = (
+                    data[position] ^ 1 << self.randrange(8) if damage < 7 else self.choice([0, 127, 128, 255])
+                )
         return bytes(data)
 
 

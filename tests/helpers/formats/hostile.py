@@ -63,13 +63,13 @@ class Piece(NamedTuple):
     def of(cls, framed: bytes) -> Piece:
         """Return what the bytes of a piece hold."""
         data = framed[FRAME:-4]
-        at = 8 + int.from_bytes(data[:8], "little")
-        tree, sizes = json.loads(data[8:at])
+        position = 8 + int.from_bytes(data[:8], "little")
+        tree, sizes = json.loads(data[8:position])
         parts = []
         for size in sizes:
-            at += -at % 16
-            parts.append(data[at : at + size])
-            at += size
+            position += -position % 16
+            parts.append(data[position : position + size])
+            position += size
         return cls(tree, sizes, parts)
 
     def framed(self) -> bytes:

@@ -84,13 +84,13 @@ def page(number: int, flags: int, nodes: list[bytes], size: int = 4096, width: i
         room = size - len(nodes) * max(width - 2, 0)  # the list takes room, though it isn't there
         head = struct.pack("<QHHHH", number, width, flags, 16 + 2 * len(nodes), room)
         return (head + b"".join(nodes)).ljust(size, b"\0")
-    places, at = [], size
+    places, position = [], size
     for one in nodes:
-        at -= len(one)
-        places.append(at)
-    head = struct.pack("<QHHHH", number, 0, flags, 16 + 2 * len(nodes), at)
+        position -= len(one)
+        places.append(position)
+    head = struct.pack("<QHHHH", number, 0, flags, 16 + 2 * len(nodes), position)
     head += struct.pack(f"<{len(nodes)}H", *places)
-    return head.ljust(at, b"\0") + b"".join(reversed(nodes))
+    return head.ljust(position, b"\0") + b"".join(reversed(nodes))
 
 
 def overflow(number: int, value: bytes, size: int = 4096, pages: int | None = None) -> bytes:

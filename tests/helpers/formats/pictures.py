@@ -17,14 +17,14 @@ JPEG, PNG, GIF, BMP, WEBP = 1, 2, 3, 4, 5
 CODECS = ["system", "wheel"]
 
 
-def use(monkeypatch: pytest.MonkeyPatch, which: str) -> None:
+def use(monkeypatch: pytest.MonkeyPatch, choice: str) -> None:
     """Let pictures be decoded by the system's libraries, by those of Pillow's wheel, or by Pillow ("none")."""
     every = images._candidates
 
     def candidates(kind: int) -> list[str]:
-        if which == "none":
+        if choice == "none":
             return []
-        return [name for name in every(kind) if ("/" in name) == (which == "wheel")]
+        return [name for name in every(kind) if ("/" in name) == (choice == "wheel")]
 
     images._found.clear()
     monkeypatch.setattr(images, "_candidates", candidates)

@@ -52,21 +52,21 @@ def places(records: list[bytes]) -> list[int]:
 def read(data: bytes, limit: int = LIMIT) -> tuple[list[tuple[int, int, bytes]], Fault | None]:
     """The records up to the first fault, as (offset, index, data), and that fault."""
     records: list[tuple[int, int, bytes]] = []
-    at = 0
-    while at < len(data):
-        place = (at, len(records))
-        if len(data) - at < HEADER:
+    position = 0
+    while position < len(data):
+        place = (position, len(records))
+        if len(data) - position < HEADER:
             return records, Fault("TruncatedRecordError", *place)
-        (length,) = struct.unpack_from("<Q", data, at)
-        if data[at + 8 : at + HEADER] != checksum(data[at : at + 8]):
+        (length,) = struct.unpack_from("<Q", data, position)
+        if data[position + 8 : position + HEADER] != checksum(data[position : position + 8]):
             return records, Fault("ChecksumError", *place)
         if length > limit:
             return records, Fault("RecordTooLargeError", *place)
-        if len(data) - at < length + FRAME:
+        if len(data) - position < length + FRAME:
             return records, Fault("TruncatedRecordError", *place)
-        record = data[at + HEADER : at + HEADER + length]
-        if data[at + HEADER + length : at + FRAME + length] != checksum(record):
+        record = data[position + HEADER : position + HEADER + length]
+        if data[position + HEADER + length : position + FRAME + length] != checksum(record):
             return records, Fault("ChecksumError", *place)
-        records.append((at, len(records), record))
-        at += length + FRAME
+        records.append((position, len(records), record))
+        position += length + FRAME
     return records, None

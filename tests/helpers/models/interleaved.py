@@ -21,13 +21,13 @@ def interleave(inputs: Iterable[Iterable[Any]], cycle_length: int, block_length:
     """The elements of all inputs. An input may raise: so does this, in its place."""
     waiting = iter(inputs)
     slots: list[Iterator[Any] | None] = [None] * cycle_length
-    at = yielded = 0
+    index = yielded = 0
     ended = False
     while not ended or any(slot is not None for slot in slots):
-        slot = slots[at]
+        slot = slots[index]
         if slot is None and not ended:
             try:
-                slots[at] = iter(next(waiting))
+                slots[index] = iter(next(waiting))
             except StopIteration:
                 ended = True
             continue
@@ -35,13 +35,13 @@ def interleave(inputs: Iterable[Iterable[Any]], cycle_length: int, block_length:
             try:
                 element = next(slot)
             except StopIteration:
-                slots[at] = None
+                slots[index] = None
             else:
                 yield element
                 yielded += 1
                 if yielded < block_length:
                     continue
-        at, yielded = (at + 1) % cycle_length, 0
+        index, yielded = (index + 1) % cycle_length, 0
 
 
 def of_lists(records: Sequence[Sequence[Any]], cycle_length: int, block_length: int) -> list[Any]:

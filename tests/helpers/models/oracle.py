@@ -189,16 +189,16 @@ class Model:
                 break
             body = content[header : len(content) - footer] if content else b""
             step = hop or size
-            at = 0
-            while at + size <= len(body):
-                records.append(body[at : at + size])
-                at += step
-            found = at // step
+            position = 0
+            while position + size <= len(body):
+                records.append(body[position : position + size])
+                position += step
+            found = position // step
             # After the last record there may be nothing, or a part of the gap that stands between two records.
-            spare = len(body) - (at - step + size) if found else len(body)
+            spare = len(body) - (position - step + size) if found else len(body)
             if spare and not (found and spare <= step - size):
                 if tail == "error":
-                    self.fault = Fault("truncated", index, found, header + at)
+                    self.fault = Fault("truncated", index, found, header + position)
                     break
                 self.dropped_tails += 1
         self.total = len(records)

@@ -49,7 +49,7 @@ def picture() -> str:
         room = name.partition("/")[0]
         folders.setdefault(room, {})[name] = {one for one in others if one.partition("/")[0] == room}
     order = [name for room in _ordered(rooms(modules)[""]) for name in _ordered(folders[room])]
-    place = {name: at for at, name in enumerate(order)}
+    place = {name: index for index, name in enumerate(order)}
     side = len(order) * _CELL
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_LEFT + side + 10} {_TOP + side + 10}" '
@@ -57,12 +57,12 @@ def picture() -> str:
         '<rect width="100%" height="100%" fill="white"/>',
         *_squares(order),
         *(
-            f'<text x="{_LEFT - 5}" y="{_TOP + at * _CELL + 9}" text-anchor="end">{name}</text>'
-            for name, at in place.items()
+            f'<text x="{_LEFT - 5}" y="{_TOP + index * _CELL + 9}" text-anchor="end">{name}</text>'
+            for name, index in place.items()
         ),
     ]
-    for name, at in place.items():
-        x, y = _LEFT + at * _CELL, _TOP + at * _CELL
+    for name, index in place.items():
+        x, y = _LEFT + index * _CELL, _TOP + index * _CELL
         lines.append(f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" fill="#bbb"/>')
         for other in sorted(modules[name], key=place.__getitem__):
             x = _LEFT + place[other] * _CELL

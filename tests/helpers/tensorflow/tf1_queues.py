@@ -421,8 +421,8 @@ def chosen_from_a_list(tf):
     a = tf.FIFOQueue(3, tf.int32, [(2,)])
     b = tf.FIFOQueue(3, tf.int32, [(3,)])
     c = tf.FIFOQueue(3, tf.float32, [(2,)])
-    at = tf.placeholder(tf.int32, [])
-    chosen = tf.QueueBase.from_list(at, [a, b])
+    position = tf.placeholder(tf.int32, [])
+    chosen = tf.QueueBase.from_list(position, [a, b])
     take, size = chosen.dequeue(), chosen.size()
     bad = tf.QueueBase.from_list
     results = [shape(take), refused(bad, 0, []), refused(bad, 0, (a, b)), refused(bad, 0, [a, c])]
@@ -430,8 +430,12 @@ def chosen_from_a_list(tf):
         sess.run(a.enqueue([[1, 2]]))
         sess.run(b.enqueue([[3, 4, 5]]))
         sess.run(b.enqueue([[6, 7, 8]]))
-        results += [got(tf, sess, size, {at: 0}), got(tf, sess, size, {at: 1}), got(tf, sess, take, {at: 0})]
-        return [*results, got(tf, sess, take, {at: 1})[1:], got(tf, sess, size, {at: 2})]
+        results += [
+            got(tf, sess, size, {position: 0}),
+            got(tf, sess, size, {position: 1}),
+            got(tf, sess, take, {position: 0}),
+        ]
+        return [*results, got(tf, sess, take, {position: 1})[1:], got(tf, sess, size, {position: 2})]
 
 
 @scenario

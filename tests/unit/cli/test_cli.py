@@ -270,19 +270,19 @@ def test_a_terminal_shows_progress(files, size):
     args = [*files, "--record-bytes", 3073, "--batch", 10, "--rounds", 0]
     with start("stream", *args, stdout=other, stderr=other) as process:
         os.close(other)
-        shown = b""
+        output = b""
         try:
             while part := os.read(main, 4096):
-                shown += part
+                output += part
         except OSError:
             pass  # Linux reports EIO when the other end is gone
         os.close(main)
-    assert process.returncode == 0, shown
+    assert process.returncode == 0, output
     # A bar where tqdm is installed, lines elsewhere.
     expected = (
         rb"stream: .*150/150 .* records/s" if importlib.util.find_spec("tqdm") else rb"stream: 150 of 150 records"
     )
-    assert re.search(expected, shown), shown
+    assert re.search(expected, output), output
 
 
 # ---- demo ------------------------------------------------------------------------------------------------------------

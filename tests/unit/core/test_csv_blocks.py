@@ -40,10 +40,10 @@ def expected(data, kinds, delim=b",", quotes=True, fields=None):
     columns = [[] for _ in kinds]
     columns_read = fields or range(len(kinds))
     for index, row in enumerate(rows):
-        at = (row.offset, index, row.line)
+        position = (row.offset, index, row.line)
         got = len(row.fields)
         if got <= columns_read[-1] or (fields is None and got != len(kinds)):
-            return columns, at, (f"expected {columns_read[-1] + 1} fields, got {got}", row.line, index, None)
+            return columns, position, (f"expected {columns_read[-1] + 1} fields, got {got}", row.line, index, None)
         values = []
         for kind, field in zip(kinds, columns_read, strict=True):
             text = row.fields[field]
@@ -53,7 +53,7 @@ def expected(data, kinds, delim=b",", quotes=True, fields=None):
             value = number(kind, text) if text else None
             if value is None:
                 sentence = f"{shown(text)!r} is no" if text else "required"
-                return columns, at, (sentence, row.line, index, field)
+                return columns, position, (sentence, row.line, index, field)
             values.append(value.tobytes())
         for column, value in zip(columns, values, strict=True):
             column.append(value)

@@ -204,13 +204,13 @@ def test_damage_is_told_in_its_place(tmp_path, kind, skips):
         names = list(paths)
         for bad in state.sample(range(len(paths)), 2):
             data = bytearray(paths[bad].read_bytes())
-            at = state.randrange(len(data))
+            position = state.randrange(len(data))
             way = state.choice(["bit", "cut", "more", "gone", "empty"])
             names[bad] = tmp_path / f"{number}-{bad}"
             if way == "bit":
-                data[at] ^= 1 << state.randrange(8)
+                data[position] ^= 1 << state.randrange(8)
             if way != "gone":
-                names[bad].write_bytes({"cut": data[:at], "more": data + b"x", "empty": b""}.get(way, data))
+                names[bad].write_bytes({"cut": data[:position], "more": data + b"x", "empty": b""}.get(way, data))
         ds = small(source(kind, names, "GZIP"), state.choice([20, 100, 1 << 18])).repeat(2)
         ds = ds.batch(state.choice([1, 4, 100]))
         alone = outcome(ds, 1, log)

@@ -223,22 +223,22 @@ def until_fault(cycle, block, faulty):
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("how", ["missing", "cut", "length"])
+@pytest.mark.parametrize("way", ["missing", "cut", "length"])
 @pytest.mark.parametrize("ops", [[("batch", 4, False)], [("shuffle", 20, 1, False), ("batch", 3, False)]])
-def test_a_bad_file_is_an_error_in_its_place(tmp_path, order, how, ops):
+def test_a_bad_file_is_an_error_in_its_place(tmp_path, order, way, ops):
     data = [bytearray(tfrecords.stream(records)) for records in RECORDS]
-    faulty = {4: 0} if how == "missing" else {4: 5, 6: 3}
+    faulty = {4: 0} if way == "missing" else {4: 5, 6: 3}
     for index, good in faulty.items():
-        data[index][place(index, good)] ^= how == "length"
+        data[index][place(index, good)] ^= way == "length"
         data[index] = data[index][: place(index, good) + 15]
     paths = write_files(tmp_path, map(bytes, data))
-    if how == "missing":
+    if way == "missing":
         paths[4].unlink()
     want, _ = expected(until_fault(*order, faulty), ops, fault=True)
     for piece in (30, 1 << 18):
         for workers in THREADS:
             got, error = run(threads(apply(interleaved(small(TFRecordDataset(paths), piece), *order), ops), workers))
-            kind = {"missing": NotFoundError, "cut": TruncatedRecordError, "length": ChecksumError}[how]
+            kind = {"missing": NotFoundError, "cut": TruncatedRecordError, "length": ChecksumError}[way]
             assert type(error) is kind
             assert got == want
 

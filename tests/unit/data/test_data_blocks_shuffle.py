@@ -226,20 +226,20 @@ def place(index):
 
 
 @pytest.mark.parametrize("ops", CHAINS)
-@pytest.mark.parametrize("how", ["missing", "cut", "length"])
-def test_what_is_held_comes_before_a_fault_of_the_source(tmp_path, ops, how):
+@pytest.mark.parametrize("way", ["missing", "cut", "length"])
+def test_what_is_held_comes_before_a_fault_of_the_source(tmp_path, ops, way):
     bad = bytearray(tfrecords.stream(RECORDS))
-    if how == "length":
+    if way == "length":
         bad[place(40)] ^= 1
     paths = write_files(tmp_path, [tfrecords.stream(RECORDS[:50]), bytes(bad)[: place(40) + 15], b""])
-    if how == "missing":
+    if way == "missing":
         paths[1].unlink()
-    good = RECORDS[:50] + ([] if how == "missing" else RECORDS[:40])
+    good = RECORDS[:50] + ([] if way == "missing" else RECORDS[:40])
     want, fault = expected(good, ops, fault=True)
     for piece in (30, 1 << 18):
         for workers in THREADS:
             got, error = run(threads(apply(small(TFRecordDataset(paths), piece), ops), workers))
-            kind = {"missing": NotFoundError, "cut": TruncatedRecordError, "length": ChecksumError}[how]
+            kind = {"missing": NotFoundError, "cut": TruncatedRecordError, "length": ChecksumError}[way]
             assert type(error) is (type(None) if fault is None else kind)
             assert got == want
 

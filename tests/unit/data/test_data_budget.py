@@ -69,16 +69,16 @@ def test_a_budget_is_kept_and_changes_nothing(every_plan, name):
     ds = every_plan[name]
     expected = [hash_of(element) for element in ds.with_options(Options(num_threads=4))]
     for budget, workers in itertools.product((MIB, 3 * MIB, 24 * MIB), (1, 4)):
-        most = 0
+        peak = 0
         results = []
         with iter(ds.with_options(Options(num_threads=workers, memory_budget=budget))) as it:
             for number, element in enumerate(it):
                 results.append(hash_of(element))
                 if number % 16 == 0:
-                    most = max(most, it.stats()["memory_bytes"])
-            most = max(most, it.stats()["memory_bytes"])
+                    peak = max(peak, it.stats()["memory_bytes"])
+            peak = max(peak, it.stats()["memory_bytes"])
         assert results == expected
-        assert 0 < most <= SLACK * budget, (budget, workers)
+        assert 0 < peak <= SLACK * budget, (budget, workers)
 
 
 def hash_of(element):

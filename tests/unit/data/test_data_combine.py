@@ -382,14 +382,17 @@ def test_windows_from_every_place(lines, numbers):
     check(lambda: lines.take(20).window(4, 3), windows(WORDS[:20], 4, 3, 1, False), values)
     check(
         lambda: numbers.batch(50).window(3, 2, 1, True),
-        windows([BYTES[at : at + 50] for at in (0, 50, 100, 150)], 3, 2, 1, True),
+        windows([BYTES[position : position + 50] for position in (0, 50, 100, 150)], 3, 2, 1, True),
         values,
     )
     ds = Dataset.zip({"n": numbers.take(9), "w": (lines,)}).window(4)
-    expected = [{"n": BYTES[at : min(at + 4, 9)], "w": (WORDS[at : min(at + 4, 9)],)} for at in (0, 4, 8)]
+    expected = [
+        {"n": BYTES[position : min(position + 4, 9)], "w": (WORDS[position : min(position + 4, 9)],)}
+        for position in (0, 4, 8)
+    ]
     check(lambda: ds, expected, values)
     objects = Dataset.zip(numbers.batch(50), Dataset.range(9)).window(3)
-    parts = [BYTES[at : at + 50] for at in (0, 50, 100, 150)]
+    parts = [BYTES[position : position + 50] for position in (0, 50, 100, 150)]
     check(lambda: objects, [(parts[:3], [0, 1, 2]), (parts[3:], [3])], values)
 
 

@@ -149,8 +149,8 @@ def test_a_function_that_fails_once(name):
 def test_a_whole_batch_can_not_be_made_of_what_an_error_left():
     function = Function()
     ds = CHAINS["whole batches"].steps(Dataset.range(ELEMENTS).map(function))
-    for at in range(1, 6):
-        results, state = reached(ds, at)
+    for index in range(1, 6):
+        results, state = reached(ds, index)
         function.sick = False
         with iter(ds) as it:
             it.load_state_dict(state)
@@ -161,7 +161,7 @@ def test_a_whole_batch_can_not_be_made_of_what_an_error_left():
         numbers = [number for one in results + after if isinstance(one, list) for number in one]
         assert len(set(numbers)) == len(numbers)
         assert all(len(one) == 5 for one in results + after if isinstance(one, list))
-        assert ELEMENTS - len(numbers) <= 5 * len(errors) + 4, at
+        assert ELEMENTS - len(numbers) <= 5 * len(errors) + 4, index
 
 
 @pytest.mark.sampled(12)

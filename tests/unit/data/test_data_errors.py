@@ -181,13 +181,13 @@ def test_goes_on_behind_an_error_and_from_each_saved_place(case):
     with iter(make()) as it:
         all_events = events(it)
     assert all_events == expected or expected is None
-    for at in range(len(all_events) + 1):
+    for index in range(len(all_events) + 1):
         with iter(make()) as it:
-            assert events(it, at) == all_events[:at]
+            assert events(it, index) == all_events[:index]
             state = json.loads(json.dumps(it.state_dict()))
         with iter(make()) as it:
             it.load_state_dict(state)
-            assert events(it) == all_events[at:], (at, state["position"])
+            assert events(it) == all_events[index:], (index, state["position"])
             # Its end is a place like any other.
             assert events(it) == []
 

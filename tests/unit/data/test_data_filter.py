@@ -515,8 +515,8 @@ def test_shapes():
 
 
 @pytest.mark.parametrize("cause", [ValueError("x"), StopIteration(), MemoryError(), GeneratorExit()])
-@pytest.mark.parametrize("at", [0, 3])
-def test_a_generator_that_raises(cause, at):
+@pytest.mark.parametrize("position", [0, 3])
+def test_a_generator_that_raises(cause, position):
     class Numbers:
         def __iter__(self):
             self.n = 0
@@ -524,12 +524,12 @@ def test_a_generator_that_raises(cause, at):
 
         def __next__(self):
             self.n += 1
-            if self.n > at:
+            if self.n > position:
                 raise cause
             return self.n
 
     results, error = pulled(Dataset.from_generator(Numbers))
-    assert results == list(range(1, at + 1))
+    assert results == list(range(1, position + 1))
     if isinstance(cause, StopIteration):  # that is the end
         assert error is None
         return

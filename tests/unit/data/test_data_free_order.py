@@ -108,9 +108,9 @@ PIPELINES = {
 }
 
 
-def taken(it, most=None):
+def taken(it, limit=None):
     outcomes = []
-    while most is None or most > 0:
+    while limit is None or limit > 0:
         try:
             one = plain(next(it))
             outcomes += one if isinstance(one, list) else [one]
@@ -118,7 +118,7 @@ def taken(it, most=None):
             break
         except qc.errors.PipelineError:
             outcomes.append("error")
-        most = None if most is None else most - 1
+        limit = None if limit is None else limit - 1
     return outcomes
 
 
@@ -137,15 +137,15 @@ def test_each_element_comes_exactly_once(name, threads):
 
     with begun() as it:
         expected = collections.Counter(taken(it))
-    for at in (0, 7, 1000):
+    for position in (0, 7, 1000):
         with begun() as it:
-            outcomes = taken(it, at)
+            outcomes = taken(it, position)
             state = it.state_dict()
         for more in (3, 4, None):  # and a place after that place
             with begun(state) as it:
                 outcomes += taken(it, more)
                 state = it.state_dict()
-        assert collections.Counter(outcomes) == expected, (at, state["position"])
+        assert collections.Counter(outcomes) == expected, (position, state["position"])
 
 
 def test_the_size_of_a_state_does_not_grow():

@@ -59,22 +59,22 @@ def numbers_of(element):
 def turns(children, cycle, block):
     """tf.data's sequential algorithm, by its words."""
     children = iter(children)
-    slots, at, count, ended = [None] * cycle, 0, 0, False
+    slots, index, count, ended = [None] * cycle, 0, 0, False
     while not ended or any(slot is not None for slot in slots):
-        if slots[at] is not None:
-            result = next(slots[at], None)
+        if slots[index] is not None:
+            result = next(slots[index], None)
             if result is not None:
                 yield result
                 count += 1
             else:
-                slots[at] = None
+                slots[index] = None
             if result is None or count == block:
-                at, count = (at + 1) % cycle, 0
+                index, count = (index + 1) % cycle, 0
         elif not ended:
-            slots[at] = next(children, None)
-            ended = slots[at] is None
+            slots[index] = next(children, None)
+            ended = slots[index] is None
         else:
-            at, count = (at + 1) % cycle, 0
+            index, count = (index + 1) % cycle, 0
 
 
 @pytest.mark.thorough

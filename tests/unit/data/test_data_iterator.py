@@ -246,15 +246,15 @@ def tiny_files(tmp_path_factory):
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", [*THREADS, None])
 def test_many_tiny_files(tiny_files, number):
-    before, most, results = open_descriptors(), 0, []
+    before, peak, results = open_descriptors(), 0, []
     ds = threads(FixedLengthRecordDataset(tiny_files, 1).batch(50), number)
     workers = ds._chain.threads()[0]
     with iter(ds) as it:
         for batch in it:
             results.extend(batch[:, 0].tolist())
-            most = max(most, open_descriptors() - before)
+            peak = max(peak, open_descriptors() - before)
     assert results == [index % 256 for index in range(3000) for _ in range(index % 3)]
-    assert most <= workers + 16
+    assert peak <= workers + 16
     assert open_descriptors() == before
 
 

@@ -660,36 +660,36 @@ def test_any_use_of_any_kind(ds, steps, sizes):
     state = [iter(data[0]), iter(data[0]), *[None] * 4]  # None: not begun; "closed"
     fed = 0
     feedable = qc.data.Iterator.from_string_handle(lambda: its[fed].string_handle(), np.uint8)
-    for name, which in steps:
-        it = its[which]
+    for name, index in steps:
+        it = its[index]
         if name == "feed":
-            fed = which
+            fed = index
         elif name == "close":
             it.close()
             # One that has said that it is at its end goes on saying so.
-            state[which] = state[which] if state[which] in (None, "ended") else "closed"
+            state[index] = state[index] if state[index] in (None, "ended") else "closed"
         elif name in ("begin", "other"):
             dataset, content = (first, data[0]) if name == "begin" else (second, data[1])
-            if which >= 4:
+            if index >= 4:
                 it.make_initializer(dataset)()
-            elif which >= 2:
+            elif index >= 2:
                 it.initialize(dataset if name == "other" else None)
             else:
                 with pytest.raises(InvalidArgumentError):
                     it.initializer()
                 continue
-            state[which] = iter(content)
+            state[index] = iter(content)
         else:
             if name == "fed":
-                it, which = feedable, fed
-            expected = state[which]
+                it, index = feedable, fed
+            expected = state[index]
             if expected is None or expected == "closed":
                 with pytest.raises(FailedPreconditionError):
                     it.get_next()
                 continue
             value = None if expected == "ended" else next(expected, None)
             if value is None:
-                state[which] = "ended"
+                state[index] = "ended"
             if name == "optional":
                 one = it.get_next_as_optional()
                 assert (int(one.get_value()) if one.has_value() else None) == value

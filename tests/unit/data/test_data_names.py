@@ -114,13 +114,13 @@ def test_any_place(tmp_path_factory, kind, counts, cycle, block, buffer, place, 
     records = itertools.chain(*(of_lists([parts[name] for name in one], cycle, block) for one in passes(named)))
     got = run(named().interleave(opened(kind), cycle, block).repeat(3), text)
     assert got == list(records)
-    at = int(place * len(elements))
+    position = int(place * len(elements))
     with iter(make()) as it:
-        pulled(it, at, text)
+        pulled(it, position, text)
         state = json.loads(json.dumps(it.state_dict()))
     with iter(threads(make(), number)) as it:
         it.load_state_dict(state)
-        assert pulled(it, None, text) == (elements[at:], None)
+        assert pulled(it, None, text) == (elements[position:], None)
 
 
 @pytest.mark.thorough
@@ -246,13 +246,13 @@ def test_errors_and_what_is_left_out(tmp_path, number):
         assert (it.stats()["skipped"], it.stats()["skipped_files"]) == (1, 1)
     skip = make().with_options(Options(on_error="skip"))
     expected = run(make().with_options(Options(on_error="skip")), text)
-    for at in range(len(expected) + 1):
+    for index in range(len(expected) + 1):
         with iter(make().with_options(Options(on_error="skip"))) as it:
-            pulled(it, at, text)
+            pulled(it, index, text)
             state = it.state_dict()
         with iter(skip) as it:
             it.load_state_dict(state)
-            assert pulled(it, None, text) == (expected[at:], None)
+            assert pulled(it, None, text) == (expected[index:], None)
 
 
 def test_it_stops_at_once(tmp_path):

@@ -94,7 +94,7 @@ def files(draw):
 
 @pytest.mark.thorough
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(files(), chains(most=3), st.sampled_from(THREADS))
+@given(files(), chains(max_steps=3), st.sampled_from(THREADS))
 def test_any_files_come_as_records_of_the_same_bytes(tmp_path_factory, files, ops, number):
     folder = tmp_path_factory.mktemp("files")
     paths = [save(folder / f"{index}.npy", value, version) for index, (value, version) in enumerate(files)]

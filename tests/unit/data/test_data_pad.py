@@ -110,15 +110,15 @@ def test_shuffled_before_and_repeated(tmp_path_factory, count, size, take, buffe
 
     passes = run(source().batch(100).repeat(2), values) if count and take else []
     elements = [one for below in passes for one in padded(below, size, index)]
-    expected = [elements[at : at + 3] for at in range(0, len(elements), 3)]
+    expected = [elements[position : position + 3] for position in range(0, len(elements), 3)]
     assert run(threads(make(), number), values) == expected
-    at = int(place * len(expected))
+    position = int(place * len(expected))
     with iter(make()) as it:
-        pulled(it, at, values)
+        pulled(it, position, values)
         state = json.loads(json.dumps(it.state_dict()))
     with iter(threads(make(), number)) as it:
         it.load_state_dict(state)
-        assert pulled(it, None, values) == (expected[at:], None)
+        assert pulled(it, None, values) == (expected[position:], None)
 
 
 @pytest.mark.thorough
@@ -183,13 +183,13 @@ def test_what_is_left_out_is_so_on_all(tmp_path, bad, number):
             assert len(log.read_text().splitlines() if bad else []) == len(bad) * (2 if good else 1)
             if index:
                 continue
-            for at in range(len(expected) + 1):
+            for position in range(len(expected) + 1):
                 with iter(make()) as it:
-                    pulled(it, at, values)
+                    pulled(it, position, values)
                     state = it.state_dict()
                 with iter(make()) as it:
                     it.load_state_dict(state)
-                    assert pulled(it, None, values) == (expected[at:], None)
+                    assert pulled(it, None, values) == (expected[position:], None)
 
 
 def test_batches_of_which_some_are_left_out(tmp_path):

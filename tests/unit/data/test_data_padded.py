@@ -529,18 +529,18 @@ LENGTHS = [
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("function", LENGTHS)
-@pytest.mark.parametrize("most", [6, 700])
-def test_buckets_of_rows(function, most):
+@pytest.mark.parametrize("max_length", [6, 700])
+def test_buckets_of_rows(function, max_length):
     """Rows short and long, of strings, numbers and fixed parts, against elements one by one of the same model."""
-    state = np.random.default_rng(most)
-    lengths = state.integers(0, most, 900)
+    state = np.random.default_rng(max_length)
+    lengths = state.integers(0, max_length, 900)
     r = [state.integers(0, 99, n, np.int16) for n in lengths]
     text = [bytes(state.integers(97, 123, n, np.uint8)) for n in lengths]
     fixed = state.normal(0, 1, (900, 2, 3)).astype(np.float32)
     ds = qc.data.Dataset.from_tensor_slices(
         {"r": qc.Ragged.from_list(r), "n": lengths, "text": np.array(text, object), "fixed": fixed}
     )
-    boundaries, sizes = [most // 4, most // 2, most - 1], [17, 5, 40, 3]
+    boundaries, sizes = [max_length // 4, max_length // 2, max_length - 1], [17, 5, 40, 3]
     shapes = {"r": [None], "n": [], "text": [], "fixed": [3, 4]}
     values_ = {"r": -1, "n": None, "text": None, "fixed": 0.5}
     ds = ds.repeat(2).bucket_by_sequence_length(function, boundaries, sizes, shapes, values_)
@@ -636,13 +636,13 @@ def test_lengths_that_are_none():
     assert [b.tolist() for _, b in two] == [[1, 2, 3], [5, 6, 7], [8, 9, 10], [4]]
 
 
-def failing(error, at):
+def failing(error, position):
     calls = []
 
     def length(element):
         if isinstance(element, np.ndarray):  # which ends a trace
             calls.append(element)
-        if len(calls) - 1 == at:
+        if len(calls) - 1 == position:
             raise error
         return len(element)
 

@@ -452,14 +452,14 @@ def test_chains_in_memory(ops, count, place, number):
     assert [np.ravel(element).tolist() for element in elements_of(ds, plain)] == [
         np.ravel(element).tolist() for element in expected
     ]
-    at = int(place * len(expected))
+    position = int(place * len(expected))
     with iter(apply(Dataset.range(count), ops)) as it:
-        pull(it, at)
+        pull(it, position)
         state = json.loads(json.dumps(it.state_dict()))
     with iter(apply(Dataset.range(count), ops)) as it:
         it.load_state_dict(state)
         assert [np.ravel(element).tolist() for element in it] == [
-            np.ravel(element).tolist() for element in expected[at:]
+            np.ravel(element).tolist() for element in expected[position:]
         ]
 
 

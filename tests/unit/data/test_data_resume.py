@@ -396,13 +396,13 @@ def test_whatever_a_state_holds(data, changes, signed):
         with contextlib.suppress(TypeError, ValueError):
             state["check"] = _state._check(json.loads(json.dumps(state)))
     try:
-        at = _state.unpack(state, PLAN, NAMES, SEEDS)
+        saved = _state.unpack(state, PLAN, NAMES, SEEDS)
     except (ResumeMismatchError, InvalidArgumentError):
         return
     if not signed:
         assert json.loads(json.dumps(state)) == good
-    assert at.seeds == [SEEDS[0][0]]
-    place, mark = at.place, at.place.mark
+    assert saved.seeds == [SEEDS[0][0]]
+    place, mark = saved.place, saved.place.mark
     assert min(place.elements, place.files_known, place.files_digest, *place.iterations, *place.begun) >= 0
     assert len(place.iterations) == len(place.begun) == 1
     assert mark is None or (len(mark.numbers()) == 22 and 0 <= mark.good <= mark.ordinal >= mark.base)

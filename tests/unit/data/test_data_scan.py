@@ -36,17 +36,17 @@ def test_each_pass_begins_anew():
     assert [int(x) for x in ds] == [int(x) for x in ds] == once
 
 
-@pytest.mark.parametrize("at", range(9))
-def test_goes_on_at_every_place(at):
+@pytest.mark.parametrize("position", range(9))
+def test_goes_on_at_every_place(position):
     def make():
         return Dataset.range(4).shuffle(4, seed=3).scan(0, summed).repeat(2)
 
     whole = [int(x) for x in make()]
     it = iter(make())
-    assert [int(next(it)) for _ in range(at)] == whole[:at]
+    assert [int(next(it)) for _ in range(position)] == whole[:position]
     again = iter(make())
     again.load_state_dict(it.state_dict())
-    assert [int(x) for x in again] == whole[at:]
+    assert [int(x) for x in again] == whole[position:]
 
 
 def test_a_place_belongs_to_its_state():

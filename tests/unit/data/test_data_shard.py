@@ -68,8 +68,8 @@ def sharded(ds, ops):
 
 
 @st.composite
-def sharded_chains(draw, uneven=("keep", "drop", "pad"), most=4):
-    ops = draw(chains(most=most))
+def sharded_chains(draw, uneven=("keep", "drop", "pad"), max_steps=4):
+    ops = draw(chains(max_steps=max_steps))
     for _ in range(draw(st.integers(1, 2))):
         count = draw(st.sampled_from([1, 2, 3, 5, 8, 50, 2**31 - 1]))
         kind = draw(st.sampled_from(uneven))
@@ -297,7 +297,7 @@ def test_far_away_at_once(tmp_path):
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(ops=sharded_chains(uneven=UNEVEN, most=3), bad=st.integers(0, 2), data=st.data())
+@given(ops=sharded_chains(uneven=UNEVEN, max_steps=3), bad=st.integers(0, 2), data=st.data())
 def test_what_comes_before_a_missing_file(tmp_path_factory, ops, bad, data):
     folder = tmp_path_factory.mktemp("shard")
     contents = [bytes(range(25)), bytes(range(25, 40)), bytes(range(40, 50))]
@@ -344,7 +344,9 @@ def test_bad_records_are_left_out_by_their_shard(tmp_path):
     for number, piece in itertools.product(THREADS, (100, 1 << 18)):
         base = threads(blocks.small(qc.data.TFRecordDataset(tmp_path / "a"), piece), number)
         for index in range(3):
-            expected = [records[at] for at in range(50) if at not in bad and at % 3 == index] * 2
+            expected = [
+                records[position] for position in range(50) if position not in bad and position % 3 == index
+            ] * 2
             for ops in (lambda ds: ds.repeat(2), lambda ds: ds):
                 ds = ops(base.shard(3, index).with_options(Options(on_error="skip", max_skips=None)))
                 got, error = blocks.run(ds)
@@ -352,7 +354,7 @@ def test_bad_records_are_left_out_by_their_shard(tmp_path):
                 assert got == expected[: len(got)]
                 assert len(got) in (len(expected), len(expected) // 2)
         got, error = blocks.run(base.shard(3, 1))
-        assert got == [records[at] for at in (1, 4, 7)]
+        assert got == [records[position] for position in (1, 4, 7)]
         assert isinstance(error, ChecksumError)
         with pytest.raises(UnimplementedError):
             iter(base.batch(2).shard(3, 1).with_options(Options(on_error="skip")))

@@ -78,17 +78,17 @@ def test_all_that_is_good_comes(tmp_path, files, batch, workers):
 @pytest.mark.parametrize("workers", THREADS)
 def test_the_first_one_too_many_is_an_error_in_its_place(files, workers):
     ends = [*BAD, None, None]
-    for most in range(9):
-        with iter(threads(skipping(small(TFRecordDataset(files), 300).batch(7), max_skips=most), workers)) as it:
+    for limit in range(9):
+        with iter(threads(skipping(small(TFRecordDataset(files), 300).batch(7), max_skips=limit), workers)) as it:
             results, error = pull(it)
             counts = it.stats()
-        assert counts["skipped"] + counts["skipped_files"] == min(most, 8)
-        if most < len(BAD):
+        assert counts["skipped"] + counts["skipped_files"] == min(limit, 8)
+        if limit < len(BAD):
             assert type(error) is ChecksumError
-            assert error.record == ends[most]
-            assert flat(results) == [record for n, record in enumerate(RECORDS[: ends[most]]) if n not in BAD]
-        elif most < 8:
-            assert type(error) is (NotFoundError if most == 6 else ChecksumError)
+            assert error.record == ends[limit]
+            assert flat(results) == [record for n, record in enumerate(RECORDS[: ends[limit]]) if n not in BAD]
+        elif limit < 8:
+            assert type(error) is (NotFoundError if limit == 6 else ChecksumError)
             assert flat(results) == (GOOD + RECORDS[:30] + RECORDS)[: len(flat(results))]
         else:
             assert error is None

@@ -365,11 +365,11 @@ def test_other_steps_between_it_and_the_repeat(tmp_path, number):
     states = []
     with iter(make()) as it:
         states.append(it.state_dict())
-        for at, element in enumerate(it):
-            assert int(element) == expected[at]
+        for index, element in enumerate(it):
+            assert int(element) == expected[index]
             states.append(it.state_dict())
-    for at, state in enumerate(states):
+    for index, state in enumerate(states):
         with iter(make()) as it:
             it.load_state_dict(state)
-            assert pulled(it, None, values) == (expected[at:], None)
+            assert pulled(it, None, values) == (expected[index:], None)
     assert run(make(), values) == 3 * chained(good, lambda x: x % 2)

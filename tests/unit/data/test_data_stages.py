@@ -249,8 +249,8 @@ def steps_of(rows, start):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("how", ["batches", "rows", "lines"])
-def test_steps_of_native_maps(tmp_path, threads, how):
+@pytest.mark.parametrize("way", ["batches", "rows", "lines"])
+def test_steps_of_native_maps(tmp_path, threads, way):
     """By their shares of what was measured in a sample."""
 
     def roots(x):
@@ -259,7 +259,7 @@ def test_steps_of_native_maps(tmp_path, threads, how):
     def sines(x):
         return np.sin(np.sin(np.sin(np.sin(np.sin(np.sin(np.sin(np.sin(x))))))))
 
-    if how == "lines":
+    if way == "lines":
         (tmp_path / "a").write_text("".join(f"{i},{i}\n" for i in range(20_000)))
         ds = TextLineDataset(tmp_path / "a").map(decode_csv(record_defaults=[np.float32(), np.float32()]))
         ds = ds.map(lambda a, b: a).map(roots).map(lambda a: a + 1).batch(100)
@@ -268,7 +268,7 @@ def test_steps_of_native_maps(tmp_path, threads, how):
         ds = Dataset.from_tensor_slices(np.ones((4000, 256), np.float32))
         ds = (
             ds.batch(10).map(sines).map(lambda x: x + 1)
-            if how == "batches"
+            if way == "batches"
             else ds.map(sines).map(lambda x: x + 1).batch(10)
         )
         names = [", ".join(["sin"] * 8), "add"]

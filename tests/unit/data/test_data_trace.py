@@ -299,13 +299,13 @@ def test_many_rows_at_once(function, dtype, count, batch, workers):
     some = (np.arange(count) % 7 != 2) & (np.arange(count) % 5 < 4)
     chosen = Dataset.zip((Dataset.from_tensor_slices(some), ds)).filter(lambda keep, x: keep).map(lambda keep, x: x)
     plain = [_together([function(row) for row in part]) for part in (rows, rows[some]) if len(part)]
-    for at, made in enumerate((ds, chosen) if some.any() else (ds,)):
+    for index, made in enumerate((ds, chosen) if some.any() else (ds,)):
         mapped = made.map(function)
         assert "traced" in mapped.plan()
         for way in (mapped.batch(batch), made.shuffle(1).map(function).batch(batch)):
             got = _together([copy.deepcopy(one) for part in way for one in _rows(part)])
-            assert _same(got, plain[at])
-    whole = [function(rows[at : at + batch]) for at in range(0, count, batch)]
+            assert _same(got, plain[index])
+    whole = [function(rows[index : index + batch]) for index in range(0, count, batch)]
     for part, expected in zip(ds.batch(batch).map(function), whole, strict=True):
         assert _same(part, expected)
 

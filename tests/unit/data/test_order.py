@@ -279,13 +279,13 @@ def test_endless_over_nothing_ends(tmp_path, ops, number):
 def test_numbers_at_the_limits(tmp_path):
     contents = [bytes(range(20))]
     paths = write_files(tmp_path, contents)
-    most = 2**63 - 1
+    limit = 2**63 - 1
     for ops in (
-        [("take", most), ("repeat", 2), ("take", most)],
-        [("skip", most)],
-        [("repeat", 2), ("skip", 5), ("skip", most)],
-        [("repeat", most), ("take", 70)],
-        [("repeat", most), ("repeat", most), ("skip", 31), ("take", 12)],
+        [("take", limit), ("repeat", 2), ("take", limit)],
+        [("skip", limit)],
+        [("repeat", 2), ("skip", 5), ("skip", limit)],
+        [("repeat", limit), ("take", 70)],
+        [("repeat", limit), ("repeat", limit), ("skip", 31), ("take", 12)],
         [("shuffle", 2**31 - 1, 1, True), ("batch", 3, False)],
     ):
         for number in (1, 2):

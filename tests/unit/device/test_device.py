@@ -340,14 +340,14 @@ KEPT = {
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("why", KEPT)
-def test_what_keeps_a_marked_map_on_the_host(cuda, why):
-    device_ds = cuda.of(KEPT[why]({"on_device": True}))
+@pytest.mark.parametrize("reason", KEPT)
+def test_what_keeps_a_marked_map_on_the_host(cuda, reason):
+    device_ds = cuda.of(KEPT[reason]({"on_device": True}))
     assert on_the_device(device_ds) == 0
     lines = [line for line in device_ds.plan().splitlines() if "not on the device: " in line]
     assert lines and all("map(" in line for line in lines)
-    assert any(why in line for line in lines)
-    without = KEPT[why]({})
+    assert any(reason in line for line in lines)
+    without = KEPT[reason]({})
     assert "not on the device" not in cuda.of(without).plan()
     for got, wanted in zip(device_ds, on_host(without), strict=True):
         for array, part in zip(leaves(got), leaves(wanted), strict=True):
@@ -478,7 +478,7 @@ def test_chains_of_marked_maps(cuda, data):
     for name in behind:
         host, device_ds = host.map(STEPS[name][0]), device_ds.map(STEPS[name][0])
     steps = [*rows, *batch, *((name, True) for name in behind)]
-    last = next((at for at, (name, mark) in enumerate(reversed(steps)) if name == "host" or not mark), len(steps))
+    last = next((index for index, (name, mark) in enumerate(reversed(steps)) if name == "host" or not mark), len(steps))
     assert on_the_device(device_ds) == last
     assert device_ds.element_spec == host.element_spec
     expected = on_host(host)
@@ -492,7 +492,7 @@ def test_chains_of_marked_maps(cuda, data):
         for name in names:
             whole = STEPS[name][1](whole).reshape(count, 12)
         kept = count - count % size if drop else count
-        right = [whole[at : at + size] for at in range(0, kept, size)]
+        right = [whole[index : index + size] for index in range(0, kept, size)]
         assert [one.tobytes() for one in expected] == [one.tobytes() for one in right]
 
 
@@ -821,20 +821,20 @@ CALLS = [
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("nth", [1, 2, 7])
 @pytest.mark.parametrize(
-    ("call", "how"),
+    ("call", "way"),
     [
         *((call, ONCE) for call in CALLS),
         *((call, ALWAYS) for call in CALLS if call != "cuCtxSetCurrent"),  # without it nothing can be given back
         *((call, LATER) for call in ("cuStreamWaitEvent", "cuMemcpyBatchAsync_v2", "cuEventRecord")),
     ],
 )
-def test_a_call_that_fails(cuda, kind, call, nth, how):
+def test_a_call_that_fails(cuda, kind, call, nth, way):
     """Is an error that names it, or nothing: and then all goes back."""
     ds, expected = kind
     cuda.stream()
     iter(cuda.of(ds)).close()
     cuda.leaks = None  # what the driver no longer knows of is lost
-    cuda.fake.fail(call, nth, 719, how)
+    cuda.fake.fail(call, nth, 719, way)
     it = iter(cuda.of(ds))
     count = 0
     try:
@@ -1019,8 +1019,8 @@ def test_streams_aside_read_their_batch(cuda, name, schedule):
     assert cuda.fake.count("cuMemFree_v2") == 0
 
 
-@pytest.mark.parametrize("how", ["a dict", "the current stream", "a list"])
-def test_streams_aside_of_nested_batches(cuda, how):
+@pytest.mark.parametrize("way", ["a dict", "the current stream", "a list"])
+def test_streams_aside_of_nested_batches(cuda, way):
     main, side = cuda.stream(), cuda.aside()
     numbers = np.random.default_rng(3).random((200, 16)).astype(np.float32)
     ds = Dataset.from_tensor_slices({"x": numbers, "y": (np.arange(200), {"z": numbers[:, 0]})}).batch(10)
@@ -1028,9 +1028,9 @@ def test_streams_aside_of_nested_batches(cuda, how):
         cuda.order(main, side)
         for array, part in zip((element["x"], element["y"][0], element["y"][1]["z"]), leaves(wanted), strict=True):
             array.consume(part, 1000, side)
-        if how == "a dict":
+        if way == "a dict":
             record_stream(element, side)
-        elif how == "a list":
+        elif way == "a list":
             record_stream([element["y"], 3, "words"], side)
         else:
             cuda.arrays.current = side
@@ -1074,13 +1074,13 @@ class StandInForCuPy(types.ModuleType):
         )
 
 
-@pytest.mark.parametrize("how", ["a batch", "a view", "the default stream"])
-def test_who_takes_a_batch_by_dlpack_reads_it(cuda, monkeypatch, how):
+@pytest.mark.parametrize("way", ["a batch", "a view", "the default stream"])
+def test_who_takes_a_batch_by_dlpack_reads_it(cuda, monkeypatch, way):
     """Longer than anybody holds the array: in a stream of its own, which is the one that it names."""
     monkeypatch.setitem(sys.modules, "cupy", StandInForCuPy(cuda))
     arrays._leased_array.cache_clear()
     main = cuda.stream()
-    side = LEGACY if how == "the default stream" else cuda.aside()
+    side = LEGACY if way == "the default stream" else cuda.aside()
     assert main != side
     rows = np.random.default_rng(0).random((256, 32)).astype(np.float32)
     target = Target(cuda.device, CuPyArrays(cuda.device), 3, False, False)
@@ -1088,7 +1088,7 @@ def test_who_takes_a_batch_by_dlpack_reads_it(cuda, monkeypatch, how):
     try:
         ds = DeviceDataset(Dataset.from_tensor_slices(rows).batch(16)._chain, target, asked)
         for got, wanted in zip(ds, batches(rows, 16), strict=True):
-            if how == "a view":
+            if way == "a view":
                 got, wanted = got[3], wanted[3]
             capsule = got.__dlpack__(stream=None if side == LEGACY else side)
             cuda.fake.consume(side, capsule.ptr, wanted.nbytes, cuda.fake.hash(wanted), 3000)
@@ -1284,8 +1284,8 @@ def test_a_stream_that_cant_be_recorded(cuda, kind):
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("how", ["the consumer's", "one aside"])
-def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):
+@pytest.mark.parametrize("way", ["the consumer's", "one aside"])
+def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, way):
     """Keeps its memory for ever: it isn't freed, and goes to nobody else."""
     ds, expected = kind
     cuda.fake.schedule(schedule, 5)
@@ -1294,9 +1294,9 @@ def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):
         result = next(it)
         assert soon(lambda: cuda.fake.count("cuEventRecord") == 6, within=PATIENCE)  # no slot is left
         cuda.order(main, side)
-        result.consume(expected[0], UNTIL_GO_ON, side if how == "one aside" else main)
+        result.consume(expected[0], UNTIL_GO_ON, side if way == "one aside" else main)
         record_stream(result, side)
-        cuda.fake.fail("cuEventRecord", 1 + (how == "one aside"), 719)
+        cuda.fake.fail("cuEventRecord", 1 + (way == "one aside"), 719)
         address = result.address
         del result
         other = cuda.stream()  # nothing may wait for those above
@@ -1316,7 +1316,7 @@ def test_a_lease_whose_end_the_driver_cant_record(cuda, kind, schedule, how):
     cuda.fake.set(total_memory=cuda.fake.alive()["allocated_bytes"] + 2 * 8192 - 1)
     taken(cuda.of(Dataset.from_tensor_slices(np.zeros((2, 1100), np.float32)).batch(1), buffers=2))
     assert cuda.fake.count("cuMemFree_v2") >= 3  # all that was kept
-    cuda.fake.go_on(side if how == "one aside" else main)
+    cuda.fake.go_on(side if way == "one aside" else main)
 
 
 @pytest.mark.parametrize("widened", [False, True])
@@ -1411,19 +1411,19 @@ def test_a_queue(cuda, numbers, schedule):
     cuda.fake.schedule(schedule, 4)
     cuda.stream()
     queue = qc.FIFOQueue(5, [np.float32, np.int32], [(16, 33), ()])
-    expected = [(numbers[at : at + 16], at) for at in range(0, 320, 16)]
+    expected = [(numbers[index : index + 16], index) for index in range(0, 320, 16)]
 
     def fill():
-        for x, at in expected:
-            queue.enqueue([x, at])
+        for x, index in expected:
+            queue.enqueue([x, index])
         queue.close()
 
     threading.Thread(target=fill).start()
     with cuda.dequeued(queue) as it:
-        for (x, at), (wanted, number) in zip(it, expected, strict=True):
+        for (x, index), (wanted, number) in zip(it, expected, strict=True):
             x.consume(wanted)
-            at.consume(np.array(number, np.int32))
-            del x, at
+            index.consume(np.array(number, np.int32))
+            del x, index
         assert it.stats()["pageable_copies"] == 0
 
 

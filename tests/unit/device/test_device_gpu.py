@@ -121,10 +121,10 @@ def test_a_queue():
     queue = qc.FIFOQueue(5, [np.uint8], [(50, 32, 32, 3)])
 
     def fill():
-        for at in range(0, 5000, 50):
-            queue.enqueue(ROWS[at : at + 50])
+        for index in range(0, 5000, 50):
+            queue.enqueue(ROWS[index : index + 50])
         queue.close()
 
     threading.Thread(target=fill).start()
-    for at, got in enumerate(queue.to_device("cuda")):
-        assert np.array_equal(cupy.asnumpy(got), ROWS[50 * at : 50 * at + 50])
+    for index, got in enumerate(queue.to_device("cuda")):
+        assert np.array_equal(cupy.asnumpy(got), ROWS[50 * index : 50 * index + 50])

@@ -56,14 +56,14 @@ def test_files_and_each_place(files):
             same([{name: cupy.asnumpy(part) for name, part in batch.items()} for batch in again], expected[at + 1 :])
 
 
-@pytest.mark.parametrize("how", [{"device": "cuda"}, {"pin_memory": True}])
-def test_a_loader(files, how):
+@pytest.mark.parametrize("settings", [{"device": "cuda"}, {"pin_memory": True}])
+def test_a_loader(files, settings):
     torch = pytest.importorskip("torch")
     from queuecore.torch import DataLoader
 
     ds = files.shuffle(300, 3, reshuffle_each_iteration=False).map(scaled, on_device=True)
     expected = on_host(ds.batch(64))
-    loader = DataLoader(ds, batch_size=64, **how)
+    loader = DataLoader(ds, batch_size=64, **settings)
     for epoch in range(2):
         results = []
         for batch in loader:
@@ -73,7 +73,7 @@ def test_a_loader(files, how):
                 state = loader.state_dict()
         if epoch == 0:
             same(results, expected)
-    again = DataLoader(ds, batch_size=64, **how)
+    again = DataLoader(ds, batch_size=64, **settings)
     again.load_state_dict(state)
     same([{name: part.cpu().numpy() for name, part in batch.items()} for batch in again], results[3:])
 

@@ -122,15 +122,15 @@ def test_casts():
     host = Host(kernels)
     for kernel, array in zip(kernels, arrays, strict=True):
         for column, to in zip(host(kernel, slot(array), len(array)), dtypes, strict=True):
-            chosen = np.ones(len(array), bool)
+            mask = np.ones(len(array), bool)
             with np.errstate(all="ignore"):
                 if to.kind in "iu" and array.dtype.kind in "fV":
                     # What doesn't fit may become anything.
                     limits, wide = np.iinfo(to), np.trunc(array.astype(np.float64))
-                    chosen = (wide >= limits.min) & (wide < float(limits.max) + (to.itemsize < 8))
-                    chosen |= wide == limits.max if to.itemsize < 8 else False
-                same(column[chosen], array[chosen].astype(to))
-                same(column[chosen], qc.ops.cast(array[chosen], to))
+                    mask = (wide >= limits.min) & (wide < float(limits.max) + (to.itemsize < 8))
+                    mask |= wide == limits.max if to.itemsize < 8 else False
+                same(column[mask], array[mask].astype(to))
+                same(column[mask], qc.ops.cast(array[mask], to))
 
 
 UNARY = [np.negative, np.positive, np.absolute, np.square, np.sqrt, np.logical_not, np.invert]

@@ -232,39 +232,39 @@ def arguments(draw, replayed=False):
     kind = draw(st.sampled_from(samples.KINDS))
     cls = draw(st.sampled_from([samples.Squares, samples.AtOnce]))
     seed = draw(st.one_of(st.none(), st.integers(0, 9)))
-    how = draw(
+    form = draw(
         st.sampled_from(
             ["plain", "shuffle", "random", "replaced", "subset", "weighted", "lazy", "list", "batches", "lists"]
         )
     )
     size_of = draw(st.one_of(st.none(), st.integers(1, 7)))
     drop = draw(st.booleans()) and size_of is not None
-    own = draw(st.booleans()) or (replayed and seed is None and how in ("lazy", "batches"))
+    own = draw(st.booleans()) or (replayed and seed is None and form in ("lazy", "batches"))
 
     def make():
         generator = None if seed is None else torch.Generator().manual_seed(seed)
         other = torch.Generator().manual_seed(5) if own else generator
         data = torch.utils.data
         options: dict[str, Any] = {"batch_size": size_of, "drop_last": drop, "generator": generator}
-        if how == "shuffle":
+        if form == "shuffle":
             options["shuffle"] = True
-        elif how == "random":
+        elif form == "random":
             options["sampler"] = data.RandomSampler(range(size), generator=other)
-        elif how == "replaced":
+        elif form == "replaced":
             options["sampler"] = data.RandomSampler(range(size), True, 2 * size, other)
-        elif how == "subset":
+        elif form == "subset":
             options["sampler"] = data.SubsetRandomSampler(range(0, size, 2), other)
-        elif how == "weighted":
+        elif form == "weighted":
             options["sampler"] = data.WeightedRandomSampler(range(1, size + 1), size, True, other)
-        elif how == "lazy":
+        elif form == "lazy":
             options["sampler"] = samples.Lazy(size, other)
-        elif how == "list":
+        elif form == "list":
             options["sampler"] = list(range(size - 1, -1, -2))
-        elif how in ("batches", "lists"):
+        elif form in ("batches", "lists"):
             del options["batch_size"], options["drop_last"]
             lists = [[0], [size - 1, 0, 0], list(range(size))]
             options["batch_sampler"] = (
-                lists if how == "lists" else data.BatchSampler(samples.Lazy(size, other), size_of or 1, drop)
+                lists if form == "lists" else data.BatchSampler(samples.Lazy(size, other), size_of or 1, drop)
             )
         return cls(size, kind), options
 
@@ -1183,16 +1183,16 @@ def test_each_worker_has_its_own_copy_of_every_dataset_as_in_pytorch(kind):
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("workers_", [1, 4])
 @pytest.mark.parametrize("lazy", [False, True])
-@pytest.mark.parametrize("how", ["shallow", "deep", False])
-def test_reading_from_a_file_gives_each_sample_its_own_bytes(tmp_path, lazy, how, workers_):
+@pytest.mark.parametrize("way", ["shallow", "deep", False])
+def test_reading_from_a_file_gives_each_sample_its_own_bytes(tmp_path, lazy, way, workers_):
     path = tmp_path / "numbers"
     path.write_bytes(np.arange(2000, dtype="<u4").tobytes())
     dataset = torch.utils.data.Subset(beside.Reading(path, lazy), range(2000))
-    if how is False and lazy:
+    if way is False and lazy:
         return  # that is for who sees to it himself
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        loader = DataLoader(dataset, 10, num_workers=workers_, copy_dataset=how)
+        loader = DataLoader(dataset, 10, num_workers=workers_, copy_dataset=way)
     told = [str(one.message) for one in caught]
     assert len(told) == (not lazy and workers_ > 1) and all("dataset.dataset.file" in one for one in told)
     for _ in range(2):
@@ -1307,15 +1307,15 @@ def test_workers_of_a_stream_work_beside_each_other():
     assert plainly(loader) == [[0, 1]] * 3 + [[2]] * 3
 
 
-@pytest.mark.parametrize("how", ["thread", "process"])
+@pytest.mark.parametrize("way", ["thread", "process"])
 @pytest.mark.parametrize("kind", ["parted", "its own iterator"])
-def test_a_stream_of_several_workers_goes_on_where_it_was(kind, how):
+def test_a_stream_of_several_workers_goes_on_where_it_was(kind, way):
     def make(**more):
-        given = {"batch_size": 3, "num_workers": 2, "worker_type": how, **more}
+        given = {"batch_size": 3, "num_workers": 2, "worker_type": way, **more}
         return DataLoader(STREAMS[kind](), **given)
 
     expected = plainly(make())
-    for place in range(len(expected) + 1) if how == "thread" else (3,):
+    for place in range(len(expected) + 1) if way == "thread" else (3,):
         loader = make()
         it = iter(loader)
         for _ in range(place):

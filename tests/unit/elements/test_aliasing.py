@@ -270,7 +270,7 @@ def test_what_describes_a_dataset_is_taken_as_it_is() -> None:
     mean = np.array(1.0)
     files = qc.data.TextLineDataset(names)
     sampled = Dataset.sample_from_datasets(parts, weights)
-    chosen = Dataset.choose_from_datasets(parts, Dataset.from_tensors(np.int64(1)))
+    selection = Dataset.choose_from_datasets(parts, Dataset.from_tensors(np.int64(1)))
     pairs = Dataset.from_tensor_slices(np.arange(8).reshape(4, 2))
     buckets = pairs.bucket_by_sequence_length(lambda pair: pair[0], bounds, sizes)
     generated = Dataset.from_generator(lambda: [{"x": [1, 2]}], output_signature=spec)
@@ -294,7 +294,7 @@ def test_what_describes_a_dataset_is_taken_as_it_is() -> None:
     features.clear()
     mean[...] = 100
     assert set(map(int, sampled)) <= {0, 1}
-    assert [int(x) for x in chosen] == [10]
+    assert [int(x) for x in selection] == [10]
     assert [len(list(buckets)), str(files.plan())] == expected
     assert [one["x"].tolist() for one in generated] == [one["x"].tolist() for one in typed] == [[1, 2]]
     assert [float(x) for x in scaled] == [0, 1]
@@ -733,14 +733,14 @@ CALLS = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-@pytest.mark.parametrize("how", HELD)
-def test_an_array_that_somebody_reaches_is_copied(how: str, call: str) -> None:
-    if how == "list" and call not in ("function", "method"):
+@pytest.mark.parametrize("way", HELD)
+def test_an_array_that_somebody_reaches_is_copied(way: str, call: str) -> None:
+    if way == "list" and call not in ("function", "method"):
         pytest.skip("an array is made of such a list")
     arrays = []
 
     def make() -> Any:
-        made, other = HELD[how](np.full(400, 5))
+        made, other = HELD[way](np.full(400, 5))
         arrays.append((other, _leaf(made).__array_interface__["data"][0]))
         return made
 

@@ -124,21 +124,21 @@ def test_counts_of_records_files_and_bytes():
     assert quarantine.counts() == {"skipped": 2, "skipped_files": 2, "skipped_bytes": 510}
 
 
-@pytest.mark.parametrize("most", [0, 1, 3])
-def test_one_more_than_may_be(tmp_path, most):
+@pytest.mark.parametrize("limit", [0, 1, 3])
+def test_one_more_than_may_be(tmp_path, limit):
     path = tmp_path / "log"
-    quarantine = Quarantine(path, most)
-    for index in range(most):
+    quarantine = Quarantine(path, limit)
+    for index in range(limit):
         quarantine.skip(ChecksumError(str(index)), file=index == 1)
     error = ChecksumError("too many", record=7)
     with pytest.raises(ChecksumError) as caught:
         quarantine.skip(error)
     assert caught.value is error
-    assert f"max_skips={most}" in error.__notes__[0]
+    assert f"max_skips={limit}" in error.__notes__[0]
     # It was not left out.
     counts = quarantine.counts()
-    assert counts["skipped"] + counts["skipped_files"] == most
-    assert (len(lines(path)) if most else path.exists()) == most
+    assert counts["skipped"] + counts["skipped_files"] == limit
+    assert (len(lines(path)) if limit else path.exists()) == limit
 
 
 def test_threads_count_together(tmp_path):

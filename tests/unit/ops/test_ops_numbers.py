@@ -454,14 +454,14 @@ def test_faults_of_a_sequence_name_their_step():
 RECORD = np.dtype([("label", "<i4"), ("image", "u1", (3, 4)), ("rest", "u1", 5)])
 
 
-@pytest.mark.parametrize("which", ["image", 1])
-def test_one_component_of_several(tmp_path, which):
+@pytest.mark.parametrize("component", ["image", 1])
+def test_one_component_of_several(tmp_path, component):
     rows = np.frombuffer(values("u1", (30, RECORD.itemsize)).tobytes(), RECORD)
     path = tmp_path / "rows"
     path.write_bytes(rows.tobytes())
     ops = [
         qc.ops.decode_raw(out_type=RECORD),
-        qc.ops.on(which, qc.ops.transpose(perm=(1, 0)), qc.ops.pad(paddings=[(0, 1), (0, 0)]), qc.ops.scale(a=2)),
+        qc.ops.on(component, qc.ops.transpose(perm=(1, 0)), qc.ops.pad(paddings=[(0, 1), (0, 0)]), qc.ops.scale(a=2)),
         qc.ops.on("label", qc.ops.one_hot(depth=3, dtype="u1")),
     ]
     image = np.pad(rows["image"].transpose(0, 2, 1).astype("f4") * 2, [(0, 0), (0, 1), (0, 0)])

@@ -36,21 +36,21 @@ def is_native(ds):
 
 
 @pytest.mark.parametrize("sep", [None, b"", b"/", b"//", b"ab", b"a/", b"\0"])
-@pytest.mark.parametrize("most", [-1, 0, 1, 2, 5])
-def test_split_is_pythons(sep, most):
+@pytest.mark.parametrize("maxsplit", [-1, 0, 1, 2, 5])
+def test_split_is_pythons(sep, maxsplit):
     words = texts(1)
-    expected = [one.split(sep or None, most) for one in words]
-    assert split(words, sep, most).to_list() == expected
-    assert [split(one, sep, most).tolist() for one in words] == expected
-    whole = list(sourced(words).map(split(sep=sep, maxsplit=most)))
+    expected = [one.split(sep or None, maxsplit) for one in words]
+    assert split(words, sep, maxsplit).to_list() == expected
+    assert [split(one, sep, maxsplit).tolist() for one in words] == expected
+    whole = list(sourced(words).map(split(sep=sep, maxsplit=maxsplit)))
     assert [one.to_list() for one in whole] == expected
     for index in (0, 1, -1, -2, 4):
         for word, pieces in zip(words, expected, strict=True):
             if -len(pieces) <= index < len(pieces):
-                assert split(word, sep, most, index=index) == pieces[index]
+                assert split(word, sep, maxsplit, index=index) == pieces[index]
             else:
                 with pytest.raises(InvalidArgumentError, match=f"{len(pieces)} piece.* no index {index}"):
-                    split(word, sep, most, index=index)
+                    split(word, sep, maxsplit, index=index)
 
 
 def test_split_of_every_shape():

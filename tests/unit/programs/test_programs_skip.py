@@ -104,41 +104,44 @@ STARTS = tfrecords.places(RECORDS)
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("which", [[3], [0], [11], [2, 3, 7], list(range(12))])
+@pytest.mark.parametrize("damaged_records", [[3], [0], [11], [2, 3, 7], list(range(12))])
 @pytest.mark.parametrize("where", ["data", "checksum"])
-def test_damaged_data_of_tfrecords(tmp_path, threads, which, where):
+def test_damaged_data_of_tfrecords(tmp_path, threads, damaged_records, where):
     """The damaged ones are left out, and no other."""
     paths = [tmp_path / name for name in "abc"]
     places = [
-        STARTS[index + 1] - 1 if where == "checksum" or not RECORDS[index] else STARTS[index] + 12 for index in which
+        STARTS[index + 1] - 1 if where == "checksum" or not RECORDS[index] else STARTS[index] + 12
+        for index in damaged_records
     ]
     for path in paths:
         tfrecord(path, RECORDS, places if path.name == "b" else ())
-    good = RECORDS + [one for index, one in enumerate(RECORDS) if index not in which] + RECORDS
+    good = RECORDS + [one for index, one in enumerate(RECORDS) if index not in damaged_records] + RECORDS
 
     def program_of(**options):
         return qc.StageProgram(qc.TFRecordReader(), paths, lambda one: one, **options)
 
-    bad = [entry(paths[1], STARTS[index], index, "ChecksumError", nbytes=len(RECORDS[index])) for index in which]
-    counts = stats(len(good), len(which), 0, sum(len(RECORDS[index]) for index in which))
+    bad = [
+        entry(paths[1], STARTS[index], index, "ChecksumError", nbytes=len(RECORDS[index])) for index in damaged_records
+    ]
+    counts = stats(len(good), len(damaged_records), 0, sum(len(RECORDS[index]) for index in damaged_records))
     checked(program_of, good, bad, counts, tmp_path / "log", threads)
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("which", [0, 5, 11])
+@pytest.mark.parametrize("record", [0, 5, 11])
 @pytest.mark.parametrize("byte", [0, 7, 8, 11])
-def test_damaged_lengths_of_tfrecords(tmp_path, threads, which, byte):
+def test_damaged_lengths_of_tfrecords(tmp_path, threads, record, byte):
     """The rest of the file is given up, and its bytes are counted."""
     paths = [tmp_path / name for name in "abc"]
     for path in paths:
-        tfrecord(path, RECORDS, [STARTS[which] + byte] if path.name == "b" else ())
-    good = RECORDS + RECORDS[:which] + RECORDS
-    rest = STARTS[-1] - STARTS[which]
+        tfrecord(path, RECORDS, [STARTS[record] + byte] if path.name == "b" else ())
+    good = RECORDS + RECORDS[:record] + RECORDS
+    rest = STARTS[-1] - STARTS[record]
 
     def program_of(**options):
         return qc.StageProgram(qc.TFRecordReader(), paths, bytes, **options)
 
-    bad = [entry(paths[1], STARTS[which], which, "ChecksumError", True, rest)]
+    bad = [entry(paths[1], STARTS[record], record, "ChecksumError", True, rest)]
     checked(program_of, good, bad, stats(len(good), 0, 1, rest), tmp_path / "log", threads)
 
 
@@ -474,23 +477,23 @@ def test_a_name_that_is_none_is_no_bad_file(name, kind):
 # Limits
 
 
-@pytest.mark.parametrize("most", [0, 1, 4, 5, 6])
-def test_one_more_than_may_be(tmp_path, most):
+@pytest.mark.parametrize("limit", [0, 1, 4, 5, 6])
+def test_one_more_than_may_be(tmp_path, limit):
     """The error of that very record, with a note; what came before it is delivered."""
     path = tmp_path / "a"
     tfrecord(path, RECORDS, [STARTS[index + 1] - 1 for index in (1, 3, 5, 7, 9)])
     log = tmp_path / "log"
-    program = qc.StageProgram(qc.TFRecordReader(), [path], bytes, on_error="skip", max_skips=most, quarantine=log)
+    program = qc.StageProgram(qc.TFRecordReader(), [path], bytes, on_error="skip", max_skips=limit, quarantine=log)
     items, cause = run(program)
-    if most >= 5:
+    if limit >= 5:
         assert cause is None
         assert program.stats()["skipped"] == len(logged(log)) == 5
         return
-    assert items == [RECORDS[index] for index in range(12) if index not in (1, 3, 5, 7, 9) and index < 2 * most + 1]
+    assert items == [RECORDS[index] for index in range(12) if index not in (1, 3, 5, 7, 9) and index < 2 * limit + 1]
     assert type(cause) is ChecksumError
-    assert (cause.record, cause.offset) == (2 * most + 1, STARTS[2 * most + 1])
-    assert f"max_skips={most}" in cause.__notes__[0]
-    assert program.stats()["skipped"] == len(logged(log)) == most
+    assert (cause.record, cause.offset) == (2 * limit + 1, STARTS[2 * limit + 1])
+    assert f"max_skips={limit}" in cause.__notes__[0]
+    assert program.stats()["skipped"] == len(logged(log)) == limit
 
 
 def test_the_limit_is_of_all_threads_together(tmp_path):
@@ -541,19 +544,19 @@ def test_any_damage_to_tfrecords(tmp_path_factory, data):
         content = content[: data.draw(st.integers(0, len(content)) | st.just(len(content)))]
         (folder / str(number)).write_bytes(content)
         names.append(folder / str(number))
-        at = 0
-        while at < len(content):
-            _, fault = tfrecords.read(bytes(content[at:]))
-            good, _ = tfrecords.read(bytes(content[at:]))
+        position = 0
+        while position < len(content):
+            _, fault = tfrecords.read(bytes(content[position:]))
+            good, _ = tfrecords.read(bytes(content[position:]))
             expected += [one for _, _, one in good]
             if fault is None:
                 break
-            at += fault.offset
-            length = int.from_bytes(content[at : at + 8], "little")
-            head = bytes(content[at : at + 12])
+            position += fault.offset
+            length = int.from_bytes(content[position : position + 8], "little")
+            head = bytes(content[position : position + 12])
             if fault.error == "ChecksumError" and head == tfrecords.header(length):
                 skipped += 1
-                at += 16 + length
+                position += 16 + length
             else:
                 files += 1
                 break
@@ -617,26 +620,26 @@ def read_all(reader, work):
             results.append((type(error), error.record, error.offset))
 
 
-@pytest.mark.parametrize("which", [0, 5, 10, 11])
+@pytest.mark.parametrize("record", [0, 5, 10, 11])
 @pytest.mark.parametrize("byte", [0, 3, 7, 8, 11])
 @pytest.mark.parametrize("word", ["", "GZIP"])
-def test_the_next_record_after_a_damaged_length(tmp_path, which, byte, word):
+def test_the_next_record_after_a_damaged_length(tmp_path, record, byte, word):
     path = tmp_path / "a"
-    data = tfrecord(path, RECORDS, [STARTS[which] + byte])
+    data = tfrecord(path, RECORDS, [STARTS[record] + byte])
     if word:
         path.write_bytes(gzip.compress(data))
     reader = qc.TFRecordReader(word, resync=True)
-    fault = (ChecksumError, which, STARTS[which])
-    assert read_all(reader, [path]) == [*RECORDS[:which], fault, *RECORDS[which + 1 :]]
+    fault = (ChecksumError, record, STARTS[record])
+    assert read_all(reader, [path]) == [*RECORDS[:record], fault, *RECORDS[record + 1 :]]
     assert reader.num_work_units_completed() == 1
     program = qc.StageProgram(
         qc.TFRecordReader(word, resync=True), [path] * 2, bytes, on_error="skip", quarantine=tmp_path / "log"
     )
     items, cause = run(program)
     assert cause is None
-    assert items == (RECORDS[:which] + RECORDS[which + 1 :]) * 2
+    assert items == (RECORDS[:record] + RECORDS[record + 1 :]) * 2
     assert counts_of(program) == stats(22, 2)
-    assert logged(tmp_path / "log") == [entry(path, STARTS[which], which, "ChecksumError")] * 2
+    assert logged(tmp_path / "log") == [entry(path, STARTS[record], record, "ChecksumError")] * 2
 
 
 def test_the_next_record_is_far_away(tmp_path):
@@ -705,8 +708,8 @@ def test_a_reader_goes_on_after_a_damaged_record(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("most", [1, 2, 5, 100])
-def test_a_reader_of_several_goes_on_too(tmp_path, most):
+@pytest.mark.parametrize("limit", [1, 2, 5, 100])
+def test_a_reader_of_several_goes_on_too(tmp_path, limit):
     paths = [tmp_path / name for name in "ab"]
     tfrecord(paths[0], RECORDS, [STARTS[3] - 1, STARTS[8]])
     tfrecord(paths[1], RECORDS)
@@ -715,7 +718,7 @@ def test_a_reader_of_several_goes_on_too(tmp_path, most):
     results = []
     while True:
         try:
-            results += list(reader.read_up_to(work, most)[1])
+            results += list(reader.read_up_to(work, limit)[1])
         except OutOfRangeError:
             break
         except (ChecksumError, NotFoundError) as error:

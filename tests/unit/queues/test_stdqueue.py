@@ -445,8 +445,8 @@ def test_finalizers_that_use_the_queue_they_leave():
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("how", ["finalizer", "callback"])
-def test_put_from_the_garbage_collector(kind, how):
+@pytest.mark.parametrize("way", ["finalizer", "callback"])
+def test_put_from_the_garbage_collector(kind, way):
     numbers = itertools.count()
     q = kind()
 
@@ -456,11 +456,11 @@ def test_put_from_the_garbage_collector(kind, how):
     class Circle:
         def __init__(self):
             self.circle = self
-            if how == "callback":
+            if way == "callback":
                 # It must outlive what it refers to.
                 refs.append(weakref.ref(self, put))
 
-    if how == "finalizer":
+    if way == "finalizer":
         Circle.__del__ = put
     refs, results = [], []
     threshold = gc.get_threshold()

@@ -38,15 +38,15 @@ VERSIONS = list(files.HEADERS)
 PRELOADED = pathlib.Path(files.__file__).with_name("page_size.c")
 
 
-def read(path, most=None):
-    """The records of a file and the error that ended it; `most` for each call, one by one without it."""
+def read(path, limit=None):
+    """The records of a file and the error that ended it; `limit` for each call, one by one without it."""
     reader, work, records = qc.LMDBReader(), [os.fspath(path)], []
     while True:
         try:
-            if most is None:
+            if limit is None:
                 records.append(reader.read(work))
             else:
-                keys, values = reader.read_up_to(work, most)
+                keys, values = reader.read_up_to(work, limit)
                 records += zip(keys.to_list(), values.to_list(), strict=True)
         except OutOfRangeError:
             return records, None

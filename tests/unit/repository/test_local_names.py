@@ -8,7 +8,21 @@ from helpers.repository.failures import ROOT
 # Names that say only that something is there, or what was done with it.
 NO_NOUNS = {"one", "made", "given", "found", "asked", "drawn", "gone", "kept", "known", "read", "said", "seen", "taken"}
 NO_NOUNS |= {"told", "wanted", "whole", "absent", "answered", "came", "complete", "got", "held", "numbered", "short"}
-NO_NOUNS |= {"resampled", "here", "there", "what", "where"}
+NO_NOUNS |= {
+    "resampled",
+    "here",
+    "there",
+    "what",
+    "where",
+    "along",
+    "at",
+    "captured",
+    "chosen",
+    "how",
+    "most",
+    "placed",
+}
+NO_NOUNS |= {"shown", "traced", "upto", "which", "why"}
 FOLDERS = ("queuecore", "tests", "benchmarks", "examples")
 MOST_LINES = 5
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda

@@ -166,15 +166,15 @@ def test_a_maps_functions_that_wait(side):
         go_on.set()
 
 
-@pytest.mark.parametrize("how", ["dequeue", "dequeue_many", "lease"])
-def test_how_many_elements_a_queue_had(how):
+@pytest.mark.parametrize("way", ["dequeue", "dequeue_many", "lease"])
+def test_how_many_elements_a_queue_had(way):
     queue = qc.FIFOQueue(1000, [np.int64], [()])
     assert queue.stats()["depths"] == []
     queue.enqueue_many([np.arange(1000)])
     for _ in range(1000):
-        if how == "dequeue":
+        if way == "dequeue":
             queue.dequeue()
-        elif how == "lease":
+        elif way == "lease":
             with queue.lease(1):
                 pass
         else:

@@ -32,7 +32,7 @@ def listed(value):
     return value.tolist() if hasattr(value, "tolist") else value
 
 
-def taken(dataset, most=100, initializer=None):
+def taken(dataset, limit=100, initializer=None):
     """The elements of a dataset: those of an initializable iterator, which also takes placeholders and tables."""
     iterator = dataset.make_initializable_iterator()
     fetch = iterator.get_next()
@@ -40,7 +40,7 @@ def taken(dataset, most=100, initializer=None):
     with tf.Session() as sess:
         sess.run([tf.tables_initializer()])
         sess.run(iterator.initializer, initializer)
-        while len(out) < most:
+        while len(out) < limit:
             try:
                 out.append(listed(sess.run(fetch)))
             except tf.errors.OutOfRangeError:

@@ -63,14 +63,14 @@ def test_names_are_each_threads_own(graph):
 @pytest.mark.parametrize("own", [True, False])
 def test_dependencies_and_devices_of_threads(graph, own):
     outer = tf.no_op("outer")
-    before = [tf.no_op(f"before{at}") for at in range(3)]
+    before = [tf.no_op(f"before{index}") for index in range(3)]
 
-    def depending(at):
+    def depending(index):
         def work():
-            with graph.control_dependencies([before[at]]), graph.device(f"/cpu:{at}"):
+            with graph.control_dependencies([before[index]]), graph.device(f"/cpu:{index}"):
                 yield
                 with graph.as_default():
-                    tf.no_op(f"after{at}")
+                    tf.no_op(f"after{index}")
 
         return work
 
@@ -78,9 +78,9 @@ def test_dependencies_and_devices_of_threads(graph, own):
         if own:
             graph.switch_to_thread_local()
             graph.switch_to_thread_local()
-        in_threads([depending(at) for at in range(3)])
+        in_threads([depending(index) for index in range(3)])
         assert tf.no_op().control_inputs[:1] == [outer]
-    after = [graph.get_operation_by_name(f"after{at}") for at in range(3)]
+    after = [graph.get_operation_by_name(f"after{index}") for index in range(3)]
     if own:
         assert [op.control_inputs for op in after] == [[outer, one] for one in before]
         assert [op.device for op in after] == ["/cpu:0", "/cpu:1", "/cpu:2"]

@@ -219,22 +219,22 @@ def test_batches_are_pieces_of_what_comes(count, size, capacity, smaller, chunk)
 
 
 @settings(max_examples=30, deadline=None)
-@given(mask=st.lists(st.booleans(), max_size=12), size=st.integers(1, 4), how=st.sampled_from(["one", "chunk", "rows"]))
-def test_only_what_is_kept_comes(mask, size, how):
+@given(mask=st.lists(st.booleans(), max_size=12), size=st.integers(1, 4), way=st.sampled_from(["one", "chunk", "rows"]))
+def test_only_what_is_kept_comes(mask, size, way):
     with tf.Graph().as_default():
         x, keep = tf.train.slice_input_producer(
             [np.arange(len(mask)), np.array(mask, bool)], num_epochs=1, shuffle=False
         )
         rows = [n for n, kept in enumerate(mask) if kept]
         parts = {"n": x, "s": tf.as_string(x)}
-        if how == "chunk":
+        if way == "chunk":
             parts = {"n": tf.stack([x, x]), "s": tf.as_string(tf.stack([x, x]))}
             rows = [n for n in rows for _ in range(2)]
-        elif how == "rows":
+        elif way == "rows":
             parts = {"n": tf.stack([x, x]), "s": tf.as_string(tf.stack([x, x]))}
             keep = tf.stack([keep, tf.equal(x, -1)])
         found = drained(
-            tf.train.maybe_batch(parts, keep, size, enqueue_many=how != "one", allow_smaller_final_batch=True)
+            tf.train.maybe_batch(parts, keep, size, enqueue_many=way != "one", allow_smaller_final_batch=True)
         )
     expected = in_batches(rows, size, True)
     assert [one["n"].tolist() for one in found] == expected
@@ -365,21 +365,21 @@ def test_batches_of_records_are_made_natively(tmp_path):
         np.testing.assert_array_equal(got, expected)
 
 
-@pytest.mark.parametrize("how", ["batch", "shuffle_batch", "shuffle_batch_join"])
-def test_several_native_threads_give_every_record_once(tmp_path, how):
+@pytest.mark.parametrize("way", ["batch", "shuffle_batch", "shuffle_batch_join"])
+def test_several_native_threads_give_every_record_once(tmp_path, way):
     files = [tmp_path / str(i) for i in range(4)]
     arrays = np.concatenate([records(path) + np.uint8(7 * i) for i, path in enumerate(files)])
     for i, path in enumerate(files):
         path.write_bytes(arrays[20 * i : 20 * i + 20].tobytes())
     names = tf.train.string_input_producer([str(path) for path in files], num_epochs=3)
-    if how == "shuffle_batch_join":
+    if way == "shuffle_batch_join":
         lists = [parsed(tf.FixedLengthRecordReader(13).read(names)[1]) for _ in range(3)]
         fetches = tf.train.shuffle_batch_join(lists, 8, 60, 30)
     else:
         parts = parsed(tf.FixedLengthRecordReader(13).read(names)[1])
-        more = {"capacity": 60, "min_after_dequeue": 30} if how == "shuffle_batch" else {}
-        fetches = getattr(tf.train, how)(parts, 8, num_threads=3, **more)
-    assert sum(entry.lowered for entry in tf.train.lowering_report()) == (3 if how == "shuffle_batch_join" else 1)
+        more = {"capacity": 60, "min_after_dequeue": 30} if way == "shuffle_batch" else {}
+        fetches = getattr(tf.train, way)(parts, 8, num_threads=3, **more)
+    assert sum(entry.lowered for entry in tf.train.lowering_report()) == (3 if way == "shuffle_batch_join" else 1)
     found = drained(fetches)
     got = Counter(picture.tobytes() + label.tobytes() for batch in found for picture, label in zip(*batch, strict=True))
     pictures, labels = as_parsed(arrays)

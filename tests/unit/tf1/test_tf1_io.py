@@ -41,14 +41,14 @@ def test_reading_and_writing_have_places_of_their_own(tmp_path, mode):
     kept = b"old\n" if mode == "a+" else b""  # the first write empties it otherwise
     with gfile.GFile(name, mode) as file:
         file.write("one\ntwo\n")
-        shown = kept + b"one\ntwo\n"
-        assert file.read() == (shown if file.mode == "w+b" else shown.decode())
+        content = kept + b"one\ntwo\n"
+        assert file.read() == (content if file.mode == "w+b" else content.decode())
         file.write("six")
         file.seek(0)
         assert [next(file), next(file)] == [one if file.mode == "w+b" else one.decode()
-                                            for one in shown.splitlines(True)[:2]]  # fmt: skip
+                                            for one in content.splitlines(True)[:2]]  # fmt: skip
         assert file.tell() == 8
-    assert (tmp_path / "x").read_bytes() == shown + b"six"
+    assert (tmp_path / "x").read_bytes() == content + b"six"
 
 
 def test_places_and_numbers_of_bytes_that_make_no_sense(folder):

@@ -59,15 +59,15 @@ def sequence_of(make, context, lists):
 
 @given(maps)
 @settings(max_examples=150, deadline=None)
-def test_examples_have_protobufs_bytes(chosen):
-    ours, theirs = example_of(T.Example, chosen), example_of(CLASSES["Example"], chosen)
+def test_examples_have_protobufs_bytes(features):
+    ours, theirs = example_of(T.Example, features), example_of(CLASSES["Example"], features)
     wire = theirs.SerializeToString(deterministic=True)
     assert ours.SerializeToString() == wire
     assert ours.ByteSize() == len(wire)
     back = T.Example.FromString(theirs.SerializeToString())
     assert back == ours
     assert CLASSES["Example"].FromString(ours.SerializeToString()) == theirs
-    for key in chosen:
+    for key in features:
         assert back.features.feature[key].WhichOneof("kind") == theirs.features.feature[key].WhichOneof("kind")
     assert pickle.loads(pickle.dumps(ours)) == copy.deepcopy(ours) == ours
 

@@ -839,7 +839,7 @@ def test_indices(data, array, how):
 
 @FEW
 @given(st.data(), arrays, hows)
-def test_slices(data, array, how):
+def test_slices(data, array, way):
     begin = [data.draw(st.integers(0, 4)) for _ in array.shape]
     size = [data.draw(st.integers(-1, 4)) for _ in array.shape]
 
@@ -848,13 +848,13 @@ def test_slices(data, array, how):
             raise ValueError
         return x[tuple(slice(a, None if n < 0 else a + n) for a, n in zip(begin, size, strict=True))]
 
-    compared(array, how, lambda x: tf.slice(x, begin, size), wanted)
+    compared(array, way, lambda x: tf.slice(x, begin, size), wanted)
 
 
 @FEW
 @given(st.data(), arrays, hows, st.booleans(),
        st.sampled_from([("sum", np.sum), ("prod", np.prod), ("max", np.max), ("min", np.min)]))  # fmt: skip
-def test_reductions(data, array, how, keep, which):
+def test_reductions(data, array, way, keep, which):
     name, function = which
     axis = data.draw(st.one_of(st.none(), st.lists(st.integers(-5, 4), max_size=3)))
     axes = None if axis is None else tuple(axis)
@@ -862,7 +862,7 @@ def test_reductions(data, array, how, keep, which):
     if name in ("sum", "prod"):
         limit = {"dtype": np.int32}
     reduce = getattr(tf, f"reduce_{name}")
-    compared(array, how, lambda x: reduce(x, axis, keepdims=keep), lambda x: function(x, axes, keepdims=keep, **limit))
+    compared(array, way, lambda x: reduce(x, axis, keepdims=keep), lambda x: function(x, axes, keepdims=keep, **limit))
 
 
 @FEW
@@ -887,65 +887,65 @@ def test_broadcasting(first, second, name, how, other):
 
 @FEW
 @given(st.data(), arrays, hows)
-def test_shapes_of_the_same_items(data, array, how):
+def test_shapes_of_the_same_items(data, array, way):
     axis = data.draw(st.integers(-5, 4))
     rank = array.ndim
-    compared(array, how, lambda x: tf.expand_dims(x, axis), lambda x: np.expand_dims(x, axis))
+    compared(array, way, lambda x: tf.expand_dims(x, axis), lambda x: np.expand_dims(x, axis))
     perm = data.draw(st.permutations(range(rank)))
-    compared(array, how, lambda x: tf.transpose(x, perm), lambda x: np.transpose(x, perm))
-    compared(array, how, tf.squeeze, np.squeeze)
-    compared(array, how, tf.shape, lambda x: np.array(x.shape, np.int32))
-    compared(array, how, tf.size, lambda x: np.int32(x.size))
-    compared(array, how, tf.rank, lambda x: np.int32(x.ndim))
-    compared(array, how, lambda x: tf.reshape(x, [-1]), np.ravel)
-    compared(array, how, lambda x: tf.zeros_like(x, tf.float32), lambda x: np.zeros(x.shape, np.float32))
+    compared(array, way, lambda x: tf.transpose(x, perm), lambda x: np.transpose(x, perm))
+    compared(array, way, tf.squeeze, np.squeeze)
+    compared(array, way, tf.shape, lambda x: np.array(x.shape, np.int32))
+    compared(array, way, tf.size, lambda x: np.int32(x.size))
+    compared(array, way, tf.rank, lambda x: np.int32(x.ndim))
+    compared(array, way, lambda x: tf.reshape(x, [-1]), np.ravel)
+    compared(array, way, lambda x: tf.zeros_like(x, tf.float32), lambda x: np.zeros(x.shape, np.float32))
 
 
 @pytest.mark.thorough
 @FEW
 @given(st.data(), arrays, hows)
-def test_pieces(data, array, how):
+def test_pieces(data, array, way):
     rank = array.ndim
     if not rank:
         return
     axis = data.draw(st.integers(0, rank - 1))
     count = array.shape[axis]
-    if how == "all":
-        compared(array, how, lambda x: tf.unstack(x, axis=axis),
+    if way == "all":
+        compared(array, way, lambda x: tf.unstack(x, axis=axis),
                  lambda x: [one.squeeze(axis) for one in np.split(x, count, axis)] if count else [])  # fmt: skip
     pieces = data.draw(st.integers(1, 4))
-    compared(array, how, lambda x: tf.split(x, pieces, axis), lambda x: np.split(x, pieces, axis))
+    compared(array, way, lambda x: tf.split(x, pieces, axis), lambda x: np.split(x, pieces, axis))
     cuts = sorted(data.draw(st.lists(st.integers(0, count), max_size=3)))
     lengths = np.diff([0, *cuts, count]).tolist()
-    compared(array, how, lambda x: tf.split(x, lengths, axis), lambda x: np.split(x, cuts, axis))
-    compared(array, how, lambda x: tf.concat([x, x, x], axis), lambda x: np.concatenate([x, x, x], axis))
-    compared(array, how, lambda x: tf.stack([x, x], axis), lambda x: np.stack([x, x], axis))
+    compared(array, way, lambda x: tf.split(x, lengths, axis), lambda x: np.split(x, cuts, axis))
+    compared(array, way, lambda x: tf.concat([x, x, x], axis), lambda x: np.concatenate([x, x, x], axis))
+    compared(array, way, lambda x: tf.stack([x, x], axis), lambda x: np.stack([x, x], axis))
     times = [data.draw(st.integers(0, 3)) for _ in range(rank)]
-    compared(array, how, lambda x: tf.tile(x, times), lambda x: np.tile(x, times))
+    compared(array, way, lambda x: tf.tile(x, times), lambda x: np.tile(x, times))
     around = [[data.draw(st.integers(0, 2)) for _ in range(2)] for _ in range(rank)]
-    compared(array, how, lambda x: tf.pad(x, around), lambda x: np.pad(x, around))
+    compared(array, way, lambda x: tf.pad(x, around), lambda x: np.pad(x, around))
     for mode, least in (("REFLECT", 1), ("SYMMETRIC", 0)):
         if all(max(pair) <= side - least for side, pair in zip(array.shape, around, strict=True)):
-            compared(array, how, lambda x, mode=mode: tf.pad(x, around, mode),
+            compared(array, way, lambda x, mode=mode: tf.pad(x, around, mode),
                      lambda x, mode=mode: np.pad(x, around, mode.lower()))  # fmt: skip
-    compared(array, how, lambda x: tf.reverse(x, [axis]), lambda x: np.flip(x, axis))
-    compared(array, how, lambda x: tf.cumsum(x, axis), lambda x: np.cumsum(x, axis, np.int32))
+    compared(array, way, lambda x: tf.reverse(x, [axis]), lambda x: np.flip(x, axis))
+    compared(array, way, lambda x: tf.cumsum(x, axis), lambda x: np.cumsum(x, axis, np.int32))
     where = data.draw(st.lists(st.integers(0, 4), max_size=3))
-    compared(array, how, lambda x: tf.gather(x, np.array(where, np.int64), axis=axis),
+    compared(array, way, lambda x: tf.gather(x, np.array(where, np.int64), axis=axis),
              lambda x: x[(*(slice(None),) * axis, np.array(where, np.int64))])  # fmt: skip
     if count:
-        compared(array, how, lambda x: tf.argmax(x, axis), lambda x: np.argmax(x, axis))
+        compared(array, way, lambda x: tf.argmax(x, axis), lambda x: np.argmax(x, axis))
 
 
 @FEW
 @given(arrays, hows)
-def test_choices(array, how):
-    compared(array, how, lambda x: tf.where(x > 0), lambda x: np.argwhere(x > 0))
-    compared(array, how, lambda x: tf.where(x > 0, x, -x), np.abs)
-    compared(array, how, lambda x: tf.clip_by_value(x, -1, 5), lambda x: np.clip(x, -1, 5))
-    compared(array, how, lambda x: tf.one_hot(x, 3), lambda x: (x[..., None] == np.arange(3)).astype(np.float32))
+def test_choices(array, way):
+    compared(array, way, lambda x: tf.where(x > 0), lambda x: np.argwhere(x > 0))
+    compared(array, way, lambda x: tf.where(x > 0, x, -x), np.abs)
+    compared(array, way, lambda x: tf.clip_by_value(x, -1, 5), lambda x: np.clip(x, -1, 5))
+    compared(array, way, lambda x: tf.one_hot(x, 3), lambda x: (x[..., None] == np.arange(3)).astype(np.float32))
     if array.ndim:
-        compared(array, "rank" if how == "nothing" else how, lambda x: tf.boolean_mask(x, x > 0), lambda x: x[x > 0])
+        compared(array, "rank" if way == "nothing" else way, lambda x: tf.boolean_mask(x, x > 0), lambda x: x[x > 0])
 
 
 def test_the_same_functions_under_two_names():

@@ -151,13 +151,13 @@ def test_places_of_rows_are_checked_before_and_in_a_run():
         put = tf.dynamic_stitch([place, [0]], [rows, [[0.5, 0.5]]])
         assert put.shape.as_list() == [None, 2]
         assert sess.run(put, {place: [2, 1], rows: [[1, 1], [2, 2]]}).tolist() == [[0.5, 0.5], [2, 2], [1, 1]]
-        for at, values, problem in (
+        for position, values, problem in (
             ([1, -1], [[1, 1], [2, 2]], r"indices\[1\] is out of range"),
             ([1, 2], [[1, 1]], r"data\[0\].shape = \[1, 2\] does not start with indices\[0\].shape = \[2\]"),
             ([1], [[1, 1, 1]], r"data\[1\].shape"),
         ):
             with pytest.raises(tf.errors.InvalidArgumentError, match=problem):
-                sess.run(put, {place: at, rows: values})
+                sess.run(put, {place: position, rows: values})
         assert tf.dynamic_stitch([tf.zeros([0], tf.int32), tf.range(3)], [tf.zeros([0, 2]), tf.ones([3, 2])]).shape == (
             3,
             2,
@@ -167,11 +167,11 @@ def test_places_of_rows_are_checked_before_and_in_a_run():
         ):  # fmt: skip
             with pytest.raises(ValueError, match="incompatible|not compatible|must match"):
                 tf.dynamic_stitch(indices, data)
-        which = tf.placeholder(tf.int32)
+        partitions = tf.placeholder(tf.int32)
         for wrong, problem in (
             ([0, 3], r"partitions\[1\] = 3"),
             ([-1, 0], r"partitions\[0\] = -1"),
             (7, "partitions = 7"),
         ):
             with pytest.raises(tf.errors.InvalidArgumentError, match=rf"{problem} is not in \[0, 3\)"):
-                sess.run(tf.dynamic_partition([5, 6], which, 3), {which: wrong})
+                sess.run(tf.dynamic_partition([5, 6], partitions, 3), {partitions: wrong})

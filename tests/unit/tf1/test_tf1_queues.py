@@ -113,18 +113,18 @@ def test_it_says_so_of_what_feeds_the_queue_that_is_waited_for(impatient, sess):
         coord.join(threads)
 
 
-@pytest.mark.parametrize("how", ["started", "another", "none", "threads"])
-def test_a_wait_with_another_cause_is_silent(impatient, sess, how):
+@pytest.mark.parametrize("way", ["started", "another", "none", "threads"])
+def test_a_wait_with_another_cause_is_silent(impatient, sess, way):
     queue = tf.FIFOQueue(3, tf.int32, [()])
     coord = tf.train.Coordinator()
     threads = []
-    if how == "another":
+    if way == "another":
         unstarted()
-    elif how != "none":
+    elif way != "none":
         source = tf.FIFOQueue(3, tf.int32, [()])  # filled by hand, or not at all
         runner = tf.train.QueueRunner(queue, [queue.enqueue(source.dequeue())])
         tf.train.add_queue_runner(runner)
-        if how == "started":
+        if way == "started":
             threads = tf.train.start_queue_runners(sess, coord)
         else:
             threads = runner.create_threads(sess, coord, start=True)

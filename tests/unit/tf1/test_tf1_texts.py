@@ -88,16 +88,16 @@ def test_a_session_that_is_closed_meanwhile():
         ops = [empty.dequeue(), empty.dequeue_many(1), full.enqueue(1.0), full.enqueue_many([[1.0]])]
         messages, began = {}, [threading.Event() for _ in ops]
 
-        def work(at):
-            began[at].set()
+        def work(index):
+            began[index].set()
             try:
-                sess.run(ops[at])
+                sess.run(ops[index])
             except tf.errors.CancelledError as error:
-                messages[at] = error.message
+                messages[index] = error.message
             except RuntimeError:  # it was closed before the run began
-                messages[at] = "Dequeue operation was cancelled" if at < 2 else "Enqueue operation was cancelled"
+                messages[index] = "Dequeue operation was cancelled" if index < 2 else "Enqueue operation was cancelled"
 
-        threads = [threading.Thread(target=work, args=(at,)) for at in range(len(ops))]
+        threads = [threading.Thread(target=work, args=(index,)) for index in range(len(ops))]
         for thread in threads:
             thread.start()
         for one in began:
@@ -106,7 +106,9 @@ def test_a_session_that_is_closed_meanwhile():
         for thread in threads:
             thread.join(20)
     words = ["Dequeue", "Dequeue", "Enqueue", "Enqueue"]
-    assert [messages[at].split(":")[0] for at in range(4)] == [f"{word} operation was cancelled" for word in words]
+    assert [messages[index].split(":")[0] for index in range(4)] == [
+        f"{word} operation was cancelled" for word in words
+    ]
 
 
 CSV = [
@@ -127,13 +129,13 @@ def test_csv(sess, records, defaults, text):
 
 
 def test_columns_of_csv():
-    for chosen, text in (
+    for columns, text in (
         ([0], "Length of select_cols and record_defaults do not match"),
         ([1, 0], "select_cols is not strictly increasing"),
         ([-1, 0], "select_cols contains negative values"),
     ):
         with pytest.raises(ValueError, match=text):
-            tf.decode_csv(["1,2"], [[0], [1]], select_cols=chosen)
+            tf.decode_csv(["1,2"], [[0], [1]], select_cols=columns)
 
 
 def test_readers_and_decoders(sess):

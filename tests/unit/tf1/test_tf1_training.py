@@ -49,13 +49,15 @@ def numbers(count):
 def test_buckets_fill_batches_of_their_own_until_the_data_ends(smaller):
     number = numbers(23)
     tensors = {"row": tf.fill([number], number), "number": number}
-    which, batch = training.bucket(tensors, number % 3, 4, 3, dynamic_pad=True, allow_smaller_final_batch=smaller)
+    bucket_index, batch = training.bucket(
+        tensors, number % 3, 4, 3, dynamic_pad=True, allow_smaller_final_batch=smaller
+    )
     size = None if smaller else 4
-    assert (which.shape.as_list(), which.dtype) == ([], tf.int32)
+    assert (bucket_index.shape.as_list(), bucket_index.dtype) == ([], tf.int32)
     assert [batch[key].shape.as_list() for key in ("number", "row")] == [[size], [size, None]]
     of = collections.defaultdict(list)
     with running() as sess:
-        for bucket, values in to_the_end(sess, (which, batch)):
+        for bucket, values in to_the_end(sess, (bucket_index, batch)):
             of[int(bucket)].append(values["number"].tolist())
             assert values["row"].shape == (len(values["number"]), max(values["number"]))
             for count, row in zip(values["number"], values["row"], strict=True):
@@ -66,13 +68,13 @@ def test_buckets_fill_batches_of_their_own_until_the_data_ends(smaller):
 
 def test_buckets_with_sizes_and_capacities_of_their_own():
     number = numbers(40)
-    which, [batch] = training.bucket(
+    bucket_index, [batch] = training.bucket(
         [number], tf.cast(number >= 12, tf.int32), [3, 7], 2, capacity=2, bucket_capacities=[1, 50]
     )
     assert batch.shape.as_list() == [None]
     with running() as sess:
         of = collections.defaultdict(list)
-        for bucket, values in to_the_end(sess, (which, batch)):
+        for bucket, values in to_the_end(sess, (bucket_index, batch)):
             of[int(bucket)].append(values.tolist())
     assert of[0] == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
     assert of[1] == [list(range(first, first + 7)) for first in (12, 19, 26, 33)]
@@ -495,15 +497,15 @@ def test_batches_with_states_by_a_runner():
     done = {}
     with running() as sess:
         for keys, numbers_, parts, counts, totals, places, ends, _ in to_the_end(sess, step):
-            for at, index in enumerate(numbers_):
+            for position, index in enumerate(numbers_):
                 size = 1 + index % 7
-                base = 3 * places[at]
-                assert keys[at] == b"%05d_of_%05d:%d" % (places[at], ends[at], index)
-                assert parts["steps"][at].tolist() == [(n if n < size else 0) for n in range(base, base + 3)]
+                base = 3 * places[position]
+                assert keys[position] == b"%05d_of_%05d:%d" % (places[position], ends[position], index)
+                assert parts["steps"][position].tolist() == [(n if n < size else 0) for n in range(base, base + 3)]
                 texts = [b"%d" % index if n < size else b"" for n in range(base, base + 3)]
-                assert parts["text"][at].tolist() == texts and totals[at] == size
-                assert counts[at] == min(size, base + 3)
-                done[int(index)] = places[at] + 1 == ends[at]
+                assert parts["text"][position].tolist() == texts and totals[position] == size
+                assert counts[position] == min(size, base + 3)
+                done[int(index)] = places[position] + 1 == ends[position]
     assert done == dict.fromkeys(range(20), True)
 
 

@@ -88,14 +88,14 @@ def test_traced_functions(code, name):
             expected = [function(row) for row in rows]
         for batch in (1, 3):
             found = ds.batch(batch)
-            at = 0
+            position = 0
             for made in found:
                 made = made if isinstance(made, tuple) else (made,)
                 for k in range(len(made[0])):
-                    wanted = expected[at] if isinstance(expected[at], tuple) else (expected[at],)
+                    wanted = expected[position] if isinstance(expected[position], tuple) else (expected[position],)
                     assert all(same(np.array(m[k]), w) for m, w in zip(made, wanted, strict=True))
-                    at += 1
-            assert at == len(rows)
+                    position += 1
+            assert position == len(rows)
 
 
 def test_a_cast_of_one_item_for_a_whole_row():

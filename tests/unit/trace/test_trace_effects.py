@@ -123,14 +123,14 @@ MAKES = {
 }
 
 
-@pytest.mark.parametrize("how", [*MAKES, "reduce"])
-def test_it_happens_once_for_each_element(tmp_path, how):
+@pytest.mark.parametrize("way", [*MAKES, "reduce"])
+def test_it_happens_once_for_each_element(tmp_path, way):
     for name, function, count in effects(tmp_path):
         before = count()
-        if how == "reduce":
+        if way == "reduce":
             assert Dataset.range(5).reduce(np.int64(0), lambda state, x, f=function: state + f(x)) == 10
         else:
-            ds = MAKES[how](function)
+            ds = MAKES[way](function)
             assert "native" not in ds.plan().splitlines()[0], ds.plan()
             assert count() == before, name
             assert [int(x) for x in ds] == list(range(5)), name
