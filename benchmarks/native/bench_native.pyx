@@ -79,7 +79,7 @@ def floor_pass(paths, size_t chunk):
     cdef int fds[4096]
     cdef int count = len(paths), index
     cdef int64_t offset, total = 0, start = 0, stop = 0
-    cdef ssize_t got = 0
+    cdef ssize_t read_bytes = 0
     cdef iovec vector
     cdef uint8_t *buffer
     if count > 4096:
@@ -99,15 +99,15 @@ def floor_pass(paths, size_t chunk):
             for i in range(count):
                 offset = 0
                 while True:
-                    got = preadv(fds[i], &vector, 1, offset)
-                    if got <= 0:
+                    read_bytes = preadv(fds[i], &vector, 1, offset)
+                    if read_bytes <= 0:
                         break
-                    offset += got
-                    total += got
-                if got < 0:
+                    offset += read_bytes
+                    total += read_bytes
+                if read_bytes < 0:
                     break
             stop = now_ns()
-        if got < 0:
+        if read_bytes < 0:
             raise OSError("preadv failed")
     finally:
         for i in range(index):

@@ -30,7 +30,7 @@ cdef int64_t now_ns() noexcept nogil:
     return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 
-def read_pass(int32_t[::1] fds, int64_t[::1] offsets, int64_t[::1] lengths, int depth, str how):
+def read_pass(int32_t[::1] fds, int64_t[::1] offsets, int64_t[::1] lengths, int depth, str way):
     """Read parts of files, at most `depth` at a time.
 
     Parameters
@@ -38,7 +38,7 @@ def read_pass(int32_t[::1] fds, int64_t[::1] offsets, int64_t[::1] lengths, int 
     fds, offsets, lengths : array
         For each part: the descriptor, where it begins, and its bytes.
     depth : int
-    how : {"threads", "uring"}
+    way : {"threads", "uring"}
 
     Returns
     -------
@@ -46,7 +46,7 @@ def read_pass(int32_t[::1] fds, int64_t[::1] offsets, int64_t[::1] lengths, int 
         Bytes read, and nanoseconds.
     """
     cdef int64_t n = fds.shape[0], i, begun, over, nbytes
-    cdef bint ring = how == "uring"
+    cdef bint ring = way == "uring"
     cdef Request *requests = <Request *>malloc((n + 1) * sizeof(Request))
     if requests == NULL:
         raise MemoryError
@@ -69,13 +69,13 @@ def read_pass(int32_t[::1] fds, int64_t[::1] offsets, int64_t[::1] lengths, int 
 def files_pass(names, int depth):
     """Open, measure, read and close whole files, at most `depth` at a time. Return their bytes, and nanoseconds."""
     cdef int64_t n = len(names), i, begun, over, nbytes
-    cdef list kept = [name.encode() for name in names]
+    cdef list encoded_names = [name.encode() for name in names]
     cdef const char **texts = <const char **>malloc((n + 1) * sizeof(char *))
     if texts == NULL:
         raise MemoryError
     try:
         for i in range(n):
-            texts[i] = kept[i]
+            texts[i] = encoded_names[i]
         with nogil:
             begun = now_ns()
             nbytes = files_by_threads(texts, n, depth)

@@ -58,12 +58,12 @@ cdef extern from *:
     double bench_stall(const Setting&, int edge, bint absent) except + nogil
 
 
-def measure(bint absent, double seconds, cpus):
+def measure(bint is_absent, double seconds, cpus):
     """Return how many million tokens a second the others get through.
 
     Parameters
     ----------
-    absent : bool
+    is_absent : bool
         Leave the producer out that would sleep, between filling its cell and moving the tail.
     seconds : float
         How long.
@@ -80,5 +80,5 @@ def measure(bint absent, double seconds, cpus):
     setting.seconds = seconds
     setting.cpus[0], setting.cpus[1] = cpus
     with nogil:
-        figure = bench_stall(setting, R5, absent)
+        figure = bench_stall(setting, R5, is_absent)
     return figure

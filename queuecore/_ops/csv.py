@@ -207,7 +207,7 @@ def csv_format(
             raise InvalidArgumentError(f"{operation}: there is no field {fields[-1]}")
     native = [(_CSV_KINDS[dtype], field, default) for (dtype, default), field in zip(columns, fields, strict=True)]
     return CsvFormat(
-        native, select_cols is not None, delim[0], bool(use_quote_delim), na, max_record_bytes, most=max_fields
+        native, select_cols is not None, delim[0], bool(use_quote_delim), na, max_record_bytes, max_fields=max_fields
     )
 
 

@@ -152,13 +152,13 @@ class Fetch:
                 data = dataset.__getitems__(call.index)
             else:
                 data = [dataset[one] for one in call.index]
-        made = batching.collate(data)
+        batch = batching.collate(data)
         place = None
         if call.marked:
             with self._guard:
                 place = self.place()
         return WorkerResult(
-            call.number, made if batching.pin is None else batching.pin(made), None, self._worker, place
+            call.number, batch if batching.pin is None else batching.pin(batch), None, self._worker, place
         )
 
 

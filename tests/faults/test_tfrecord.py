@@ -39,10 +39,10 @@ def test_each_bit_of_a_header(number, size_known):
     for bit in range(8 * HEADER):
         data = flipped(DATA, 8 * STARTS[number] + bit)
         block = 1 + bit % 64
-        records, faults, _ = outcome(data, block, known=size_known)
+        records, faults, _ = outcome(data, block, is_known=size_known)
         assert faults == [("ChecksumError", STARTS[number], number)]
         assert records == others[:number]
-        records, faults, _ = outcome(data, block, known=size_known, resync=True)
+        records, faults, _ = outcome(data, block, is_known=size_known, resync=True)
         assert faults == [("ChecksumError", STARTS[number], number)]
         assert records == others
 
@@ -53,7 +53,7 @@ def test_each_bit_of_data_and_its_checksum(number, known):
     others = [one for one in read(DATA)[0] if one[1] != number]
     for bit in range(8 * (STARTS[number] + HEADER), 8 * STARTS[number + 1]):
         data = flipped(DATA, bit)
-        records, faults, _ = outcome(data, 1 + bit % 64, known=known, resync=True)
+        records, faults, _ = outcome(data, 1 + bit % 64, is_known=known, resync=True)
         assert faults == [("ChecksumError", STARTS[number], number)]
         assert records == others
 
@@ -71,7 +71,7 @@ def test_cut_at_each_byte(known, resync):
     for size in range(len(DATA)):
         whole = sum(start <= size for start in STARTS[1:])
         for block in (1, 13, 1000):
-            records, faults, wanted = outcome(DATA[:size], block, known=known, resync=resync)
+            records, faults, wanted = outcome(DATA[:size], block, is_known=known, resync=resync)
             assert records == read(DATA)[0][:whole]
             cut = [] if size in STARTS else [("TruncatedRecordError", STARTS[whole], whole)]
             assert faults == cut, size
@@ -85,11 +85,11 @@ def test_a_huge_length_with_a_valid_checksum(length, size_known):
     data = stream(KNOWN) + header(length) + b"and some data" + stream(KNOWN)
     position = len(stream(KNOWN))
     for block in (1, 12, 64, 1000):
-        records, faults, most_bytes = outcome(data, block, known=size_known)
+        records, faults, most_bytes = outcome(data, block, is_known=size_known)
         assert faults == [("RecordTooLargeError", position, 3)]
         assert [one[2] for one in records] == KNOWN
         assert most_bytes <= max(block, 5 + FRAME)
-    records, faults, most_bytes = outcome(data, 30, known=size_known, resync=True)
+    records, faults, most_bytes = outcome(data, 30, is_known=size_known, resync=True)
     assert faults == [("RecordTooLargeError", position, 3)]
     assert [one[2] for one in records] == KNOWN + KNOWN
     assert most_bytes <= 30
@@ -186,13 +186,13 @@ def test_mutations(seed):
         data = mutated(rng, stream(records)) if records else rng.randbytes(rng.randrange(60))
         expected, fault = read(data)
         size_known, block, limit = rng.random() < 0.5, rng.randrange(1, 100), rng.randrange(1, 9)
-        results, faults, wanted = outcome(data, block, known=size_known, most=limit)
+        results, faults, wanted = outcome(data, block, is_known=size_known, max_records=limit)
         assert results == expected
         assert faults == ([] if fault is None else [(fault.error, fault.offset, fault.record)])
         if size_known:
             assert wanted <= max(block, len(data), 1)
         # Going on: what is delivered is whole, in order and never twice; each other byte belongs to a fault.
-        results, faults, _ = outcome(data, block, known=size_known, most=limit, resync=True)
+        results, faults, _ = outcome(data, block, is_known=size_known, max_records=limit, resync=True)
         assert results[: len(expected)] == expected
         assert len(faults) >= (fault is not None)
         end = 0

@@ -82,7 +82,7 @@ MUTANTS = [
     row(
         "the turn is given back with rows at the front",
         "native gathers",
-        ("handoff/handoff.pxd hand_leave", "which == SIDE_GET and h.front != NULL", "False"),
+        ("handoff/handoff.pxd hand_leave", "side == SIDE_GET and h.front != NULL", "False"),
     ),
     row(
         "rows at the front come out the last first",
@@ -125,7 +125,7 @@ MUTANTS = [
     row(
         "nobody acts for those behind one whose time ran out",
         "native behind",
-        ("handoff/handoff.pxd hand_leave", "_flush(h, which, random)"),
+        ("handoff/handoff.pxd hand_leave", "_flush(h, side, random)"),
         ("handoff/handoff.pxd hand_leave", "hand_settle(h, random)"),
     ),
     # ---- closing
@@ -197,8 +197,8 @@ MUTANTS = [
     row(
         "a slot is free before it is copied",
         "python wide",
-        ("handoff/queues.pyx dequeue_many", "got = op.done", "got = op.done; self._release(op.tokens, got)"),
-        ("handoff/queues.pyx dequeue_many", "self._release(op.tokens, got)"),
+        ("handoff/queues.pyx dequeue_many", "count = op.done", "count = op.done; self._release(op.tokens, count)"),
+        ("handoff/queues.pyx dequeue_many", "self._release(op.tokens, count)"),
     ),
     row(
         "a put of many that times out frees the slots that are in",
@@ -220,8 +220,8 @@ MUTANTS = [
         "python hurried",
         (
             "handoff/queues.pyx _wait",
-            "rc = hand_leave(self.hand, which, self.random, op)",
-            "hand_leave(self.hand, which, self.random, op)",
+            "rc = hand_leave(self.hand, side, self.random, op)",
+            "hand_leave(self.hand, side, self.random, op)",
         ),
     ),
     row(

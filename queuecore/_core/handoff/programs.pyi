@@ -18,7 +18,7 @@ class NativeProgram:
         next_name: Callable[[], bytes] | None,
         local: Callable[[bytes], bytes],
         order: list[int],
-        placed: list[int],
+        indexes: list[int],
         skip: Callable[..., None] | None = None,
     ) -> None: ...
     @property

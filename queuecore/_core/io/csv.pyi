@@ -13,7 +13,7 @@ class CsvFormat:
         na: bytes,
         max_record_bytes: int,
         level: int = -1,
-        most: int = 0,
+        max_fields: int = 0,
     ) -> None: ...
 
 @final

@@ -15,7 +15,7 @@ class PictureStep(Step):
         kinds: int,
         channels: int,
         number: int,
-        how: tuple[int, int, int, int, bool],
+        details: tuple[int, int, int, int, bool],
         max_pixels: int,
     ) -> None: ...
     def measure(self, data: bytes, index: int = ...) -> tuple[int, int, int]: ...

@@ -11,7 +11,7 @@ class SplitStep(Step):
         inputs: tuple[Any, ...],
         outputs: tuple[Any, ...],
         separator: bytes,
-        most: int,
+        maxsplit: int,
         index: int | None,
     ) -> None: ...
 

@@ -47,7 +47,7 @@ class Stream:
         place: Saved,
         seeds: list[tuple[int, int]],
         counters: list[ShuffleCounter | None],
-        drawn: Any = None,
+        draws: Any = None,
         later: list[tuple[Any, tuple[int, int], ShuffleCounter, int]] | None = None,
         stop: Callable[[], None] | None = None,
         then: Callable[[], None] | None = None,

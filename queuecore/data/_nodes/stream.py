@@ -322,7 +322,7 @@ class ChainStream(Stream):
             "place": place,
             "seeds": saved.seeds[:mine],
             "counters": native[:mine],
-            "drawn": draws,
+            "draws": draws,
             "later": later,
             "check": None
             if saved.stamps is None

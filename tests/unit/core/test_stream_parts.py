@@ -139,7 +139,7 @@ def test_pipes_begin_where_the_place_is(dataset, buffer_size):
     for number, batch in enumerate(expected):
         pipes.begin()
         assert pipes.stats()["threads"] > 0
-        assert as_numbers(pipes.take(told=False)) == batch  # nobody told the place: the next pipe gives it again
+        assert as_numbers(pipes.take(tells=False)) == batch  # nobody told the place: the next pipe gives it again
         assert pipes.discard()
         pipes.begin()
         assert as_numbers(pipes.take()) == batch

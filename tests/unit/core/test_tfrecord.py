@@ -55,7 +55,7 @@ def test_every_block_size(known, most):
 
 def test_nothing_at_all():
     for known in (True, False):
-        assert parsers.tfrecord_read(b"", 10, known=known)[:2] == ([], [])
+        assert parsers.tfrecord_read(b"", 10, is_known=known)[:2] == ([], [])
 
 
 def test_concatenated_files_are_one():

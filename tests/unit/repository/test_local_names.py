@@ -1,6 +1,8 @@
 """A variable that lives longer than five lines has a noun for its name."""
 
 import ast
+import re
+import runpy
 from collections import defaultdict
 
 from helpers.repository.failures import ROOT
@@ -72,4 +74,31 @@ def test_variables_have_nouns():
         for name, first, last in long_lives(function)
         if last - first > MOST_LINES
     ]
+    assert sorted(set(findings)) == []
+
+
+# Of native code: a name by itself, neither an attribute nor in a string or a comment.
+BARE_NAME = re.compile(rf"(?<![\w.])({'|'.join(sorted(NO_NOUNS))})\b(?!\()")
+NO_CODE = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|#.*")
+
+
+def test_native_variables_have_nouns():
+    tool = runpy.run_path(str(ROOT / ".ci/check_lengths.py"))
+    folders = (ROOT / "src", ROOT / "benchmarks" / "native")
+    paths = [path for folder in folders for path in folder.rglob("*.p[yx][xd]")]
+    assert len(paths) > 100
+    findings = []
+    for path in paths:
+        text = path.read_text().split("\n")
+        code = tool["is_code"](text)
+        for kind, begin, end, _ in tool["blocks"](text, code):
+            lines = defaultdict(list)
+            for number in range(begin, end) if kind == "function" else ():
+                for use in BARE_NAME.finditer(NO_CODE.sub("", text[number]) if code[number] else ""):
+                    lines[use[1]].append(number + 1)
+            findings += [
+                f"{path.relative_to(ROOT)}:{uses[0]}-{uses[-1]} {name}"
+                for name, uses in lines.items()
+                if uses[-1] - uses[0] > MOST_LINES
+            ]
     assert sorted(set(findings)) == []

@@ -37,7 +37,7 @@ cdef inline void cipher_init(Cipher* c, uint64_t seed_lo, uint64_t seed_hi, int6
 cdef inline int64_t cipher_at(const Cipher* c, int64_t k) noexcept nogil:
     cdef uint32_t draws[4]
     cdef int64_t half[2]
-    cdef uint64_t drawn
+    cdef uint64_t number
     cdef int32_t j, side
     # The loop ends: it follows the cycle of k, and k itself lies below the count. It mostly takes one step, because a *
     # b is just above the count.
@@ -47,8 +47,8 @@ cdef inline int64_t cipher_at(const Cipher* c, int64_t k) noexcept nogil:
         for j in range(c.rounds):
             side = j & 1
             philox_block(c.key[0], <uint64_t>half[1 - side], c.key[1] + <uint64_t>j, draws)
-            drawn = <uint64_t>draws[1] << 31 | draws[0] >> 1
-            half[side] = <int64_t>((<uint64_t>half[side] + drawn) % <uint64_t>c.sides[side])
+            number = <uint64_t>draws[1] << 31 | draws[0] >> 1
+            half[side] = <int64_t>((<uint64_t>half[side] + number) % <uint64_t>c.sides[side])
         k = half[1] * c.sides[0] + half[0]
         if k < c.count:
             return k

@@ -57,106 +57,106 @@ cdef inline void _normal_doubles(uint32_t a, uint32_t b, uint32_t c, uint32_t d,
 
 def bits(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, uint32_t[::1] out not None):
     """Fill `out` with the generator's 32-bit numbers, from the given block of four on, without the GIL."""
-    cdef int64_t at = 0, n = out.shape[0]
+    cdef int64_t index = 0, n = out.shape[0]
     cdef uint32_t* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
     cdef int i
     with nogil:
-        while at < n:
+        while index < n:
             philox_block(seed_lo, block, seed_hi, draws)
             block += 1
             for i in range(4):
-                if at < n:
-                    to[at] = draws[i]
-                    at += 1
+                if index < n:
+                    to[index] = draws[i]
+                    index += 1
 
 
 def normal_floats(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, float[::1] out not None):
     """Fill `out` with normally distributed numbers from a block on, without the GIL."""
-    cdef int64_t at = 0, n = out.shape[0]
+    cdef int64_t index = 0, n = out.shape[0]
     cdef float* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
     cdef float numbers[4]
     cdef int i
     with nogil:
-        while at < n:
+        while index < n:
             philox_block(seed_lo, block, seed_hi, draws)
             block += 1
             _normal_floats(draws[0], draws[1], &numbers[0])
             _normal_floats(draws[2], draws[3], &numbers[2])
             for i in range(4):
-                if at < n:
-                    to[at] = numbers[i]
-                    at += 1
+                if index < n:
+                    to[index] = numbers[i]
+                    index += 1
 
 
 def normal_doubles(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, double[::1] out not None):
     """Fill `out` with normally distributed numbers from a block on, without the GIL."""
-    cdef int64_t at = 0, n = out.shape[0]
+    cdef int64_t index = 0, n = out.shape[0]
     cdef double* to = &out[0] if n > 0 else NULL
     cdef uint32_t draws[4]
     cdef double numbers[2]
     cdef int i
     with nogil:
-        while at < n:
+        while index < n:
             philox_block(seed_lo, block, seed_hi, draws)
             block += 1
             _normal_doubles(draws[0], draws[1], draws[2], draws[3], numbers)
             for i in range(2):
-                if at < n:
-                    to[at] = numbers[i]
-                    at += 1
+                if index < n:
+                    to[index] = numbers[i]
+                    index += 1
 
 
 def truncated_floats(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, float[::1] out not None):
     """Fill `out` with normally distributed numbers between -2 and 2 from a block on, without the GIL."""
-    cdef int64_t at = 0, n = out.shape[0]
+    cdef int64_t index = 0, n = out.shape[0]
     cdef float* to = &out[0] if n > 0 else NULL
-    cdef uint64_t here
+    cdef uint64_t counter
     cdef uint32_t draws[4]
     cdef float numbers[4]
     cdef int i, count
     with nogil:
-        while at < n:  # four outputs, and the numbers reserved for them
-            here = block
+        while index < n:  # four outputs, and the numbers reserved for them
+            counter = block
             block += SPARE
             count = 0
             while count < 4:
-                philox_block(seed_lo, here, seed_hi, draws)
-                here += 1
+                philox_block(seed_lo, counter, seed_hi, draws)
+                counter += 1
                 _normal_floats(draws[0], draws[1], &numbers[0])
                 _normal_floats(draws[2], draws[3], &numbers[2])
                 for i in range(4):
                     if count < 4 and fabsf(numbers[i]) < <float>2.0:
                         count += 1
-                        if at < n:
-                            to[at] = numbers[i]
-                            at += 1
+                        if index < n:
+                            to[index] = numbers[i]
+                            index += 1
 
 
 def truncated_doubles(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, double[::1] out not None):
     """Fill `out` with normally distributed numbers between -2 and 2 from a block on, without the GIL."""
-    cdef int64_t at = 0, n = out.shape[0]
+    cdef int64_t index = 0, n = out.shape[0]
     cdef double* to = &out[0] if n > 0 else NULL
-    cdef uint64_t here
+    cdef uint64_t counter
     cdef uint32_t draws[4]
     cdef double numbers[2]
     cdef int i, count
     with nogil:
-        while at < n:
-            here = block
+        while index < n:
+            counter = block
             block += SPARE // 2
             count = 0
             while count < 2:
-                philox_block(seed_lo, here, seed_hi, draws)
-                here += 1
+                philox_block(seed_lo, counter, seed_hi, draws)
+                counter += 1
                 _normal_doubles(draws[0], draws[1], draws[2], draws[3], numbers)
                 for i in range(2):
                     if count < 2 and fabs(numbers[i]) < 2.0:
                         count += 1
-                        if at < n:
-                            to[at] = numbers[i]
-                            at += 1
+                        if index < n:
+                            to[index] = numbers[i]
+                            index += 1
 
 
 def shuffle(uint64_t seed_lo, uint64_t seed_hi, uint64_t block, int64_t[::1] out not None):

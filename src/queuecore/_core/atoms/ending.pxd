@@ -117,14 +117,14 @@ cdef inline bint ending_decide(Ending* e, const uint64_t* threads, int32_t count
     # `threads`: all Python threads; a thread that joins another is listed as that other one. A waiter that is not
     # listed has ended. True: this call decided that none of these waits will end; ending_note tells each waiter.
     cdef int32_t i, n
-    cdef bint here = True, noted = True, decided = False
+    cdef bint is_here = True, noted = True, decided = False
     turn_take(&e.turn)
     for n in range(count):
         if _ending_at(e, threads[n]) < 0:
-            here = False
+            is_here = False
             break
     i = 0
-    while here and i < e.count:
+    while is_here and i < e.count:
         if not e.waiters[i].native:
             n = 0
             while n < count and threads[n] != e.waiters[i].thread:
@@ -135,7 +135,7 @@ cdef inline bint ending_decide(Ending* e, const uint64_t* threads, int32_t count
         if e.waiters[i].notes < notes:
             noted = False
         i += 1
-    if not here or e.natives != natives:
+    if not is_here or e.natives != natives:
         e.phase = 0
     elif e.phase == 0 or e.threads != count:
         e.phase = 1

@@ -105,7 +105,7 @@ cdef enum:
 
 # Says what is wrong with compressed data, in words that follow the data's name and a colon. place: bytes from its
 # start.
-cdef str inflate_sentence(int what, int encoding, int64_t place)
+cdef str inflate_sentence(int reason, int encoding, int64_t place)
 # Returns that the fault's text is none of a kind.
 cdef str no_value(const Fault* fault, object kind)
 # Returns the fault's text, of what is long the beginning; None: it has none.

@@ -175,24 +175,24 @@ cdef str _sentence(const Fault* f, str name, str heading, str reason):
     return "a native thread ended by a C++ exception"
 
 
-cdef str inflate_sentence(int what, int encoding, int64_t place):
+cdef str inflate_sentence(int reason, int encoding, int64_t place):
     word = _ENCODINGS[encoding]
-    if what == WHAT_CUT:
+    if reason == WHAT_CUT:
         return f"cut {word} data: it ends at byte {place}, before it is complete"
-    if what == WHAT_NO_HEADER:
+    if reason == WHAT_NO_HEADER:
         return f"no {word} data: none begins at byte {place}"
-    if what == WHAT_DAMAGED:
+    if reason == WHAT_DAMAGED:
         return f"damaged {word} data at about byte {place}"
-    if what == WHAT_CHECK:
+    if reason == WHAT_CHECK:
         return (f"damaged {word} data: the checksum or the length before byte {place} isn't that of what was "
                 "decompressed")
-    if what == WHAT_TRAILING:
+    if reason == WHAT_TRAILING:
         return f"from byte {place} on there is something else than {word} data"
-    if what == WHAT_DICTIONARY:
+    if reason == WHAT_DICTIONARY:
         return f"{word} data at byte {place} that needs a dictionary, which can't be given here"
-    if what == WHAT_WINDOW:
+    if reason == WHAT_WINDOW:
         return f"{word} data at byte {place} that needs a window of more than 128 MiB to decompress"
-    if what == WHAT_INFLATE_MEMORY:
+    if reason == WHAT_INFLATE_MEMORY:
         return f"no memory to read {word} data"
     return f"no library that decompresses {word} data is loaded"
 
@@ -272,13 +272,13 @@ cdef object fault_error(const Fault* fault, object path, object headings=None, i
     if headings is not None and of_csv and fault.what != WHAT_CSV_FIELDS:
         heading = headings(path, fault.b & 0xFFFFFFFF)
     name = None if path is None else shown_name(path)
-    shown = "" if name is None else repr(name)
+    name_text = "" if name is None else repr(name)
     cause = None
     if fault.err != 0 and _cause_of is not None and b"://" in (path or b""):
         cause = _cause_of(path, store)
     reason = os_reason(fault.err) if cause is None else _reason_of(fault.err, cause)
     error = _CLASSES[<int>fault.code](
-        _sentence(fault, shown, heading, reason),
+        _sentence(fault, name_text, heading, reason),
         errno=fault.err or None,
         path=name,
         offset=fault.offset if fault.offset >= 0 else None,

@@ -99,15 +99,15 @@ cdef bint _is_private(PyObject* pointer, Py_ssize_t holders) noexcept:
 
 cdef object _immutable(array):
     # Returns the array, or one with the same memory; None: somebody can write to that memory.
-    cdef PyObject* at = <PyObject*>array
-    while is_array(at):
+    cdef PyObject* pointer = <PyObject*>array
+    while is_array(pointer):
         # NumPy unpickles to arrays that can be written to although their base is `bytes`.
-        if flags_of(<RawArray*>at) & (cnp.NPY_ARRAY_WRITEABLE | cnp.NPY_ARRAY_OWNDATA):
+        if flags_of(<RawArray*>pointer) & (cnp.NPY_ARRAY_WRITEABLE | cnp.NPY_ARRAY_OWNDATA):
             return None
-        at = base_of(<RawArray*>at)
-        if at == NULL:
+        pointer = base_of(<RawArray*>pointer)
+        if pointer == NULL:
             return None
-    owner = <object>at
+    owner = <object>pointer
     if type(owner) is bytes:
         return array
     try:
@@ -115,13 +115,13 @@ cdef object _immutable(array):
             owner = owner.obj
         if type(owner) is not bytes and type(owner) is not _MAP:
             return None
-        whole = np.frombuffer(owner, np.uint8)
+        flat_bytes = np.frombuffer(owner, np.uint8)
     except ValueError:  # it is released, closed, or empty
         return None
-    if whole.flags.writeable:
+    if flat_bytes.flags.writeable:
         return None
-    # While `whole` exists, nobody can close the map.
-    return np.ndarray(array.shape, array.dtype, whole, _place(array, whole), array.strides)
+    # While `flat_bytes` exists, nobody can close the map.
+    return np.ndarray(array.shape, array.dtype, flat_bytes, _place(array, flat_bytes), array.strides)
 
 
 cdef Py_ssize_t _place(array, whole) except -1:
@@ -153,58 +153,58 @@ cdef bint _is_in(structure, PyObject* pointer) except -1:
     return False
 
 
-cdef object _own(PyObject* pointer, Py_ssize_t holders, int how, kept):
+cdef object _own(PyObject* pointer, Py_ssize_t holders, int mode, returnables):
     # holders: the number of queuecore's references to the object, if no user code can reach its holder; 0: user code
     # can.
     if is_plain_array(pointer):
-        if holders and not how & FIXED and _is_private(pointer, holders):
+        if holders and not mode & FIXED and _is_private(pointer, holders):
             return <object>pointer
-        if kept is not None and _is_in(kept, pointer):
+        if returnables is not None and _is_in(returnables, pointer):
             return <object>pointer
-        return _owned_array(<object>pointer, how & FIXED)
+        return _owned_array(<object>pointer, mode & FIXED)
     value = <object>pointer  # another holder
     kind = type(value)
     if kind in _LEAVES:
         return value
-    if kind is not tuple and kind is not dict and not (kind is list and how & LISTS):
-        return _own_slowly(value, kind, how, kept)
+    if kind is not tuple and kind is not dict and not (kind is list and mode & LISTS):
+        return _own_slowly(value, kind, mode, returnables)
     # Any other holder of it reaches its parts. Each part is held by it, and by `part` below.
     holders = 2 if holders and _is_alone(pointer, holders + 1) else 0
-    return _own_parts(value, holders, how, kept)
+    return _own_parts(value, holders, mode, returnables)
 
 
-cdef object _own_parts(value, Py_ssize_t holders, int how, kept):
+cdef object _own_parts(value, Py_ssize_t holders, int mode, returnables):
     cdef list parts = []
     cdef dict named = {}
-    how += LEVEL
+    mode += LEVEL
     # Python's own limit is for its functions: since 3.12 ours would run out of stack first
-    if how >= MOST_LEVELS * LEVEL:
+    if mode >= MOST_LEVELS * LEVEL:
         raise RecursionError("maximum recursion depth exceeded while an element is taken: does it hold itself?")
     if type(value) is tuple:
         for part in <tuple>value:
-            parts.append(_own(<PyObject*>part, holders, how, kept))
+            parts.append(_own(<PyObject*>part, holders, mode, returnables))
         return tuple(parts)
     if type(value) is list:
         for part in tuple(<list>value):
-            parts.append(_own(<PyObject*>part, 0, how, kept))
+            parts.append(_own(<PyObject*>part, 0, mode, returnables))
         return parts
     for key in list(<dict>value):
         part = (<dict>value)[key]
-        named[key] = _own(<PyObject*>part, holders, how, kept)
+        named[key] = _own(<PyObject*>part, holders, mode, returnables)
     return named
 
 
-cdef object _own_slowly(value, kind, int how, kept):
+cdef object _own_slowly(value, kind, int mode, returnables):
     if isinstance(value, _SCALAR):
         return value
     if kind in _rows:
-        return value._owned(bool(how & FIXED))
+        return value._owned(bool(mode & FIXED))
     if cnp.PyArray_Check(value):
-        return _owned_array(np.asarray(value), how & FIXED)
+        return _owned_array(np.asarray(value), mode & FIXED)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind._make([_own(<PyObject*>one, 0, how, kept) for one in value])
+        return kind._make([_own(<PyObject*>one, 0, mode, returnables) for one in value])
     if isinstance(value, Mapping):
-        return _own_parts(dict(value), 0, how, kept)
+        return _own_parts(dict(value), 0, mode, returnables)
     return value
 
 
@@ -231,25 +231,25 @@ def own(value, *, bint fixed=False):
     return _own(<PyObject*>value, 0, LISTS | (FIXED if fixed else 0), None)
 
 
-def own_result(function, tuple arguments not None, kept=None, bint listed=False):
+def own_result(function, tuple arguments not None, returnables=None, bint listed=False):
     """Return the result of a user's function as `own` returns values; arrays that nothing else refers to aren't copied.
 
     A list in it is no structure: an array is made of it anyway.
 
     Parameters
     ----------
-    kept : optional
+    returnables : optional
         An array, or tuples and dicts of them, that are ours already: if one of these is returned, it is as good as new.
     listed : bool
         Whether one that is a list itself is a tuple.
     """
     cdef Py_ssize_t holders = 1
-    made = PyObject_CallObject(function, arguments)
-    if listed and type(made) is list:
+    result = PyObject_CallObject(function, arguments)
+    if listed and type(result) is list:
         # If nobody else has the list, only the tuple holds its parts from now on.
-        holders = 1 if _is_alone(<PyObject*>made, 1) else 0
-        made = tuple(<list>made)
-    return _own(<PyObject*>made, holders, 0, kept)
+        holders = 1 if _is_alone(<PyObject*>result, 1) else 0
+        result = tuple(<list>result)
+    return _own(<PyObject*>result, holders, 0, returnables)
 
 
 def own_next(iterator):

@@ -71,16 +71,16 @@ ctypedef Line* LinePtr
 
 cdef inline void clocks(int64_t* ticks, int64_t* ns) noexcept nogil:
     # Reads the processor's clock and the monotonic one at the same time: again, if the thread was stopped between them.
-    cdef int64_t before, at, between, least = -1
+    cdef int64_t before, moment, between, least = -1
     cdef int _i
     for _i in range(4):
         before = cpu_ticks()
-        at = monotonic_ns()
+        moment = monotonic_ns()
         between = cpu_ticks() - before
         if least < 0 or between < least:
             least = between
             ticks[0] = before + between // 2
-            ns[0] = at
+            ns[0] = moment
 
 
 # The monotonic clock as it was when the process began. Tests that put the clock ahead put this ahead too: the
@@ -93,14 +93,14 @@ cdef double tick_ns() noexcept nogil
 
 cdef inline LineEvent* line_next(Line* line, int32_t kind, int32_t run, int64_t begin, int64_t end) noexcept nogil:
     # Returns the next event, of no file and no batch, to fill in before line_put. NULL: there is no room.
-    cdef uint32_t at = line.put.load(kRelaxed)  # relaxed: the caller's own
+    cdef uint32_t position = line.put.load(kRelaxed)  # relaxed: the caller's own
     cdef LineEvent* e
     # N2 acquire: pairs with N3; the taker has read the event that was there
-    if at - line.taken.load(kAcquire) >= LINE_EVENTS:
+    if position - line.taken.load(kAcquire) >= LINE_EVENTS:
         # relaxed: a statistic that only the writer changes
         line.dropped.store(line.dropped.load(kRelaxed) + 1, kRelaxed)
         return NULL
-    e = &line.events[at % LINE_EVENTS]
+    e = &line.events[position % LINE_EVENTS]
     e.begin, e.end, e.kind, e.run = begin, end, kind, run
     e.file = e.batch = -1
     e.at = e.pass_ = e.size = 0

@@ -111,18 +111,18 @@ cdef class Timeline:
             batch, size.
         """
         cdef list events = []
-        cdef uint32_t at, end
+        cdef uint32_t position, end
         cdef Line* line
         cdef LineEvent e
         cdef int32_t i
         for i in range(self.lines.count):
             line = &self.lines.of[i]
-            at = line.taken.load(kRelaxed)  # relaxed: the taker's own
+            position = line.taken.load(kRelaxed)  # relaxed: the taker's own
             end = line.put.load(kAcquire)   # N4 acquire: pairs with N1
-            while at != end:
-                e = line.events[at % LINE_EVENTS]
-                at += 1
-                line.taken.store(at, kRelease)  # N3 release: pairs with N2; the event has been read
+            while position != end:
+                e = line.events[position % LINE_EVENTS]
+                position += 1
+                line.taken.store(position, kRelease)  # N3 release: pairs with N2; the event has been read
                 events.append((
                     i, e.kind, self._ns(e.begin), self._ns(e.end), e.run, e.file, e.at, e.pass_, e.batch, e.size))
         return events

@@ -18,4 +18,4 @@ cdef void region_leave(DeviceCore* core, Region* r, bint lost) noexcept nogil
 cdef int readers_end(const Region* r) noexcept nogil
 cdef int after_readers(void* stream, const Region* r) noexcept nogil
 # Frees kept memory beyond so many bytes, the oldest first, as far as its last readers are done.
-cdef void free_done(DeviceCore* core, int64_t most) noexcept nogil
+cdef void free_done(DeviceCore* core, int64_t limit) noexcept nogil

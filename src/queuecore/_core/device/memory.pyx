@@ -75,7 +75,7 @@ cdef void _region_free(Region* r) noexcept nogil:
     _events_destroy(r)
 
 
-cdef void free_done(DeviceCore* core, int64_t most) noexcept nogil:
+cdef void free_done(DeviceCore* core, int64_t limit) noexcept nogil:
     cdef KeptRegion* done = NULL
     cdef KeptRegion* before = NULL
     cdef KeptRegion* first
@@ -88,7 +88,7 @@ cdef void free_done(DeviceCore* core, int64_t most) noexcept nogil:
     if not ours(core):
         return
     turn_take(core.kept.turn)
-    if core.kept.nbytes <= most and core.kept.count <= KEPT_MOST:
+    if core.kept.nbytes <= limit and core.kept.count <= KEPT_MOST:
         turn_give(core.kept.turn)
         return
     first, last, nbytes, count = core.kept.first, core.kept.last, core.kept.nbytes, core.kept.count
@@ -96,7 +96,7 @@ cdef void free_done(DeviceCore* core, int64_t most) noexcept nogil:
     core.kept.nbytes = core.kept.count = 0
     turn_give(core.kept.turn)
     node = first if enter(core, &e) == 0 else NULL
-    while node != NULL and (nbytes > most or count > KEPT_MOST):
+    while node != NULL and (nbytes > limit or count > KEPT_MOST):
         next = node.next
         if _read(&node.region):
             before = node

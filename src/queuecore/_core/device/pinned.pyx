@@ -52,7 +52,7 @@ cdef void _unlock(PinnedBlock block) noexcept nogil:
 cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept nogil:
     cdef void* p = NULL
     cdef int i
-    cdef size_t at = 0
+    cdef size_t position = 0
     cdef Entered e
     result[0] = 0
     turn_take(&_idle_turn)
@@ -73,9 +73,9 @@ cdef void* pinned_take(DeviceCore* core, size_t nbytes, int* result) noexcept no
     # Without it the pages are as good: a kernel, or a container, that refuses is not asked twice, and its answer isn't
     # looked at.
     syscalls().prefer_node(p, nbytes, core.node)
-    while at < nbytes:  # touched first: registering untouched pages takes longer
-        (<unsigned char*>p)[at] = 0
-        at += 4096
+    while position < nbytes:  # touched first: registering untouched pages takes longer
+        (<unsigned char*>p)[position] = 0
+        position += 4096
     result[0] = enter(core, &e)
     if result[0] == 0:
         result[0] = syscalls().pin(cuda.host_register, p, nbytes, kCuHostRegisterPortable)

@@ -319,9 +319,9 @@ cdef class Staged:
         """
         cdef int n = len(arrays), i
         cdef uint32_t slot
-        cdef StagingSlot* at
+        cdef StagingSlot* staging_slot
         cdef size_t total = 0
-        cdef bint got
+        cdef bint well
         cdef Failure failure
         cdef cnp.ndarray array
         cdef list offsets = []
@@ -338,26 +338,26 @@ cdef class Staged:
         waited()
         while True:
             with nogil:
-                got = self._slot(&slot)
-            if got:
+                well = self._slot(&slot)
+            if well:
                 break
             still_waiting()
             if self._stopped():
                 return None
-        at = &self.staging.slots[slot]
+        staging_slot = &self.staging.slots[slot]
         try:
             with nogil:
-                got = self._room(at, total, &failure)
-            if not got:
+                well = self._room(staging_slot, total, &failure)
+            if not well:
                 self.device.fail(&failure)
-            self._warn(at)
+            self._warn(staging_slot)
         except BaseException:
             slots_push(&self.staging.free, slot)
             raise
         for i in range(n):
             array = arrays[i]
             from_ = cnp.PyArray_DATA(array)
-            to = <unsigned char*>at.memory + <size_t>offsets[i]
+            to = <unsigned char*>staging_slot.memory + <size_t>offsets[i]
             nbytes = cnp.PyArray_NBYTES(array)
             if nbytes > 0:
                 with nogil:

@@ -218,14 +218,14 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
     cdef int64_t begun = cpu_ticks()
     cdef DeviceSlot* s = &t.slots[slot]
     cdef Flight* f
-    cdef int32_t at
+    cdef int32_t position
     if t.flight_count == t.flight_most:
         f = &t.flights[t.flight_first]
         if failed(&t.failure, cuda.event_synchronize(f.copied), "cuEventSynchronize", 0):
             return False
         _give_done(t, False)
-    at = t.flight_first + t.flight_count
-    f = &t.flights[at if at < t.flight_most else at - t.flight_most]
+    position = t.flight_first + t.flight_count
+    f = &t.flights[position if position < t.flight_most else position - t.flight_most]
     if t.widen.function == NULL:
         if batch.nbytes > s.region.capacity and not _grow(t, &s.region, batch.nbytes):
             return False

@@ -505,13 +505,13 @@ cdef inline int get_try(Hand* h, Philox* random, uint32_t* token) noexcept nogil
 
 # Operations in line, with the lock of their side, which they own
 
-cdef inline bint _side_own(Hand* h, int which) noexcept nogil:
+cdef inline bint _side_own(Hand* h, int side) noexcept nogil:
     if h.store == STORE_FIFO:
         # Relaxed, both: written under the side's lock.
-        return (fifo_own_pushes(<FifoRing*>h.tail_ring.load(kRelaxed)) if which == SIDE_PUT
+        return (fifo_own_pushes(<FifoRing*>h.tail_ring.load(kRelaxed)) if side == SIDE_PUT
                 else fifo_own_pops(<FifoRing*>h.head_ring.load(kRelaxed)))
     turn_take(&h.lock)
-    if which == SIDE_PUT:
+    if side == SIDE_PUT:
         h.put_owned = 1
     else:
         h.get_owned = 1
@@ -519,16 +519,16 @@ cdef inline bint _side_own(Hand* h, int which) noexcept nogil:
     return True
 
 
-cdef inline void _side_disown(Hand* h, int which) noexcept nogil:
+cdef inline void _side_disown(Hand* h, int side) noexcept nogil:
     if h.store == STORE_FIFO:
         # Relaxed, both: as above.
-        if which == SIDE_PUT:
+        if side == SIDE_PUT:
             fifo_disown_pushes(<FifoRing*>h.tail_ring.load(kRelaxed))
         else:
             fifo_disown_pops(<FifoRing*>h.head_ring.load(kRelaxed))
         return
     turn_take(&h.lock)
-    if which == SIDE_PUT:
+    if side == SIDE_PUT:
         h.put_owned = 0
     else:
         h.get_owned = 0
@@ -655,22 +655,22 @@ cdef inline void _unlink(Side* s, QueueOp* op) noexcept nogil:
     s.waiting.fetch_sub(1, kRelaxed)  # relaxed: a count that is too high only makes others look
 
 
-cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint* moved) noexcept nogil:
+cdef inline int _run_line(Hand* h, int side, Philox* random, void** wakes, bint* moved) noexcept nogil:
     # Lets the heads of a line act, one after the other. Returns the number of operations that ended and whose threads
     # may sleep.
-    cdef Side* s = &h.side[which]
+    cdef Side* s = &h.side[side]
     cdef QueueOp* op
     cdef int rc, n = 0
     if s.first != NULL and not s.owned:
-        s.owned = _side_own(h, which)
+        s.owned = _side_own(h, side)
     while s.first != NULL and n < WAKES:
         op = s.first
         if op.over.load(order(L1, kAcquire)):  # L1 acquire: pairs with L7; the operation waits for its next piece
             break
-        rc = _run_put(h, op, moved) if which == SIDE_PUT else _run_get(h, random, op, moved)
+        rc = _run_put(h, op, moved) if side == SIDE_PUT else _run_get(h, random, op, moved)
         if rc == HAND_BUSY:
             break
-        if which == SIDE_GET and rc == HAND_CLOSED:
+        if side == SIDE_GET and rc == HAND_CLOSED:
             _give_back(h, op)
         op.result = rc
         wakes[n] = &op.over
@@ -681,17 +681,17 @@ cdef inline int _run_line(Hand* h, int which, Philox* random, void** wakes, bint
         _unlink(s, op)
         op.over.store(1, order(L2, kRelease))  # L2 release: pairs with L6; the result, and the rows gathered
         moved[0] = True
-    if s.first == NULL and s.owned and not (which == SIDE_GET and h.front != NULL):
-        _side_disown(h, which)
+    if s.first == NULL and s.owned and not (side == SIDE_GET and h.front != NULL):
+        _side_disown(h, side)
         s.owned = False
     elif n == WAKES:
         s.dirty.store(1, kRelaxed)  # relaxed: this thread sets it for itself, so that _flush runs the line again
     return n
 
 
-cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
+cdef inline bint _flush(Hand* h, int side, Philox* random) noexcept nogil:
     # Returns whether anything moved.
-    cdef Side* s = &h.side[which]
+    cdef Side* s = &h.side[side]
     cdef void* wakes[WAKES]
     cdef bint moved = False
     cdef int i, n
@@ -706,7 +706,7 @@ cdef inline bint _flush(Hand* h, int which, Philox* random) noexcept nogil:
         # L4 seq_cst fence: pairs with L5. It comes between clearing `dirty` and looking for changes: either a change is
         # seen, or the `dirty` that tells of it comes later and stays.
         fence(order(L4, kSeqCst))
-        n = _run_line(h, which, random, wakes, &moved)
+        n = _run_line(h, side, random, wakes, &moved)
         turn_give(&s.lock)
         for i in range(n):  # the operation's thread may be gone by now: then no thread sleeps at that address
             futex_wake(wakes[i], 1)
@@ -789,10 +789,10 @@ cdef inline void hand_refill(Hand* h, Philox* random, QueueOp* op, int64_t n, bi
     hand_settle(h, random)
 
 
-cdef inline int hand_leave(Hand* h, int which, Philox* random, QueueOp* op) noexcept nogil:
+cdef inline int hand_leave(Hand* h, int side, Philox* random, QueueOp* op) noexcept nogil:
     # Leaves the line, also if the operation is not over. Rows that it had gathered and not delivered go back to the
     # queue. Returns the result if the operation was over by then, otherwise HAND_SLICE.
-    cdef Side* s = &h.side[which]
+    cdef Side* s = &h.side[side]
     cdef int rc = HAND_SLICE
     _unpark(s, op)
     if not op.joined:
@@ -804,15 +804,15 @@ cdef inline int hand_leave(Hand* h, int which, Philox* random, QueueOp* op) noex
         rc = op.result
     else:
         _unlink(s, op)
-        if which == SIDE_GET:
+        if side == SIDE_GET:
             _give_back(h, op)
-    if s.first == NULL and s.owned and not (which == SIDE_GET and h.front != NULL):
-        _side_disown(h, which)
+    if s.first == NULL and s.owned and not (side == SIDE_GET and h.front != NULL):
+        _side_disown(h, side)
         s.owned = False
     turn_give(&s.lock)
     # relaxed: L3 follows. For threads that found the lock taken, and operations behind this one
-    h.side[which].dirty.store(1, kRelaxed)
-    _flush(h, which, random)
+    h.side[side].dirty.store(1, kRelaxed)
+    _flush(h, side, random)
     hand_settle(h, random)
     return rc
 

@@ -245,7 +245,7 @@ cdef class _Store:
     cdef int _heap_push(self, object item) except -1:
         # 1: done; 0: the queue has changed, look again.
         cdef uint64_t version = self.version
-        cdef Py_ssize_t place = self.count, parent, at
+        cdef Py_ssize_t place = self.count, parent, position
         cdef int less
         while place > 0:
             parent = (place - 1) >> 1
@@ -258,11 +258,11 @@ cdef class _Store:
         # Nothing from here on runs Python code.
         if self.count == self.mask + 1:
             self._grow()
-        at = self.count
-        while at > place:
-            parent = (at - 1) >> 1
-            self.slots[at] = self.slots[parent]
-            at = parent
+        position = self.count
+        while position > place:
+            parent = (position - 1) >> 1
+            self.slots[position] = self.slots[parent]
+            position = parent
         Py_INCREF(item)
         self.slots[place] = <PyObject*>item
         self.count += 1  # Linearizes here.
@@ -341,7 +341,7 @@ cdef class _Store:
             cpu_pause()
 
     @cython.final
-    cdef int _wait(self, int which, int64_t deadline, bint main, object late) except -1:
+    cdef int _wait(self, int side, int64_t deadline, bint main, object late) except -1:
         # Sleeps once; the caller has looked at the queue and looks again afterwards. Up to `event_prepare` no Python
         # code runs, unless this raises.
         cdef int64_t now, until = deadline
@@ -360,7 +360,7 @@ cdef class _Store:
             self.waits = <EventCount*>alloc_lines(3 * sizeof(EventCount))
             if self.waits == NULL:
                 raise MemoryError()
-        event = &self.waits[which]
+        event = &self.waits[side]
         # The spin, with _let_go_on, makes bounded queues several times as fast (bench_stdqueue.py). Only the first
         # waiter of a side spins: with four threads on each side, more spinning threads halved the speed of all.
         # Relaxed: a guess.
@@ -371,13 +371,13 @@ cdef class _Store:
             for _spin in range(spins):  # ends with a notify's new epoch, or when it was long enough
                 # Relaxed: the GIL orders what the notifier did. On a new epoch the futex would return EAGAIN.
                 if <uint32_t>event.word.load(kRelaxed) != epoch:
-                    self._let_go_on(which)
+                    self._let_go_on(side)
                     break
                 cpu_pause()
             else:
                 if until == NEVER:  # wakes to look for the end of the program, not for signals
                     until = monotonic_ns() + (SLICE_NS if main_over() else LONG_SLICE_NS)
-                begin_wait(ON_OUTPUT if which == ON_PUT else ON_INPUT)
+                begin_wait(ON_OUTPUT if side == ON_PUT else ON_INPUT)
                 rc = event_wait(event, epoch, until)
                 end_wait()
         PyErr_CheckSignals()

@@ -454,9 +454,9 @@ cdef class NativeProgram:
             total += one.count.load(kRelaxed)  # relaxed: a statistic
         return total
 
-    cdef int _begin(self, ProgramRun* run, NativeQueue queue, list order, list placed) except -1:
+    cdef int _begin(self, ProgramRun* run, NativeQueue queue, list order, list indexes) except -1:
         # Each allocation belongs to the run at once, and is freed with it.
-        cdef int32_t* places = <int32_t*>calloc(len(order) + len(placed) + 1, sizeof(int32_t))
+        cdef int32_t* places = <int32_t*>calloc(len(order) + len(indexes) + 1, sizeof(int32_t))
         cdef Py_ssize_t i
         run.reader = self.reader.r
         run.order = places
@@ -465,8 +465,8 @@ cdef class NativeProgram:
             raise MemoryError
         for i in range(len(order)):
             places[i] = order[i]
-        for i in range(len(placed)):
-            places[len(order) + i] = placed[i]
+        for i in range(len(indexes)):
+            places[len(order) + i] = indexes[i]
         run.placed = places + len(order)
         run.parts = <int32_t>len(order)
         run.most = self.most
@@ -487,7 +487,7 @@ cdef class NativeProgram:
         return 0
 
     def run(self, NativeQueue queue not None, StopEvent stop not None, NativeQueue names, next_name, local, list order,
-            list placed, skip=None):
+            list indexes, skip=None):
         """Fill the queue until `stop` is set.
 
         Parameters
@@ -505,7 +505,7 @@ cdef class NativeProgram:
             ``local(name)`` returns the path that a name of the queue means, or raises.
         order : list of int
             For each component of the queue, which output goes there.
-        placed : list of int
+        indexes : list of int
             For each output, the component in whose place it may be made, being of a fixed shape; or -1.
         skip : callable or None
             ``skip(error, file=..., nbytes=...)`` is told of each bad record and of each file that is given up (how many
@@ -519,7 +519,7 @@ cdef class NativeProgram:
         cdef ProgramRun run
         cdef int rc = RUN_ON
         cdef Py_ssize_t i
-        cdef list kept = []
+        cdef list values = []
         cdef _Counter counter = _Counter()
         cdef ThreadTimes times = None
         self.reader._refuse()
@@ -530,7 +530,7 @@ cdef class NativeProgram:
         self.running.append(counter)
         try:
             times = self.times.enter()
-            self._begin(&run, queue, order, placed)
+            self._begin(&run, queue, order, indexes)
             while True:
                 with nogil:
                     rc = _run(&run, queue, names, stop)
@@ -546,7 +546,7 @@ cdef class NativeProgram:
                     return
                 if rc == RUN_PYTHON:
                     try:
-                        self._call(&run, queue, kept)
+                        self._call(&run, queue, values)
                         continue
                     except Exception as failed:
                         if not is_own(failed):
@@ -612,8 +612,8 @@ cdef class NativeProgram:
                 _keep_name(run, <const unsigned char*>text, nbytes)
         return RUN_ON if opened else RUN_OPEN
 
-    cdef int _call(self, ProgramRun* run, NativeQueue queue, list kept) except -1:
-        # Runs the steps in Python from `at` on. `kept` holds the objects that cells point to.
+    cdef int _call(self, ProgramRun* run, NativeQueue queue, list cell_values) except -1:
+        # Runs the steps in Python from `at` on. `cell_values` holds the objects that cells point to.
         cdef PythonStep step
         cdef Cell* outputs
         cdef int64_t n = 0
@@ -642,10 +642,10 @@ cdef class NativeProgram:
             queue._fill(run.slot, PySequence_Fast_ITEMS(value), -1)
             run.filled = True
             return 0
-        kept[:] = value
+        cell_values[:] = value
         outputs = _cells_of(run, run.at - 1)
         for i in range(run.steps[run.at - 1].made):
-            cell_from(&outputs[i], kept[i], &run.arena)
+            cell_from(&outputs[i], cell_values[i], &run.arena)
         run.given = outputs
         return 0
 

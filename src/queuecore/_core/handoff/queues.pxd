@@ -30,11 +30,11 @@ cdef class NativeQueue(Slots):
     cdef int64_t _key(self, uint32_t slot) noexcept
     cdef int _put(self, uint32_t* tokens, int64_t* keys, int64_t n, object timeout) except -1
     cdef int _wait_put(self, QueueOp* op, int64_t deadline, int64_t before, int64_t total) except -1
-    cdef int _wait(self, int which, QueueOp* op, int64_t deadline) except -1
+    cdef int _wait(self, int side, QueueOp* op, int64_t deadline) except -1
     cdef int _look_up(self, bint for_ever) except -1
     cdef object _closed_for_putting(self, int rc)
     cdef object _with_cause(self, object error)
-    cdef int _get(self, QueueOp* op, object timeout, int64_t wanted) except -1
+    cdef int _get(self, QueueOp* op, object timeout, int64_t need) except -1
     cdef object _too_few(self, int64_t wanted)
     cdef FrontRun* _run(self, int64_t n) except NULL
     cdef int _return(self, QueueOp* op) except -1

@@ -172,7 +172,7 @@ cdef class NativeQueue(Slots):
 
     def enqueue_many(self, values, timeout=None):
         """Put the rows of the components, in one piece."""
-        cdef int64_t n = 0, at = 0, count, filled = 0, deadline
+        cdef int64_t n = 0, position = 0, count, filled = 0, deadline
         cdef QueueOp op
         cdef object ready
         self._refuse()
@@ -189,23 +189,23 @@ cdef class NativeQueue(Slots):
         try:
             if op.tokens == NULL or op.keys == NULL:
                 raise MemoryError
-            while at < n:
-                if count > n - at:
-                    count = n - at
+            while position < n:
+                if count > n - position:
+                    count = n - position
                 filled = 0
                 while filled < count:
                     op.tokens[filled] = self._slot()
                     filled += 1
-                    self._fill(op.tokens[filled - 1], PySequence_Fast_ITEMS(ready), at + filled - 1)
+                    self._fill(op.tokens[filled - 1], PySequence_Fast_ITEMS(ready), position + filled - 1)
                     (<int64_t*>op.keys)[filled - 1] = self._key(op.tokens[filled - 1])
-                if at == 0:
+                if position == 0:
                     op.n = count
                     op.more = count < n
                 else:
                     with nogil:
-                        hand_refill(self.hand, self.random, &op, count, at + count < n)
-                self._wait_put(&op, deadline, at, n)
-                at += count
+                        hand_refill(self.hand, self.random, &op, count, position + count < n)
+                self._wait_put(&op, deadline, position, n)
+                position += count
                 filled = op.done = 0  # all of them belong to the queue
         finally:
             with nogil:
@@ -244,7 +244,7 @@ cdef class NativeQueue(Slots):
             f"{self.kind} {self.name!r} had no room in time" if total == 1 else
             f"{self.kind} {self.name!r} had no room in time; {before + op.done} of {total} rows are in it")
 
-    cdef int _wait(self, int which, QueueOp* op, int64_t deadline) except -1:
+    cdef int _wait(self, int side, QueueOp* op, int64_t deadline) except -1:
         # Returns the operation's result; HAND_SLICE: the time ran out, and the operation has left its line.
         cdef int rc = HAND_SLICE
         cdef int64_t until
@@ -253,13 +253,13 @@ cdef class NativeQueue(Slots):
         while rc == HAND_SLICE:
             until = _slice_end(deadline)
             with nogil:
-                begin_wait(ON_INPUT if which == SIDE_GET else ON_OUTPUT)
-                rc = hand_wait(self.hand, which, self.random, op, until)
+                begin_wait(ON_INPUT if side == SIDE_GET else ON_OUTPUT)
+                rc = hand_wait(self.hand, side, self.random, op, until)
                 end_wait()
             if rc == HAND_SLICE:
                 if deadline >= 0 and monotonic_ns() >= deadline:
                     with nogil:
-                        rc = hand_leave(self.hand, which, self.random, op)
+                        rc = hand_leave(self.hand, side, self.random, op)
                     return rc
                 self._look_up(deadline < 0)
         waited()
@@ -330,7 +330,7 @@ cdef class NativeQueue(Slots):
     def dequeue_many(self, int64_t n, bint up_to, timeout=None, list out=None):
         """Take n elements (up_to: fewer, if the queue is closed and has fewer) and return their components stacked."""
         cdef QueueOp op
-        cdef int64_t got
+        cdef int64_t count
         self._refuse()
         self._stackable("dequeue_up_to" if up_to else "dequeue_many")
         if n < 0:
@@ -349,19 +349,19 @@ cdef class NativeQueue(Slots):
         try:
             if n > 0:
                 self._get(&op, timeout, n)
-            got = op.done
+            count = op.done
             try:
-                batch = self._shaped(self._columns(op.tokens, got)) if out is None else self._copy_out(op.tokens, got,
-                                                                                                       out, True)
+                batch = (self._shaped(self._columns(op.tokens, count)) if out is None
+                         else self._copy_out(op.tokens, count, out, True))
             except BaseException:
                 self._return(&op)
                 raise
-            self._release(op.tokens, got)
+            self._release(op.tokens, count)
         finally:
             free(op.run)
         return batch
 
-    cdef int _get(self, QueueOp* op, object timeout, int64_t wanted) except -1:
+    cdef int _get(self, QueueOp* op, object timeout, int64_t need) except -1:
         # Gathers elements; if it ends early it gives back those it had.
         cdef int rc
         try:
@@ -376,8 +376,8 @@ cdef class NativeQueue(Slots):
         if op.done > 0:
             self._lose(op)
         if rc == HAND_SLICE:
-            raise_error(CODE_DEADLINE, f"{self.kind} {self.name!r} had too few elements in time (requested {wanted})")
-        raise self._too_few(wanted)
+            raise_error(CODE_DEADLINE, f"{self.kind} {self.name!r} had too few elements in time (requested {need})")
+        raise self._too_few(need)
 
     cdef object _too_few(self, int64_t wanted):
         return self._with_cause(new_error(CODE_OUT_OF_RANGE,

@@ -203,7 +203,7 @@ cdef inline object _decoded(const char* data, int64_t nbytes, bint text):
 cdef int _pack(Varying* v, object value, bint text) except -1:
     cdef bytes string
     cdef list strings
-    cdef int64_t total = 0, at = 0
+    cdef int64_t total = 0, position = 0
     cdef int64_t* offsets
     cdef int j
     cdef cnp.ndarray array
@@ -226,11 +226,11 @@ cdef int _pack(Varying* v, object value, bint text) except -1:
     offsets = <int64_t*>v.data
     total = 0
     for string in strings:
-        offsets[at] = total
+        offsets[position] = total
         memcpy(<char*>(offsets + len(strings) + 1) + total, <const char*>string, len(string))
         total += len(string)
-        at += 1
-    offsets[at] = total
+        position += 1
+    offsets[position] = total
     return 0
 
 
@@ -436,13 +436,13 @@ cdef class Slots:
     cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept:
         # Goes from the last to the first: the slots taken next then come out in the same order again, side by side.
         cdef int64_t i
-        cdef object gone
+        cdef object owned
         for i in range(n - 1, -1, -1):
             if self.has_objects:
-                gone = self.objects[<Py_ssize_t>tokens[i]]
+                owned = self.objects[<Py_ssize_t>tokens[i]]
                 self.objects[<Py_ssize_t>tokens[i]] = None
             pool_push(self.pool, tokens[i])
-            gone = None  # may run any code: the slot may have another owner already
+            owned = None  # may run any code: the slot may have another owner already
 
     cdef object _components_of(self, values):
         # Returns the components of an element, given as a lone component, a list or tuple, or a dict by name: a list or

@@ -200,7 +200,7 @@ cdef AheadRange* _add(AheadFile* a, int64_t offset, int64_t nbytes, AheadRange**
     cdef AheadRange** link = &a.first
     cdef AheadRange* done = NULL
     cdef AheadEnd before
-    cdef int64_t most = min(<int64_t>MOST_BYTES, max(_window() // REQUESTS, <int64_t>LEAST_BYTES)), stop = a.size
+    cdef int64_t limit = min(<int64_t>MOST_BYTES, max(_window() // REQUESTS, <int64_t>LEAST_BYTES)), stop = a.size
     if r == NULL:
         return NULL
     before = _end_at(a, offset)
@@ -210,7 +210,7 @@ cdef AheadRange* _add(AheadFile* a, int64_t offset, int64_t nbytes, AheadRange**
         if done == NULL and link[0].state == RANGE_HERE:
             done = link[0]
         link = &link[0].next
-    r.start, r.stop = offset, min(stop, offset + min(max(nbytes, LONGER * before.nbytes), most))
+    r.start, r.stop = offset, min(stop, offset + min(max(nbytes, LONGER * before.nbytes), limit))
     r.next = NULL
     r.followed, r.unread = before.followed + 1, r.stop - offset
     r.refs, r.state, r.error = 1, RANGE_ASKED, 0
@@ -236,7 +236,7 @@ cdef int64_t _ahead_of(const AheadFile* a, const AheadRange* current) noexcept n
     return min(REQUESTS * (current.stop - current.start), <int64_t>WINDOW_BYTES, _window())
 
 
-cdef int32_t _add_ahead(AheadFile* a, int64_t front, int64_t end, int64_t nbytes, AheadRange** asked,
+cdef int32_t _add_ahead(AheadFile* a, int64_t front, int64_t end, int64_t nbytes, AheadRange** ranges,
                         AheadRange** dead) noexcept nogil:
     # Adds ranges of so many bytes or more, until those that are listed have all bytes from `front` to `end`; returns
     # how many.
@@ -250,7 +250,7 @@ cdef int32_t _add_ahead(AheadFile* a, int64_t front, int64_t end, int64_t nbytes
             if r == NULL:
                 break
             r.refs += 1
-            asked[count] = r
+            ranges[count] = r
             count += 1
         front = r.stop
     return count
@@ -287,7 +287,7 @@ cdef void _ask(AheadFile* a, AheadRange** asked, int32_t count) noexcept nogil:
 
 cdef void _begin_early(AheadFile* a, int64_t end) noexcept nogil:
     # Asks for a file up to `end`, before anybody reads of it, in ranges as long as those of a long file become.
-    cdef AheadRange* asked[ASKED]
+    cdef AheadRange* ranges[ASKED]
     cdef AheadRange* dead = NULL
     cdef int32_t count = 0
     turn_take(&a.turn)
@@ -295,21 +295,21 @@ cdef void _begin_early(AheadFile* a, int64_t end) noexcept nogil:
         if a.count == 0:
             _expect_beginning(a)
             a.ends[0].followed, a.ends[0].nbytes = SURE, MOST_BYTES // LONGER
-        count = _add_ahead(a, 0, end, MOST_BYTES, asked, &dead)
+        count = _add_ahead(a, 0, end, MOST_BYTES, ranges, &dead)
     turn_give(&a.turn)
     _free_ranges(a, dead)
-    _ask(a, asked, count)
+    _ask(a, ranges, count)
 
 
 cdef int64_t ahead_copy(AheadFile* a, void* to, int64_t nbytes, int64_t offset, AheadRange** mine) noexcept nogil:
-    cdef AheadRange* asked[ASKED]
+    cdef AheadRange* ranges[ASKED]
     cdef AheadRange* dead = NULL
     cdef AheadRange* r = mine[0]
     cdef AheadFile* next = NULL
     cdef int64_t place, end = 0
     cdef int32_t count = 0
     cdef int error = ENOMEM
-    cdef bint here = False
+    cdef bint is_here = False
     turn_take(&a.turn)
     a.begun = a.begun or offset < FIRST_BYTES
     if r != NULL and r.state == RANGE_FAILED and r.wanted:  # H3
@@ -325,7 +325,7 @@ cdef int64_t ahead_copy(AheadFile* a, void* to, int64_t nbytes, int64_t offset, 
             if r != NULL:
                 r.wanted = True
                 r.refs += 1
-                asked[0] = r
+                ranges[0] = r
                 count = 1
     if r != NULL and r != mine[0]:
         if mine[0] != NULL:
@@ -334,18 +334,18 @@ cdef int64_t ahead_copy(AheadFile* a, void* to, int64_t nbytes, int64_t offset, 
         mine[0] = r
     if r != NULL:
         end = r.stop + _ahead_of(a, r)
-        count += _add_ahead(a, r.stop, end, r.stop - r.start, &asked[count], &dead)
-        here = r.state == RANGE_HERE
+        count += _add_ahead(a, r.stop, end, r.stop - r.start, &ranges[count], &dead)
+        is_here = r.state == RANGE_HERE
         if end > a.size and a.next != NULL:
             next = a.next
             next.refs.fetch_add(1, kRelaxed)  # relaxed: this file has one
     turn_give(&a.turn)
     _free_ranges(a, dead)
-    _ask(a, asked, count)
+    _ask(a, ranges, count)
     if next != NULL:
         _begin_early(next, end - a.size)
         ahead_drop(next)
-    if here:
+    if is_here:
         return _copied(a, r, to, nbytes, offset)
     return -error if r == NULL else 0
 

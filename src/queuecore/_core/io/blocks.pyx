@@ -296,7 +296,7 @@ cdef void piece_no_memory(RecordBlock* b, int64_t nbytes) noexcept nogil:
 
 cdef Lane* blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Lane* l = b.lane
-    cdef RecordBlock** at = &l.waiting
+    cdef RecordBlock** link = &l.waiting
     if s.plan.encoding and b.kind == BLOCK_PIECE:
         l.streaming = False
     if b.epoch != l.epoch:
@@ -306,10 +306,10 @@ cdef Lane* blocks_retire(Blocks* s, RecordBlock* b) noexcept nogil:
     else:
         if s.plan.encoding and b.kind == BLOCK_PIECE and (b.last or b.fault.code != 0 or l.ignored == b.place.file):
             s.kind.next_file(s, l)
-        while at[0] != NULL and at[0].sequence < b.sequence:
-            at = &at[0].next
-        b.next = at[0]
-        at[0] = b
+        while link[0] != NULL and link[0].sequence < b.sequence:
+            link = &link[0].next
+        b.next = link[0]
+        link[0] = b
     if l.indexing or l.waiting == NULL or l.waiting.sequence != l.next_index:
         return NULL
     l.indexing = True
@@ -611,15 +611,15 @@ cdef void files_next(Blocks* s, Lane* l) noexcept nogil:
 cdef Lane* _lane_to_read(Blocks* s) noexcept nogil:
     cdef FileTable* t = s.table
     cdef Lane* l = s.lanes
-    cdef int64_t known
+    cdef int64_t file_count
     if s.ahead >= s.most + s.asked or not lane_can_read(l):
         return NULL
-    known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
+    file_count = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
     # A file of no bytes has no records, unless it is one itself.
-    while (l.next.file < known and entry_of(t, l.next.file).count == 0 and entry_of(t, l.next.file).code == 0
+    while (l.next.file < file_count and entry_of(t, l.next.file).count == 0 and entry_of(t, l.next.file).code == 0
            and not framing_lone(s.plan.framing)):
         files_next(s, l)
-    if (l.next.file >= known and known < t.files.load(kRelaxed)) or blocks_full(s):
+    if (l.next.file >= file_count and file_count < t.files.load(kRelaxed)) or blocks_full(s):
         return NULL
     return l
 

@@ -113,9 +113,9 @@ cdef class CsvFormat:
 
 # Parses the whole rows of a block, up to `most`, into `places`, and moves the cursor past them. Returns 0, or -1 with a
 # fault (without its file): the rows before the bad one are in place, and csv_cut() with most = 1 goes past it.
-cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* at, Arena* arena,
+cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* cursor, Arena* arena,
                    Fault* fault) noexcept nogil
 # Only finds where rows end, also in rows that have faults. The only fault that it reports is a row over the limit.
 # scan: of the row that the block before cut off, with which this block begins; or NULL. With it no byte is searched
 # again, in however many pieces a row comes.
-cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* scan, Fault* fault) noexcept nogil
+cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* cursor, CsvScan* scan, Fault* fault) noexcept nogil

@@ -78,7 +78,7 @@ cdef class CsvFormat:
     """
 
     def __init__(self, list columns, bint selected, int delim, bint quotes, bytes na, int64_t max_record_bytes,
-                 int level=-1, int64_t most=0):
+                 int level=-1, int64_t max_fields=0):
         cdef CsvPlan* plan = &self.plan
         cdef CsvColumn* column
         cdef Span text
@@ -112,7 +112,7 @@ cdef class CsvFormat:
                     raise ValueError("a default of another size")
                 memcpy(column.initial, <bytes_in>initial, column.item_bytes)
         plan.selected = selected
-        plan.most = most or (INT64_MAX if selected else plan.count)
+        plan.most = max_fields or (INT64_MAX if selected else plan.count)
         plan.quotes = quotes
         plan.dialect.delim = delim
         plan.dialect.filler = 120 if delim != 120 else 121
@@ -234,7 +234,7 @@ cdef int _split_record(const CsvPlan* plan, bytes_in p, bytes_in end, CsvSpan* s
     cdef unsigned char delim = plan.dialect.delim
     cdef bytes_in start = p
     cdef bytes_in s
-    cdef int32_t taken = 0
+    cdef int32_t count = 0
     cdef CsvSpan span
     row.fields = 0
     while p < end:
@@ -266,22 +266,22 @@ cdef int _split_record(const CsvPlan* plan, bytes_in p, bytes_in end, CsvSpan* s
             span.nbytes = p - s
             p += 1
         span.data = s
-        if taken < plan.count and plan.columns[taken].field == row.fields:
-            spans[taken] = span
-            taken += 1
-            if plan.selected and taken == plan.count:
-                row.fields = taken
+        if count < plan.count and plan.columns[count].field == row.fields:
+            spans[count] = span
+            count += 1
+            if plan.selected and count == plan.count:
+                row.fields = count
                 return 0
         row.fields += 1
     if end > start and end[-1] == delim:
-        if taken < plan.count and plan.columns[taken].field == row.fields:
-            spans[taken].data = end
-            spans[taken].nbytes = 0
-            spans[taken].doubled = False
-            taken += 1
+        if count < plan.count and plan.columns[count].field == row.fields:
+            spans[count].data = end
+            spans[count].nbytes = 0
+            spans[count].doubled = False
+            count += 1
         row.fields += 1
     if plan.selected:
-        row.fields = taken
+        row.fields = count
     return 0
 
 
@@ -298,7 +298,7 @@ cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, Cs
     # Splits the row of a block that begins at p. Returns 0, NOT_WHOLE or a WHAT_ number.
     cdef unsigned char delim = plan.dialect.delim
     cdef bytes_in s
-    cdef int32_t taken = 0
+    cdef int32_t count = 0
     cdef CsvSpan span
     row.fields = 0
     row.lines = 0
@@ -335,9 +335,9 @@ cdef int _split_row(const CsvPlan* plan, bytes_in p, bytes_in end, bint last, Cs
                 return WHAT_CSV_BARE
             span.nbytes = p - s
         span.data = s
-        if taken < plan.count and plan.columns[taken].field == row.fields:
-            spans[taken] = span
-            taken += 1
+        if count < plan.count and plan.columns[count].field == row.fields:
+            spans[count] = span
+            count += 1
         row.fields += 1
         row.body = p
         if p == end:
@@ -483,11 +483,11 @@ cdef int64_t _fast(const CsvPlan* plan, const CsvPlace* places, const CsvBlock* 
     return k
 
 
-cdef int _wrong(Fault* fault, int code, int what, const CsvCursor* at, int64_t beside, int64_t a,
+cdef int _wrong(Fault* fault, int code, int what, const CsvCursor* cursor, int64_t beside, int64_t a,
                 int64_t b) noexcept nogil:
     fault_begin(fault, code, what, STAGE_READ)
-    fault.record = at.row
-    fault.offset = at.offset + beside
+    fault.record = cursor.row
+    fault.offset = cursor.offset + beside
     fault.a = a
     fault.b = b
     return -1
@@ -501,33 +501,33 @@ cdef int64_t _mark(const CsvBlock* block) noexcept nogil:
     return 3 if n == 3 else (0 if block.last else -1)
 
 
-cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* at, Arena* arena,
+cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block, CsvCursor* cursor, Arena* arena,
                    Fault* fault) noexcept nogil:
     cdef bytes_in p = block.text
     cdef bytes_in end = block.text + block.nbytes
     cdef int64_t room = WIDE_ROOM * <int64_t>plan.count, rows, nbytes = 0, skip = 0
-    cdef int64_t least = WIDE_WINDOW * <int64_t>plan.count, most, window
+    cdef int64_t least = WIDE_WINDOW * <int64_t>plan.count, limit, window
     cdef uint32_t* cuts
     cdef CsvSpan* spans
     cdef CsvRow row
     cdef CsvBad bad
-    cdef int what
+    cdef int reason
     block.rows = 0
     block.consumed = 0
     if block.nbytes == 0:
         return 0
-    if at.offset == 0:
+    if cursor.offset == 0:
         skip = _mark(block)
         if skip < 0:
             return 0
     # Text that is indexed behind the last row taken is indexed again for the next rows. Where that would be most of the
     # text, because few rows are asked for or the number of fields changes often, less text is indexed at once.
-    most = WINDOW if least < WINDOW else least
+    limit = WINDOW if least < WINDOW else least
     least = LEAST_WINDOW if least < LEAST_WINDOW else least
     window = block.likely
     if window == 0:
-        window = most if block.most >= most // ROW_BYTES else block.most * ROW_BYTES
-    window = max(least, min(window, most))
+        window = limit if block.most >= limit // ROW_BYTES else block.most * ROW_BYTES
+    window = max(least, min(window, limit))
     # The room has two chunks more than the text needs, because the kernel stops where another chunk might not fit.
     room = (ROOM if room < ROOM else room) + 128
     room = min(room, block.nbytes + 192)
@@ -536,37 +536,37 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     cuts = <uint32_t*>arena_take(arena, 2 * room * sizeof(uint32_t))
     spans = <CsvSpan*>arena_take(arena, plan.count * sizeof(CsvSpan) + 1)
     if cuts == NULL or spans == NULL:
-        return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, at, 0, 2 * room * sizeof(uint32_t), 0)
+        return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, cursor, 0, 2 * room * sizeof(uint32_t), 0)
     p += skip
-    at.offset += skip
+    cursor.offset += skip
     block.consumed = skip
     while p < end and block.rows < block.most:
         rows = _fast(plan, places, block, p, cuts, room, window, &nbytes)
         if rows > 0 and 4 * nbytes < window:
             window = least
         else:
-            window = most if 2 * window > most else 2 * window
+            window = limit if 2 * window > limit else 2 * window
         if rows > 0:
             row.lines = 0
         else:
-            what = _split_row(plan, p, end, block.last, spans, &row)
+            reason = _split_row(plan, p, end, block.last, spans, &row)
             # A row is over the limit even if its end isn't there yet, or has an error.
-            if (end - 1 if what == NOT_WHOLE or what == WHAT_CSV_OPEN else row.body) - p > plan.max_record_bytes:
-                return _wrong(fault, CODE_TOO_LARGE, WHAT_CSV_LONG, at, 0, at.line, plan.max_record_bytes)
-            if what == NOT_WHOLE:
+            if (end - 1 if reason == NOT_WHOLE or reason == WHAT_CSV_OPEN else row.body) - p > plan.max_record_bytes:
+                return _wrong(fault, CODE_TOO_LARGE, WHAT_CSV_LONG, cursor, 0, cursor.line, plan.max_record_bytes)
+            if reason == NOT_WHOLE:
                 break
-            if what != 0:
-                return _wrong(fault, CODE_CSV, what, at, row.place - p, at.line + row.lines, row.fields)
+            if reason != 0:
+                return _wrong(fault, CODE_CSV, reason, cursor, row.place - p, cursor.line + row.lines, row.fields)
             if row.fields <= plan.columns[plan.count - 1].field or row.fields > plan.most:
-                return _wrong(fault, CODE_CSV, WHAT_CSV_FIELDS, at, 0, at.line,
+                return _wrong(fault, CODE_CSV, WHAT_CSV_FIELDS, cursor, 0, cursor.line,
                               (plan.columns[plan.count - 1].field + 1) << 32 | row.fields)
-            what = _fill(plan, spans, places, block.rows, arena, &bad)
-            if what == WHAT_MEMORY:
-                return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, at, 0, spans[bad.column].nbytes, 0)
-            if what != 0:
-                _wrong(fault, CODE_CSV, what, at, spans[bad.column].data - p, at.line,
+            reason = _fill(plan, spans, places, block.rows, arena, &bad)
+            if reason == WHAT_MEMORY:
+                return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, cursor, 0, spans[bad.column].nbytes, 0)
+            if reason != 0:
+                _wrong(fault, CODE_CSV, reason, cursor, spans[bad.column].data - p, cursor.line,
                        <int64_t>plan.columns[bad.column].kind << 32 | plan.columns[bad.column].field)
-                if what == WHAT_CSV_NUMBER:
+                if reason == WHAT_CSV_NUMBER:
                     fault_text(fault, bad.text.data, bad.text.nbytes)
                 return -1
             rows = 1
@@ -574,13 +574,13 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
         p += nbytes
         block.rows += rows
         block.consumed += nbytes
-        at.offset += nbytes
-        at.row += rows
-        at.line += rows + row.lines
+        cursor.offset += nbytes
+        cursor.row += rows
+        cursor.line += rows + row.lines
     return 0
 
 
-cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* scan, Fault* fault) noexcept nogil:
+cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* cursor, CsvScan* scan, Fault* fault) noexcept nogil:
     cdef bytes_in p = block.text
     cdef bytes_in end = block.text + block.nbytes
     cdef bytes_in next
@@ -593,12 +593,12 @@ cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* s
     block.consumed = 0
     if block.nbytes == 0:
         return 0
-    if at.offset == 0:
+    if cursor.offset == 0:
         skip = _mark(block)
         if skip < 0:
             return 0
     p += skip
-    at.offset += skip
+    cursor.offset += skip
     block.consumed = skip
     while p < end and block.rows < block.most:
         lines = rows = nbytes = 0
@@ -610,7 +610,7 @@ cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* s
             next = _row_end(plan, p, end, block.last, scan)
             if next == NULL:
                 if end - 1 - p > plan.max_record_bytes:
-                    return _wrong(fault, CODE_TOO_LARGE, WHAT_CSV_LONG, at, 0, at.line, plan.max_record_bytes)
+                    return _wrong(fault, CODE_TOO_LARGE, WHAT_CSV_LONG, cursor, 0, cursor.line, plan.max_record_bytes)
                 break
             rows = 1
             lines = scan.lines
@@ -619,9 +619,9 @@ cdef int csv_cut(const CsvPlan* plan, CsvBlock* block, CsvCursor* at, CsvScan* s
         p += nbytes
         block.rows += rows
         block.consumed += nbytes
-        at.offset += nbytes
-        at.row += rows
-        at.line += rows + lines
+        cursor.offset += nbytes
+        cursor.row += rows
+        cursor.line += rows + lines
     return 0
 
 
@@ -656,31 +656,31 @@ cdef class CsvStep(Step):
         field = None
         if fault.what == WHAT_CSV_FIELDS:
             text = f"Expect {self.format.plan.count} fields but have {fault.b} in record {fault.a}"
-            placed = f"expected {self.format.plan.count} fields, got {fault.b}"
+            subject = f"expected {self.format.plan.count} fields, got {fault.b}"
         elif fault.what == WHAT_CSV_MISSING:
             text = f"Field {column} is required but missing in record {fault.a}!"
-            placed = f"column {column + 1}: a value is required here"
+            subject = f"column {column + 1}: a value is required here"
             field = column
         elif fault.what == WHAT_CSV_NUMBER:
             text = f"Field {column} in record {fault.a} is not a valid {self.outputs[column].dtype}"
-            placed = f"column {column + 1}: {no_value(fault, self.outputs[column].dtype)}"
+            subject = f"column {column + 1}: {no_value(fault, self.outputs[column].dtype)}"
             if fault.text_bytes > 0:
                 text += f": {text_shown(fault)}"
             field = column
         elif fault.what == WHAT_CSV_BARE:
             text = f"Record {fault.a} has a quote or a newline inside a field that is not quoted"
-            placed = "a quote or a newline inside a field that is not quoted"
+            subject = "a quote or a newline inside a field that is not quoted"
         elif fault.what == WHAT_CSV_QUOTE:
             text = (f"Record {fault.a} has a quote inside a quoted field that is not doubled, or text after the "
                     "closing one")
-            placed = "a quote inside a quoted field that is not doubled, or text after the closing one"
+            subject = "a quote inside a quoted field that is not doubled, or text after the closing one"
         else:
             text = f"Record {fault.a} has a quoted field that is not closed before the end of the record"
-            placed = "a quoted field that is not closed before the end of the record"
+            subject = "a quoted field that is not closed before the end of the record"
         error = new_error(CODE_CSV, text, dict(record=fault.a))
         error.field = field
         string = "" if fault.a == 0 else f"string {fault.a} of the record, "
-        error.placed_text = f"decode_csv: {string}{placed}"
+        error.placed_text = f"decode_csv: {string}{subject}"
         return error
 
 

@@ -161,7 +161,8 @@ cdef void job_clear(Job* job) noexcept nogil
 cdef const Request* job_find(Job* job, int64_t pass_, int64_t ordinal) noexcept nogil
 # `depth`: requests at a time; 0: as many as are measured to be good; `most`: in any case no more, since each may open a
 # file.
-cdef void engine_init(Engine* e, FileTable* table, int64_t depth, int64_t most, const EngineOwner* owner) noexcept nogil
+cdef void engine_init(Engine* e, FileTable* table, int64_t depth, int64_t max_depth,
+                      const EngineOwner* owner) noexcept nogil
 # Hands a job over. One without requests is run as a whole. Threads start as they are needed. False: there are none, and
 # the job stays the caller's.
 cdef bint engine_submit(Engine* e, Job* job) noexcept nogil

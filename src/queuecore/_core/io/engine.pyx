@@ -228,7 +228,7 @@ cdef void engine_begin(Engine* e, int64_t depth, int64_t most) noexcept nogil:
     e.depth_most = min(depth if depth > 0 else <int64_t>DEPTH_MOST, most)
 
 
-cdef void engine_init(Engine* e, FileTable* table, int64_t depth, int64_t most,
+cdef void engine_init(Engine* e, FileTable* table, int64_t depth, int64_t max_depth,
                       const EngineOwner* owner) noexcept nogil:
     e.table = table
     e.run = owner.run
@@ -241,7 +241,7 @@ cdef void engine_init(Engine* e, FileTable* table, int64_t depth, int64_t most,
     e.rings.work = owner.rings
     e.rings.each = kRingReads
     e.ringing = owner.rings != NULL
-    engine_begin(e, depth, most)
+    engine_begin(e, depth, max_depth)
 
 
 cdef bint engine_submit(Engine* e, Job* job) noexcept nogil:

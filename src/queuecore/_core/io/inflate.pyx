@@ -19,17 +19,17 @@ cdef enum:
 
 
 cdef int inflater_begin(Inflater* f, int32_t encoding, void* room) noexcept nogil:
-    cdef int what
+    cdef int reason
     memset(f, 0, sizeof(Inflater))
     f.encoding = encoding
     f.room = room
     f.kind = codec_of(encoding)
     if f.kind == NULL:
         return WHAT_NO_LIBRARY
-    what = f.kind.begin(f)
-    if what != 0:
+    reason = f.kind.begin(f)
+    if reason != 0:
         f.kind = NULL
-    return what
+    return reason
 
 
 cdef void inflater_end(Inflater* f) noexcept nogil:
@@ -81,31 +81,31 @@ cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, 
     cdef CodecCall call
     cdef int64_t skipped = 0
     cdef bint waited
-    cdef int what = 0
+    cdef int reason = 0
     written[0] = 0
     while written[0] < n:
         memset(&call, 0, sizeof(CodecCall))
         if not f.inside:
-            what = _next_member(f, source[0], left, &skipped)
+            reason = _next_member(f, source[0], left, &skipped)
             source[0] += skipped
-            if what == 0 and not f.inside:
+            if reason == 0 and not f.inside:
                 return 0
         waited = f.full
-        if what == 0:
+        if reason == 0:
             call.source = source[0]
             call.left = left[0]
             call.into = into + written[0]
             call.n = n - written[0]
-            what = f.kind.run(f, &call)
+            reason = f.kind.run(f, &call)
         source[0] += call.took
         left[0] -= call.took
         f.place += call.took
         written[0] += call.written
-        if what == WHAT_NO_HEADER or what == WHAT_DICTIONARY or what == WHAT_WINDOW:
+        if reason == WHAT_NO_HEADER or reason == WHAT_DICTIONARY or reason == WHAT_WINDOW:
             f.place = f.begun
-            return WHAT_TRAILING if what == WHAT_NO_HEADER and f.members > 0 else what
-        if what != 0:
-            return what
+            return WHAT_TRAILING if reason == WHAT_NO_HEADER and f.members > 0 else reason
+        if reason != 0:
+            return reason
         if call.ended:
             f.inside = False
             f.members += 1
@@ -180,14 +180,14 @@ cdef int64_t _guess(const Inflater* f, const unsigned char* source, int64_t n) n
     # claim, costs a copy.
     cdef int64_t guess = 4 * n
     cdef uint32_t size = 0
-    cdef int64_t known
+    cdef int64_t claim
     if f.encoding == ENCODING_GZIP and n >= 18:
         memcpy(&size, source + n - 4, 4)
         guess = _least(size, DEFLATE_RATIO * n)
     elif f.encoding == ENCODING_ZSTD:
-        known = zstd_claim(source, n)
-        if known >= 0:
-            guess = known
+        claim = zstd_claim(source, n)
+        if claim >= 0:
+            guess = claim
     return guess
 
 
@@ -199,10 +199,10 @@ cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Are
     cdef const unsigned char* source = cell.data
     cdef unsigned char* into = NULL
     cdef unsigned char* larger
-    cdef int64_t n = 1, i, left = cell.nbytes, at = 0, start, room = 0, wanted, written = 0
+    cdef int64_t n = 1, i, left = cell.nbytes, position = 0, start, room = 0, need, written = 0
     cdef int64_t* offsets = NULL
     cdef void* memory
-    cdef int what
+    cdef int reason
     if own.encoding == ENCODING_NONE:
         out.data = cell.data
         out.nbytes = cell.nbytes
@@ -224,39 +224,39 @@ cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Are
         if cell.ndim > 0:
             source = cell.data + cell.offsets[i]
             left = cell.offsets[i + 1] - cell.offsets[i]
-        start = at
-        what = inflater_begin(&f, own.encoding, memory)
+        start = position
+        reason = inflater_begin(&f, own.encoding, memory)
         # one more: the end shows only if room is left
-        wanted = 0 if what != 0 else _least(_guess(&f, source, left), own.limit) + 1
-        while what == 0:
-            if room - at < wanted:
-                wanted += at
-                larger = <unsigned char*>arena_take(arena, at + wanted)
+        need = 0 if reason != 0 else _least(_guess(&f, source, left), own.limit) + 1
+        while reason == 0:
+            if room - position < need:
+                need += position
+                larger = <unsigned char*>arena_take(arena, position + need)
                 if larger == NULL:
                     inflater_end(&f)
-                    return _inflate_fault(fault, WHAT_NO_MEMORY, at + wanted, i if cell.ndim > 0 else -1)
-                if at > 0:
-                    memcpy(larger, into, at)
+                    return _inflate_fault(fault, WHAT_NO_MEMORY, position + need, i if cell.ndim > 0 else -1)
+                if position > 0:
+                    memcpy(larger, into, position)
                 into = larger
-                room = at + wanted
-            wanted = _least(room - at, own.limit + 1 - (at - start))
-            what = inflater_run(&f, &source, &left, into + at, wanted, &written)
-            at += written
-            if at - start > own.limit:
+                room = position + need
+            need = _least(room - position, own.limit + 1 - (position - start))
+            reason = inflater_run(&f, &source, &left, into + position, need, &written)
+            position += written
+            if position - start > own.limit:
                 inflater_end(&f)
                 return _inflate_fault(fault, WHAT_LIMIT, own.limit, i if cell.ndim > 0 else -1)
-            if written < wanted:
+            if written < need:
                 break
-            wanted = 1
-        if what == 0 and f.inside:
-            what = WHAT_CUT
+            need = 1
+        if reason == 0 and f.inside:
+            reason = WHAT_CUT
         inflater_end(&f)
-        if what != 0:
-            return _inflate_fault(fault, what, f.place, i if cell.ndim > 0 else -1)
+        if reason != 0:
+            return _inflate_fault(fault, reason, f.place, i if cell.ndim > 0 else -1)
         if cell.ndim > 0:
-            offsets[i + 1] = at
+            offsets[i + 1] = position
     out.data = into if into != NULL else <unsigned char*>memory
-    out.nbytes = at
+    out.nbytes = position
     out.offsets = offsets
     out.ndim = cell.ndim
     memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))

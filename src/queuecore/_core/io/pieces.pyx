@@ -33,7 +33,7 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef FileEntry* e = entry_of(s.table, b.place.file)
     cdef ByteStream* stream = &b.lane.stream
     cdef FileStat st
-    cdef int64_t left = b.place.offset, part, got = 0
+    cdef int64_t left = b.place.offset, part, read_bytes = 0
     stream_close(&b.lane.stream)
     if not stream_open(&b.lane.stream, name_of(s.table.names, b.place.file), s.table.store, s.plan.encoding, &b.fault):
         return False
@@ -55,9 +55,9 @@ cdef bint _stream_to(Blocks* s, RecordBlock* b) noexcept nogil:
         stream.size = e.size
     while left > 0:
         part = s.plan.piece_bytes if left > s.plan.piece_bytes else left
-        if not stream_read(&b.lane.stream, b.text, part, &got, &b.fault):
+        if not stream_read(&b.lane.stream, b.text, part, &read_bytes, &b.fault):
             return False
-        if got < part:  # the stream is shorter than it was: reading the piece will show that
+        if read_bytes < part:  # the stream is shorter than it was: reading the piece will show that
             break
         left -= part
     return True
@@ -82,7 +82,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
     cdef FileTable* t = s.table
     cdef iovec iov
     cdef FileRead read_
-    cdef int64_t got = 0, before, pieces
+    cdef int64_t read_bytes = 0, before, pieces
     cdef int fd, status
     if b.kind != BLOCK_PIECE:
         return True
@@ -94,11 +94,11 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
     b.text = b.memory + b.headroom
     if s.plan.encoding:
         if not b.opens or _stream_to(s, b):
-            if stream_read(&b.lane.stream, b.text, s.plan.piece_bytes, &got, &b.fault):
-                b.last = got < s.plan.piece_bytes
+            if stream_read(&b.lane.stream, b.text, s.plan.piece_bytes, &read_bytes, &b.fault):
+                b.last = read_bytes < s.plan.piece_bytes
                 b.fault.code = 0
-        b.nbytes = got
-        t.bytes_read.fetch_add(got, kRelaxed)  # relaxed: a statistic
+        b.nbytes = read_bytes
+        t.bytes_read.fetch_add(read_bytes, kRelaxed)  # relaxed: a statistic
         if b.last or b.fault.code != 0:
             stream_close(&b.lane.stream)
     elif b.nbytes == 0:
@@ -119,7 +119,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
             read_.offset = b.place.offset
             read_.nowait = wait != WAIT_ALL
             status = read_full(t, &read_, &b.fault)
-            got = read_.got
+            read_bytes = read_.got
             # A piece for a long record counts as so many usual ones.
             pieces = (b.nbytes + s.plan.piece_bytes - 1) // s.plan.piece_bytes
             # If the run began in the middle of the file, the pieces before its place count as read.
@@ -128,10 +128,10 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
             if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else pieces + before, wait == WAIT_NONE,
                                &b.fault):
                 status = READ_FAULT if b.fault.code != 0 else READ_NOT_CACHED
-                got = 0
+                read_bytes = 0
             if status == READ_NOT_CACHED:
                 return False
-            b.nbytes = got
+            b.nbytes = read_bytes
             if status == READ_OK:
                 b.fault.code = 0
     if b.fault.code != 0:
@@ -236,8 +236,8 @@ cdef void _index_walked(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef const WalkKind* kind = s.plan.walk
     cdef Lane* l = b.lane
     cdef RecordWalk walk
-    cdef int64_t most = b.nbytes // kind.least_bytes + 1
-    if not index_room(s, b, most + 1, sizeof(int64_t)):
+    cdef int64_t limit = b.nbytes // kind.least_bytes + 1
+    if not index_room(s, b, limit + 1, sizeof(int64_t)):
         return
     walk.total_bytes = -1 if s.plan.encoding else entry_of(s.table, b.place.file).size
     walk.max_record_bytes = s.plan.max_record_bytes
@@ -245,7 +245,7 @@ cdef void _index_walked(Blocks* s, RecordBlock* b) noexcept nogil:
     walk.offset = l.at.offset
     walk.record = l.at.number
     walk.need = 1
-    kind.walk(&walk, b.text, b.nbytes, b.last, <int64_t*>b.index, most, &b.count, &b.fault)
+    kind.walk(&walk, b.text, b.nbytes, b.last, <int64_t*>b.index, limit, &b.count, &b.fault)
     b.used = (<int64_t*>b.index)[b.count] if b.count > 0 else 0
     l.at.number = walk.record
     l.at.offset = walk.offset
@@ -255,29 +255,29 @@ cdef void _index_walked(Blocks* s, RecordBlock* b) noexcept nogil:
 cdef void _index_csv(Blocks* s, RecordBlock* b) noexcept nogil:
     cdef Lane* l = b.lane
     cdef CsvBlock block
-    cdef CsvCursor at
+    cdef CsvCursor cursor
     cdef int rc
     if not index_room(s, b, b.nbytes // CSV_STRIDE + 2, sizeof(CsvCursor)):
         return
-    at.offset = l.at.offset
-    at.row = l.at.number
-    at.line = l.at.line
+    cursor.offset = l.at.offset
+    cursor.row = l.at.number
+    cursor.line = l.at.line
     while True:
         block.text = b.text + b.used
         block.nbytes = b.nbytes - b.used
         block.last = b.last
-        block.most = CSV_STRIDE if at.row >= 0 else -at.row  # rows of the header have negative numbers
-        if at.row >= 0:
-            (<CsvCursor*>b.index)[b.count // CSV_STRIDE] = at
-        rc = csv_cut(s.plan.csv, &block, &at, &l.scan, &b.fault)
+        block.most = CSV_STRIDE if cursor.row >= 0 else -cursor.row  # rows of the header have negative numbers
+        if cursor.row >= 0:
+            (<CsvCursor*>b.index)[b.count // CSV_STRIDE] = cursor
+        rc = csv_cut(s.plan.csv, &block, &cursor, &l.scan, &b.fault)
         b.used += block.consumed
-        if block.most == CSV_STRIDE and at.row >= 0:
+        if block.most == CSV_STRIDE and cursor.row >= 0:
             b.count += block.rows
         if rc != 0 or block.rows < block.most:
             break
-    l.at.number = at.row
-    l.at.line = at.line
-    l.at.offset = at.offset
+    l.at.number = cursor.row
+    l.at.line = cursor.line
+    l.at.offset = cursor.offset
     l.need = 2 * (b.nbytes - b.used)
 
 
@@ -386,25 +386,25 @@ cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil:
 
 # Moving
 
-cdef void _csv_rows(Blocks* s, const RecordBlock* b, int64_t n, CsvCursor* at, CsvBlock* block,
+cdef void _csv_rows(Blocks* s, const RecordBlock* b, int64_t n, CsvCursor* cursor, CsvBlock* block,
                     Fault* fault) noexcept nogil:
-    # Moves `at` on by n rows, which the block has.
+    # Moves `cursor` on by n rows, which the block has.
     block.last = b.last
-    block.text = b.text + (at.offset - b.place.offset)
+    block.text = b.text + (cursor.offset - b.place.offset)
     block.nbytes = b.text + b.nbytes - block.text
     block.most = n
-    csv_cut(s.plan.csv, block, at, NULL, fault)
+    csv_cut(s.plan.csv, block, cursor, NULL, fault)
 
 
 cdef void _moved_places(Blocks* s, const RecordBlock* b, MovedBlock* to) noexcept nogil:
     # Fills in where the moved records lie in the block, and where they will lie.
     cdef const uint32_t* ends
     cdef const int64_t* starts
-    cdef CsvCursor at
+    cdef CsvCursor cursor
     cdef CsvBlock block
     cdef Moved* m
     cdef Fault fault
-    cdef int64_t i, nbytes, row = -1  # the row that `at` is at
+    cdef int64_t i, nbytes, row = -1  # the row that `cursor` is at
     to.records.at = 0
     for i in range(to.block.count):
         m = &to.records[i]
@@ -419,12 +419,12 @@ cdef void _moved_places(Blocks* s, const RecordBlock* b, MovedBlock* to) noexcep
         elif s.plan.framing == FRAME_CSV:
             if row < 0 or row // CSV_STRIDE < m.first // CSV_STRIDE:
                 row = m.first - m.first % CSV_STRIDE
-                at = (<const CsvCursor*>b.index)[row // CSV_STRIDE]
+                cursor = (<const CsvCursor*>b.index)[row // CSV_STRIDE]
             if row < m.first:
-                _csv_rows(s, b, m.first - row, &at, &block, &fault)
-            m.was = at.offset - b.place.offset
-            m.line = at.line
-            _csv_rows(s, b, 1, &at, &block, &fault)
+                _csv_rows(s, b, m.first - row, &cursor, &block, &fault)
+            m.was = cursor.offset - b.place.offset
+            m.line = cursor.line
+            _csv_rows(s, b, 1, &cursor, &block, &fault)
             nbytes = block.consumed
             row = m.first + 1
         else:

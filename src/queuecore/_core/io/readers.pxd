@@ -136,7 +136,7 @@ cdef void reader_leave(Reader* r) noexcept nogil
 # record was made of, and in nbytes the number of bytes that are given up from there on (-1: not known). A wait for a
 # pipe, or for another try, ends after 100 ms at most. held: the call reads no bytes; READER_DRY says that it would have
 # to.
-cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcept nogil
+cdef int reader_next(Reader* r, Record* record, Fault* fault, bint is_held) noexcept nogil
 # Begins a work unit; none may be in progress. False: `fault` says why, and the unit is given up.
 cdef bint reader_open(Reader* r, const unsigned char* name, int64_t nbytes, Fault* fault) noexcept nogil
 # Returns whether a record's checksum is right; without the role, as it takes time. False: `fault` has the error, and

@@ -89,7 +89,7 @@ cdef void _block_drop(Reader* r, Block* block) noexcept nogil:
 cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     # Reads on, towards `need` bytes from `at` on, until the block is full or the stream ends.
     cdef Block* block = r.block
-    cdef int64_t keep = r.filled - r.at, got = 0
+    cdef int64_t keep = r.filled - r.at, read_bytes = 0
     cdef bint well
     if r.failed.code != 0:
         memcpy(fault, &r.failed, sizeof(Fault))
@@ -114,12 +114,12 @@ cdef bint _refill(Reader* r, int64_t need, Fault* fault) noexcept nogil:
     r.offset += r.at
     r.at = 0
     r.filled = keep
-    well = stream_read(<ByteStream*>r.stream, block_bytes(block) + keep, block.room - keep, &got, fault)
-    r.filled += got
-    r.ended = well and got < block.room - keep
-    if not well and got > 0 and fault.code != CODE_AGAIN:
+    well = stream_read(<ByteStream*>r.stream, block_bytes(block) + keep, block.room - keep, &read_bytes, fault)
+    r.filled += read_bytes
+    r.ended = well and read_bytes < block.room - keep
+    if not well and read_bytes > 0 and fault.code != CODE_AGAIN:
         memcpy(&r.failed, fault, sizeof(Fault))  # reported after the bytes that came before it
-    return well or got > 0
+    return well or read_bytes > 0
 
 
 # Framings: each function finds the next record in the bytes that are there. FIND_MORE: it wants `need` bytes from `at`
@@ -280,7 +280,7 @@ cdef void _complete(Reader* r) noexcept nogil:
     _close(r)
 
 
-cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcept nogil:
+cdef int reader_next(Reader* r, Record* record, Fault* fault, bint is_held) noexcept nogil:
     cdef int rc
     cdef int64_t need = 0
     while r.name != NULL:
@@ -315,7 +315,7 @@ cdef int reader_next(Reader* r, Record* record, Fault* fault, bint held) noexcep
             if framing_lone(r.framing):
                 _complete(r)
             return READER_RECORD
-        if rc == FIND_MORE and held:
+        if rc == FIND_MORE and is_held:
             return READER_DRY
         if rc == FIND_END:
             _complete(r)

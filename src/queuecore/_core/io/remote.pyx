@@ -229,23 +229,23 @@ cdef int64_t _read(AheadFile* a, void* to, int64_t nbytes, int64_t offset, Ahead
     # Reads bytes within the file, waiting for requests until the deadline; < 0: none. Returns how many there were by
     # then; below 0: the errno is its opposite. `mine`: as in ahead_copy.
     cdef StopFlag* stop = this_stop()
-    cdef int64_t got = 0, part = 0, now
+    cdef int64_t read_bytes = 0, part = 0, now
     cdef uint32_t epoch
-    while got < nbytes:
+    while read_bytes < nbytes:
         epoch = event_prepare(&a.come)
-        part = ahead_copy(a, <char*>to + got, nbytes - got, offset + got, mine)
+        part = ahead_copy(a, <char*>to + read_bytes, nbytes - read_bytes, offset + read_bytes, mine)
         now = monotonic_ns()
         if part == 0 and (exiting() or (stop != NULL and stop_requested(stop))):
             part = -<int64_t>ECANCELED
         if part != 0 or 0 <= deadline <= now:
             event_cancel(&a.come, epoch)
         if part > 0:
-            got += part
+            read_bytes += part
         elif part < 0 or 0 <= deadline <= now:
             break
         else:
             event_wait(&a.come, epoch, now + WAIT_SLICE_NS)
-    return min(part, <int64_t>0) or got
+    return min(part, <int64_t>0) or read_bytes
 
 
 cdef AheadFile* _file_of(int fd) noexcept nogil:
@@ -269,23 +269,23 @@ cdef void remote_follow(int fd, int next_fd) noexcept nogil:
 cdef int64_t remote_read(int fd, const iovec* iov, int count, int64_t offset) noexcept nogil:
     cdef AheadFile* a = _file_of(fd)
     cdef AheadRange* mine = NULL
-    cdef int64_t got = 0, part = 0, wanted
+    cdef int64_t read_bytes = 0, part = 0, wanted_bytes
     cdef int i
     for i in range(count):
-        wanted = min(<int64_t>iov[i].iov_len, a.size - offset - got)
-        if wanted <= 0:
+        wanted_bytes = min(<int64_t>iov[i].iov_len, a.size - offset - read_bytes)
+        if wanted_bytes <= 0:
             break
-        part = _read(a, iov[i].iov_base, wanted, offset + got, &mine, -1)
+        part = _read(a, iov[i].iov_base, wanted_bytes, offset + read_bytes, &mine, -1)
         if part < 0:
             break
-        got += part
+        read_bytes += part
     if mine != NULL:
         ahead_forget(a, mine)
     ahead_drop(a)
     if part < 0:
         qc_set_errno(<int>-part)
         return -1
-    return got
+    return read_bytes
 
 
 cdef void remote_close(int fd) noexcept nogil:
@@ -351,7 +351,7 @@ cdef class AheadReader:
         """
         cdef AheadRange* mine = NULL
         cdef unsigned char* to = NULL
-        cdef int64_t got = 0, part = 0, nbytes
+        cdef int64_t read_bytes = 0, part = 0, nbytes
         if self.file.generation != fork_generation():  # what was under way never comes
             self._anew(self.file.size)
             begin(_opener, _errno_of, _start)
@@ -359,19 +359,20 @@ cdef class AheadReader:
         try:
             if nbytes > 0:
                 to = &into[0]
-            while got < nbytes:
+            while read_bytes < nbytes:
                 with nogil:
                     part = _read(
-                        self.file, to + got, nbytes - got, offset + got, &mine, monotonic_ns() + WAIT_SLICE_NS)
+                        self.file, to + read_bytes, nbytes - read_bytes, offset + read_bytes, &mine,
+                        monotonic_ns() + WAIT_SLICE_NS)
                 if part < 0:
                     failure = self.failure
                     raise OSError(-part, "a request failed") if failure is None else failure
-                got += part
+                read_bytes += part
                 PyErr_CheckSignals()
         finally:
             if mine != NULL:
                 ahead_forget(self.file, mine)
-        return got
+        return read_bytes
 
 
 # The servers' side
@@ -530,7 +531,7 @@ cdef int _number_of(failure) except -1:
 cdef int _serve(RemoteCall* call) except -1:
     # Does a call that somebody waits for, and drops it.
     cdef int64_t result = 0
-    cdef bint told, opened
+    cdef bint is_told, opened
     try:
         if call.kind == CALL_OPEN:
             result = _serve_open(call)
@@ -543,11 +544,11 @@ cdef int _serve(RemoteCall* call) except -1:
     opened = call.kind == CALL_OPEN and result >= 0
     with nogil:
         call.result = result
-        told = _pass(call, CALL_DONE)
-        if told:
+        is_told = _pass(call, CALL_DONE)
+        if is_told:
             event_notify_all(&call.done)
         _drop(call)
-    if opened and not told:
+    if opened and not is_told:
         if result >= REMOTE_FD:
             _forget_file(<int32_t>(result - REMOTE_FD))
         else:

@@ -152,7 +152,7 @@ cdef KnownFiles known_files_of(FileTable* t)
 cdef FileTable* table_new(Names* names, int64_t record_bytes, int64_t header_bytes, int64_t footer_bytes,
                           int64_t hop_bytes, int32_t tail, int32_t fd_limit) noexcept nogil
 # Says what an earlier pass found, before any thread uses the table: a file that is another one by now is an error.
-cdef void table_expect(FileTable* t, KnownFiles known) noexcept nogil
+cdef void table_expect(FileTable* t, KnownFiles known_files) noexcept nogil
 # Takes over names that were added since, with the GIL. False: no memory.
 cdef bint table_extend(FileTable* t) noexcept nogil
 # Drops a reference; the last one closes every file.

@@ -108,33 +108,33 @@ cdef class KnownFiles:
 
 
 cdef KnownFiles known_files_of(FileTable* t):
-    cdef KnownFiles known = KnownFiles()
+    cdef KnownFiles known_files = KnownFiles()
     cdef int64_t count = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1
     cdef int64_t f
     cdef FileEntry* e
-    known.files = <FileStat*>malloc(size_product(count + 1, sizeof(FileStat)))
-    if known.files == NULL:
+    known_files.files = <FileStat*>malloc(size_product(count + 1, sizeof(FileStat)))
+    if known_files.files == NULL:
         raise MemoryError
     for f in range(count):
         e = entry_of(t, f)
-        known.files[f].size = e.size
-        known.files[f].mtime_ns = e.mtime_ns
-        known.files[f].dev = e.dev
-        known.files[f].ino = e.ino
-    known.count = count
-    return known
+        known_files.files[f].size = e.size
+        known_files.files[f].mtime_ns = e.mtime_ns
+        known_files.files[f].dev = e.dev
+        known_files.files[f].ino = e.ino
+    known_files.count = count
+    return known_files
 
 
-cdef void table_expect(FileTable* t, KnownFiles known) noexcept nogil:
+cdef void table_expect(FileTable* t, KnownFiles known_files) noexcept nogil:
     cdef int64_t f
     cdef FileEntry* e
-    for f in range(min(known.count, t.listed)):
+    for f in range(min(known_files.count, t.listed)):
         e = entry_of(t, f)
-        if known.files[f].size >= 0:
-            e.size = known.files[f].size
-            e.mtime_ns = known.files[f].mtime_ns
-            e.dev = known.files[f].dev
-            e.ino = known.files[f].ino
+        if known_files.files[f].size >= 0:
+            e.size = known_files.files[f].size
+            e.mtime_ns = known_files.files[f].mtime_ns
+            e.dev = known_files.files[f].dev
+            e.ino = known_files.files[f].ino
             e.state.store(2, kRelaxed)  # relaxed: no other thread has the table
 
 
@@ -660,15 +660,15 @@ cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, bint nowait, Fau
     cdef FileEntry* e = entry_of(t, f)
     cdef int64_t other = 0
     cdef int stale = -1
-    cdef bint well = True, whole
+    cdef bint well = True, is_whole
     turn_take(&t.turn)
-    whole = records > 0 and e.used + records >= e.count
-    if whole and nowait and e.dev != t.near.load(kRelaxed):
+    is_whole = records > 0 and e.used + records >= e.count
+    if is_whole and nowait and e.dev != t.near.load(kRelaxed):
         fault.code = 0
-        whole = well = False
+        is_whole = well = False
     else:
         e.used += records
-    if whole:
+    if is_whole:
         e.used -= e.count
         turn_give(&t.turn)
         well = _unchanged(t, f, e.fd, fault)  # it is pinned
@@ -899,13 +899,13 @@ cdef int _gather(FileTable* t, FileRead* r, int64_t first, Fault* fault) noexcep
     # Reads rows, from number `first` on, of an array that lies by columns: as many at once as one column's numbers fill
     # a buffer.
     cdef const ArrayFiles* a = t.names.arrays
-    cdef int64_t rows = 0, m, most = max(GATHER_BYTES // a.item_bytes, 1), skip = 0
+    cdef int64_t rows = 0, m, limit = max(GATHER_BYTES // a.item_bytes, 1), skip = 0
     cdef int status = READ_OK, i
     r.got = 0
     for i in range(r.count):
         rows += <int64_t>r.iov[i].iov_len // t.record_bytes
     while rows > 0 and status == READ_OK:
-        m = most if rows > most else rows
+        m = limit if rows > limit else rows
         status = _gather_rows(t, r, skip, first, m, fault)
         if status == READ_FAULT:
             fault.record = first
@@ -929,7 +929,7 @@ cdef int _gather_rows(FileTable* t, const FileRead* r, int64_t skip, int64_t fir
     cdef const ArrayFile* file = &a.files[r.file]
     cdef const iovec* to
     cdef int64_t item = a.item_bytes, columns = t.record_bytes // item, column = 0, place = 0
-    cdef int64_t k, j, i, n, done, at, side, nbytes
+    cdef int64_t k, j, i, n, done, position, side, nbytes
     cdef int64_t index[MAX_DIMS]
     cdef int64_t step[MAX_DIMS]
     cdef unsigned char buffer[GATHER_BYTES]
@@ -960,14 +960,14 @@ cdef int _gather_rows(FileTable* t, const FileRead* r, int64_t skip, int64_t fir
             return status
         for j in range(k):
             to = r.iov
-            at = skip
+            position = skip
             done = 0
             while done < m and nbytes <= GATHER_BYTES:
-                n = min(<int64_t>to.iov_len // t.record_bytes - at, m - done)
-                _spread(<unsigned char*>to.iov_base + at * t.record_bytes + place * item, t.record_bytes,
+                n = min(<int64_t>to.iov_len // t.record_bytes - position, m - done)
+                _spread(<unsigned char*>to.iov_base + position * t.record_bytes + place * item, t.record_bytes,
                         buffer + (j * file.rows + done) * item, n, item)
                 done += n
-                at = 0
+                position = 0
                 to += 1
             side = 0
             while side < a.ndim:

@@ -47,7 +47,7 @@ cdef bint stream_open_any(ByteStream* s, const char* name, int32_t store, int32_
 
 
 cdef bint _begin(ByteStream* s, const char* name, int32_t encoding, const FileStat* st, Fault* fault) noexcept nogil:
-    cdef int what = 0
+    cdef int reason = 0
     s.encoding = encoding
     s.quiet = not is_regular(st.mode)
     s.special = s.quiet or (st.size == 0 and not is_empty(s.fd, 0, NULL, fault))
@@ -57,14 +57,14 @@ cdef bint _begin(ByteStream* s, const char* name, int32_t encoding, const FileSt
     s.ino = st.ino
     s.name = strdup(name)
     if s.name == NULL:
-        what = WHAT_INFLATE_MEMORY
+        reason = WHAT_INFLATE_MEMORY
     elif encoding != ENCODING_NONE:
         s.starved = 1
         s.memory = <unsigned char*>buffer_take(MEMORY_BYTES)
-        what = WHAT_INFLATE_MEMORY if s.memory == NULL else inflater_begin(&s.inflater, encoding, s.memory)
-    if what != 0:
+        reason = WHAT_INFLATE_MEMORY if s.memory == NULL else inflater_begin(&s.inflater, encoding, s.memory)
+    if reason != 0:
         stream_close(s)
-        _fault(fault, CODE_UNIMPLEMENTED if what == WHAT_NO_LIBRARY else CODE_EXHAUSTED, what, STAGE_OPEN, -1)
+        _fault(fault, CODE_UNIMPLEMENTED if reason == WHAT_NO_LIBRARY else CODE_EXHAUSTED, reason, STAGE_OPEN, -1)
         fault.a = encoding
         return False
     return True
@@ -131,25 +131,25 @@ cdef bint _unchanged(ByteStream* s, Fault* fault) noexcept nogil:
     return False
 
 
-cdef bint _read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
+cdef bint _read(ByteStream* s, unsigned char* into, int64_t n, int64_t* read_bytes, Fault* fault) noexcept nogil:
     # Reads bytes of the file itself, at s.place.
     cdef iovec iov
     cdef int64_t part
     cdef int patience = PATIENCE, err
-    got[0] = 0
+    read_bytes[0] = 0
     if n > s.size - s.place:  # what is appended meanwhile doesn't count
         n = s.size - s.place
-    while got[0] < n:
+    while read_bytes[0] < n:
         if s.quiet:
-            if s.slices and got[0] > 0:
+            if s.slices and read_bytes[0] > 0:
                 return _again(s, fault)
             if not _listen(s, fault):
                 return False
-        iov.iov_base = into + got[0]
-        iov.iov_len = n - got[0]
+        iov.iov_base = into + read_bytes[0]
+        iov.iov_len = n - read_bytes[0]
         part = file_read(s.fd, &iov, 1, -1 if s.special else s.place, 0)
         if part > 0:
-            got[0] += part
+            read_bytes[0] += part
             s.place += part
             s.tries = 0
             continue
@@ -184,12 +184,12 @@ cdef bint _read(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fau
                 continue
         return False
     if s.drops and not s.special:
-        file_forget(s.fd, s.place - got[0], got[0])
+        file_forget(s.fd, s.place - read_bytes[0], read_bytes[0])
         if s.place == s.size:
             file_forget(s.fd, 0, 0)  # a page of up to some megabytes goes only as a whole
-    if got[0] > 0 and s.place == s.size and not _unchanged(s, fault):
-        s.place -= got[0]
-        got[0] = 0
+    if read_bytes[0] > 0 and s.place == s.size and not _unchanged(s, fault):
+        s.place -= read_bytes[0]
+        read_bytes[0] = 0
         return False
     return True
 
@@ -204,19 +204,20 @@ cdef bint _damaged(ByteStream* s, Fault* fault) noexcept nogil:
     return False
 
 
-cdef bint _read_decompressed(ByteStream* s, unsigned char* into, int64_t n, int64_t* got, Fault* fault) noexcept nogil:
-    cdef int64_t part, wanted
+cdef bint _read_decompressed(ByteStream* s, unsigned char* into, int64_t n, int64_t* read_bytes,
+                             Fault* fault) noexcept nogil:
+    cdef int64_t part, need
     cdef bint direct
-    got[0] = 0
-    while got[0] < n:
+    read_bytes[0] = 0
+    while read_bytes[0] < n:
         if s.ahead < s.ahead_end:
             part = s.ahead_end - s.ahead
-            if part > n - got[0]:
-                part = n - got[0]
-            memcpy(into + got[0], s.memory + s.ahead, part)
+            if part > n - read_bytes[0]:
+                part = n - read_bytes[0]
+            memcpy(into + read_bytes[0], s.memory + s.ahead, part)
             s.ahead += part
             s.offset += part
-            got[0] += part
+            read_bytes[0] += part
             continue
         if s.damage != 0:
             return _damaged(s, fault)
@@ -239,15 +240,15 @@ cdef bint _read_decompressed(ByteStream* s, unsigned char* into, int64_t n, int6
             elif s.raw_left == 0:
                 continue
         # A read too small for a call of the library gets its bytes from memory that stays in the cache.
-        direct = n - got[0] >= INFLATE_ROOM
-        wanted = n - got[0] if direct else INFLATE_ROOM
-        s.damage = inflater_run(&s.inflater, &s.raw, &s.raw_left, into + got[0] if direct else s.memory + AHEAD, wanted,
-                                &part)
+        direct = n - read_bytes[0] >= INFLATE_ROOM
+        need = n - read_bytes[0] if direct else INFLATE_ROOM
+        s.damage = inflater_run(&s.inflater, &s.raw, &s.raw_left, into + read_bytes[0] if direct else s.memory + AHEAD,
+                                need, &part)
         s.damage_place = s.inflater.place
-        s.starved = s.damage == 0 and part < wanted
+        s.starved = s.damage == 0 and part < need
         if direct:
             s.offset += part
-            got[0] += part
+            read_bytes[0] += part
         else:
             s.ahead = AHEAD
             s.ahead_end = AHEAD + part

@@ -77,7 +77,7 @@ cdef int64_t _number(const unsigned char* field, int64_t nbytes) noexcept nogil:
 cdef bint _sound(const unsigned char* header) noexcept nogil:
     # Returns whether the checksum is right, of which old tars took bytes as signed.
     # Whole blocks are added up, in vectors, and the field of the checksum, which counts as spaces, is taken off again.
-    cdef int64_t wanted = _number(header + 148, 8)
+    cdef int64_t checksum = _number(header + 148, 8)
     cdef int32_t plain = 8 * c' ', large = 0, i
     for i in range(TAR_BLOCK):
         plain += header[i]
@@ -85,7 +85,7 @@ cdef bint _sound(const unsigned char* header) noexcept nogil:
     for i in range(148, 156):
         plain -= header[i]
         large -= header[i] >> 7
-    return wanted >= 0 and (wanted == plain or wanted == plain - 256 * large)
+    return checksum >= 0 and (checksum == plain or checksum == plain - 256 * large)
 
 
 cdef bint _zeros(const unsigned char* block) noexcept nogil:
@@ -94,16 +94,16 @@ cdef bint _zeros(const unsigned char* block) noexcept nogil:
 
 cdef int32_t _pax(const unsigned char* text, int64_t nbytes, TarText* path, int64_t* size) noexcept nogil:
     # Reads records "length key=value\n"; returns what is wrong with them, or 0.
-    cdef int64_t at = 0, length, digits, begin
+    cdef int64_t position = 0, length, digits, begin
     cdef const unsigned char* record
     cdef const unsigned char* equals
-    while at < nbytes:
-        record = text + at
+    while position < nbytes:
+        record = text + position
         length = digits = 0
-        while at + digits < nbytes and digits < 10 and c'0' <= record[digits] <= c'9':
+        while position + digits < nbytes and digits < 10 and c'0' <= record[digits] <= c'9':
             length = 10 * length + record[digits] - c'0'
             digits += 1
-        if digits == 0 or length < digits + 3 or length > nbytes - at or record[digits] != c' ':
+        if digits == 0 or length < digits + 3 or length > nbytes - position or record[digits] != c' ':
             return WHAT_TAR_HEADER
         if record[length - 1] != c'\n':
             return WHAT_TAR_HEADER
@@ -126,7 +126,7 @@ cdef int32_t _pax(const unsigned char* text, int64_t nbytes, TarText* path, int6
                     return WHAT_TAR_HEADER
                 size[0] = 10 * size[0] + equals[0] - c'0'
                 equals += 1
-        at += length
+        position += length
     return 0
 
 
@@ -135,19 +135,20 @@ cdef inline int _wrong(TarMember* m, int32_t what) noexcept nogil:
     return TAR_WRONG
 
 
-cdef int _member(const unsigned char* data, int64_t n, int64_t at, bint check, TarMember* m) noexcept nogil:
-    # Reads the headers of the member that begins at `at`, of n bytes of an archive. check: they weren't read before.
+cdef int _member(const unsigned char* data, int64_t n, int64_t position, bint check, TarMember* m) noexcept nogil:
+    # Reads the headers of the member that begins at `position`, of n bytes of an archive. check: they weren't read
+    # before.
     cdef const unsigned char* header
     cdef TarText path
-    cdef int64_t size, pax_size = -1, place = at
-    cdef int32_t what
+    cdef int64_t size, pax_size = -1, place = position
+    cdef int32_t reason
     cdef unsigned char kind
-    m.begin = at
+    m.begin = position
     path.data = NULL
     path.nbytes = 0
     while True:
         if n - place < TAR_BLOCK:
-            m.need = place + TAR_BLOCK - at
+            m.need = place + TAR_BLOCK - position
             return TAR_MORE
         header = data + place
         if _zeros(header):
@@ -161,18 +162,18 @@ cdef int _member(const unsigned char* data, int64_t n, int64_t at, bint check, T
         place += TAR_BLOCK
         if kind not in (c'L', c'K', c'x', c'X', c'g'):
             break
-        if size > TAR_NAMES - (place - at):
+        if size > TAR_NAMES - (place - position):
             return _wrong(m, WHAT_TAR_NUMBER)
         if n - place < size:
-            m.need = place + _padded(size) + TAR_BLOCK - at
+            m.need = place + _padded(size) + TAR_BLOCK - position
             return TAR_MORE
         if kind == c'L':
             path.data = data + place
             path.nbytes = _length(data + place, size)
         elif kind == c'x' or kind == c'X':
-            what = _pax(data + place, size, &path, &pax_size)
-            if what != 0:
-                return _wrong(m, what)
+            reason = _pax(data + place, size, &path, &pax_size)
+            if reason != 0:
+                return _wrong(m, reason)
         place += _padded(size)
     if pax_size >= 0:
         size = pax_size
@@ -250,90 +251,90 @@ cdef bint _one_stem(const TarStem* a, const TarStem* b) noexcept nogil:
     return True
 
 
-cdef int _sample(const unsigned char* data, int64_t n, int64_t at, int64_t left, int64_t* end, int64_t* need,
-                 int32_t* what) noexcept nogil:
-    # Finds the end of the sample that begins at `at`. left: bytes of the archive from there on, or -1. TAR_MORE: it
-    # doesn't end before *end. TAR_NONE: there is no further sample.
+cdef int _sample(const unsigned char* data, int64_t n, int64_t position, int64_t left, int64_t* end, int64_t* need,
+                 int32_t* reason) noexcept nogil:
+    # Finds the end of the sample that begins at `position`. left: bytes of the archive from there on, or -1. TAR_MORE:
+    # it doesn't end before *end. TAR_NONE: there is no further sample.
     cdef TarMember m
     cdef TarStem first
     cdef TarStem other
-    cdef int64_t place = at
-    cdef bint found = False
+    cdef int64_t place = position
+    cdef bint has_sample = False
     cdef int rc
     memset(&first, 0, sizeof(TarStem))
     while True:
-        if left >= 0 and place - at == left:
+        if left >= 0 and place - position == left:
             end[0] = place
-            return TAR_FOUND if found else TAR_NONE
+            return TAR_FOUND if has_sample else TAR_NONE
         rc = _member(data, n, place, True, &m)
         if rc == TAR_WRONG:
-            what[0] = m.what
+            reason[0] = m.what
             return rc
         if rc == TAR_MORE:
             end[0] = place
-            need[0] = place - at + m.need
+            need[0] = place - position + m.need
             return rc
         if rc == TAR_NONE:
             # The rest is of this sample: zeros, mostly.
-            if not found:
+            if not has_sample:
                 return TAR_NONE
-            if left < 0 or n - at < left:
-                end[0] = at + left if left >= 0 else n
-                need[0] = left if left >= 0 else n - at + TAR_BLOCK
+            if left < 0 or n - position < left:
+                end[0] = position + left if left >= 0 else n
+                need[0] = left if left >= 0 else n - position + TAR_BLOCK
                 return TAR_MORE
-            end[0] = at + left
+            end[0] = position + left
             return TAR_FOUND
         if _stem(&m, &other):
-            if found and not _one_stem(&first, &other):
+            if has_sample and not _one_stem(&first, &other):
                 end[0] = place
                 return TAR_FOUND
-            if not found:
+            if not has_sample:
                 first = other
-                found = True
-        if m.end > n and not (left >= 0 and m.data + m.nbytes - at == left):
+                has_sample = True
+        if m.end > n and not (left >= 0 and m.data + m.nbytes - position == left):
             end[0] = m.data + m.nbytes
-            need[0] = m.end + TAR_BLOCK - at
+            need[0] = m.end + TAR_BLOCK - position
             return TAR_MORE
         place = m.end if m.end < n else n
 
 
-cdef int _walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
+cdef int _walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t limit,
                int64_t* records, Fault* fault) noexcept nogil:
-    cdef int64_t at = 0, count = 0, end = 0, need = 0, left
-    cdef int32_t what = 0
-    cdef int rc, found
+    cdef int64_t position = 0, count = 0, end = 0, need = 0, left
+    cdef int32_t reason = 0
+    cdef int rc, verdict
     while True:
-        starts[count] = at
-        left = walk_left(w, n - at, last)
+        starts[count] = position
+        left = walk_left(w, n - position, last)
         if left == 0:
             rc = WALK_END
             break
-        if count == most:
+        if count == limit:
             rc = WALK_FULL
             break
-        found = _sample(data, n, at, left, &end, &need, &what)
-        if found == TAR_NONE:
+        verdict = _sample(data, n, position, left, &end, &need, &reason)
+        if verdict == TAR_NONE:
             rc = WALK_END
             break
-        if found == TAR_WRONG:
-            walk_fault(w, CODE_CHECKSUM if what == WHAT_TAR_HEADER else CODE_DATA_LOSS, what, 0, 0, fault)
+        if verdict == TAR_WRONG:
+            walk_fault(w, CODE_CHECKSUM if reason == WHAT_TAR_HEADER else CODE_DATA_LOSS, reason, 0, 0, fault)
             rc = WALK_FAULT
             break
-        if end - at > w.max_record_bytes:
-            walk_fault(w, CODE_TOO_LARGE, WHAT_RECORD_TOO_LARGE, end - at, w.max_record_bytes, fault)
+        if end - position > w.max_record_bytes:
+            walk_fault(w, CODE_TOO_LARGE, WHAT_RECORD_TOO_LARGE, end - position, w.max_record_bytes, fault)
             rc = WALK_FAULT
             break
-        if found == TAR_MORE:
-            if 0 <= left < need and (last or n - at >= left):
+        if verdict == TAR_MORE:
+            if 0 <= left < need and (last or n - position >= left):
                 walk_fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT, left, need, fault)
                 rc = WALK_FAULT
                 break
             w.need = need if left < 0 or need < left else left
             rc = WALK_MORE
             break
-        w.offset += end - at
+        w.offset += end - position
         w.record += 1
-        at = end
+        position = end
         count += 1
     records[0] = count
     return rc
@@ -381,7 +382,7 @@ cdef class SampleStep(Step):
         cdef bytes text
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
-        self.texts = [text for one in keys for text in one]
+        self.texts = [text for names in keys for text in names]
         if len(self.texts) > MOST_KEYS:
             raise ValueError(f"{len(self.texts)} keys")
         self.inputs = inputs
@@ -389,8 +390,8 @@ cdef class SampleStep(Step):
         self.keys = keys
         self.own.named = named
         self.own.outputs = <int32_t>len(outputs)
-        for number, one in enumerate(keys):
-            for text in one:
+        for number, names in enumerate(keys):
+            for text in names:
                 self.own.keys[self.own.count].data = <const unsigned char*><const char*>text
                 self.own.keys[self.own.count].nbytes = len(text)
                 self.own.output[self.own.count] = <int32_t>number + named
@@ -454,13 +455,13 @@ cdef int _run_sample(const void* params, const Cell* inputs, Cell* outputs, Aren
     cdef const Cell* cell = &inputs[0]
     cdef TarMember m
     cdef TarStem stem
-    cdef int32_t chosen[MOST_KEYS + 1]
+    cdef int32_t choices[MOST_KEYS + 1]
     cdef int32_t k, out
     cdef int64_t place = 0
     cdef bint begun = False
     cdef int rc
     for out in range(own.outputs):
-        chosen[out] = -1
+        choices[out] = -1
     while place < cell.nbytes:
         rc = _member(cell.data, cell.nbytes, place, False, &m)
         if rc == TAR_NONE:
@@ -478,19 +479,19 @@ cdef int _run_sample(const void* params, const Cell* inputs, Cell* outputs, Aren
         if k < 0:
             continue
         out = own.output[k]
-        if chosen[out] == k:
+        if choices[out] == k:
             fault.what = SAMPLE_TWICE
             fault.a = k
             return -1
-        if chosen[out] >= 0 and chosen[out] < k:
+        if choices[out] >= 0 and choices[out] < k:
             continue
-        chosen[out] = k
+        choices[out] = k
         outputs[out].data = cell.data + m.data
         outputs[out].nbytes = m.nbytes
         outputs[out].ndim = 0
         outputs[out].offsets = NULL
     for out in range(own.named, own.outputs):
-        if chosen[out] < 0:
+        if choices[out] < 0:
             fault.what = SAMPLE_LACKS
             fault.a = out
             return -1

@@ -30,8 +30,8 @@ cdef uint32_t crc32c(uint32_t crc, const unsigned char* p, size_t n) noexcept no
 # with the bytes that come.
 # After WALK_FAULT the walk stands at the damaged record, which comes after those that were found: give these first, and
 # keep the fault apart from the faults of their data. Then give up, or search further with tfrecord_resync.
-cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
-                       int64_t* records, Fault* fault) noexcept nogil
+cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts,
+                       int64_t max_records, int64_t* records, Fault* fault) noexcept nogil
 # Returns whether data agrees with the checksum that follows it.
 cdef bint tfrecord_check(const unsigned char* data, int64_t data_bytes) noexcept nogil
 # Sets the fault of a record whose data doesn't agree with its checksum.
@@ -41,7 +41,7 @@ cdef void tfrecord_damaged(int64_t offset, int64_t record, Fault* fault) noexcep
 # block must begin. After a damaged header, begin one byte after the start of its record. Records inside the data of the
 # damaged one are found too: nothing tells them from others.
 cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, int64_t max_record_bytes,
-                          int64_t* at) noexcept nogil
+                          int64_t* position) noexcept nogil
 # Writes the bytes that stand before and after data in a file.
 cdef void tfrecord_frame(const unsigned char* data, int64_t data_bytes, unsigned char* header,
                          unsigned char* footer) noexcept nogil

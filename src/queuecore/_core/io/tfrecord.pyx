@@ -58,31 +58,31 @@ cdef inline uint64_t _limit(int64_t max_record_bytes) noexcept nogil:
     return <uint64_t>max_record_bytes if max_record_bytes < INT64_MAX // 4 else <uint64_t>(INT64_MAX // 4)
 
 
-cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts, int64_t most,
-                       int64_t* records, Fault* fault) noexcept nogil:
+cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint last, int64_t* starts,
+                       int64_t max_records, int64_t* records, Fault* fault) noexcept nogil:
     cdef uint64_t limit = _limit(w.max_record_bytes)
     cdef uint64_t length
-    cdef int64_t at = 0, count = 0, left, whole
+    cdef int64_t position = 0, count = 0, left, frame_bytes
     cdef int rc
     while True:
-        starts[count] = at
-        left = walk_left(w, n - at, last)
+        starts[count] = position
+        left = walk_left(w, n - position, last)
         if left == 0:
             rc = WALK_END
             break
-        if count == most:
+        if count == max_records:
             rc = WALK_FULL
             break
         if 0 <= left < TFRECORD_HEADER:
             walk_fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT_HEADER, left, TFRECORD_HEADER, fault)
             rc = WALK_FAULT
             break
-        if n - at < TFRECORD_HEADER:
+        if n - position < TFRECORD_HEADER:
             w.need = TFRECORD_HEADER
             rc = WALK_MORE
             break
-        length = _load8(data + at)
-        if w.check and _masked(data + at, 8) != _load4(data + at + 8):
+        length = _load8(data + position)
+        if w.check and _masked(data + position, 8) != _load4(data + position + 8):
             walk_fault(w, CODE_CHECKSUM, WHAT_TFRECORD_LENGTH, 0, 0, fault)
             rc = WALK_FAULT
             break
@@ -90,18 +90,18 @@ cdef int tfrecord_walk(RecordWalk* w, const unsigned char* data, int64_t n, bint
             walk_fault(w, CODE_TOO_LARGE, WHAT_RECORD_TOO_LARGE, <int64_t>length, <int64_t>limit, fault)
             rc = WALK_FAULT
             break
-        whole = <int64_t>length + TFRECORD_FRAME
-        if 0 <= left < whole:
-            walk_fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT, left, whole, fault)
+        frame_bytes = <int64_t>length + TFRECORD_FRAME
+        if 0 <= left < frame_bytes:
+            walk_fault(w, CODE_TRUNCATED, WHAT_RECORD_CUT, left, frame_bytes, fault)
             rc = WALK_FAULT
             break
-        if n - at < whole:
-            w.need = whole
+        if n - position < frame_bytes:
+            w.need = frame_bytes
             rc = WALK_MORE
             break
-        at += whole
+        position += frame_bytes
         count += 1
-        w.offset += whole
+        w.offset += frame_bytes
         w.record += 1
     records[0] = count
     return rc
@@ -128,19 +128,19 @@ cdef const WalkKind* tfrecord_kind() noexcept nogil:
 
 
 cdef bint tfrecord_resync(const unsigned char* data, int64_t n, int64_t left, int64_t max_record_bytes,
-                          int64_t* at) noexcept nogil:
-    cdef uint64_t most = _limit(max_record_bytes)
+                          int64_t* position) noexcept nogil:
+    cdef uint64_t limit = _limit(max_record_bytes)
     cdef int64_t i = 0
-    if left >= 0 and <uint64_t>left < most:
-        most = <uint64_t>left  # not exact: it ignores the frame and the bytes before i, which the test below counts
+    if left >= 0 and <uint64_t>left < limit:
+        limit = <uint64_t>left  # not exact: it ignores the frame and the bytes before i, which the test below counts
     while i <= n - TFRECORD_HEADER:
         # Few positions hold a possible length, so few pay for a checksum.
-        if _load8(data + i) <= most and _masked(data + i, 8) == _load4(data + i + 8) and (
+        if _load8(data + i) <= limit and _masked(data + i, 8) == _load4(data + i + 8) and (
                 left < 0 or <int64_t>_load8(data + i) <= left - i - TFRECORD_FRAME):
-            at[0] = i
+            position[0] = i
             return True
         i += 1
-    at[0] = i
+    position[0] = i
     return False
 
 
@@ -208,14 +208,14 @@ cdef class FileBytes:
         Good bytes before an error are returned first; the next call raises the error.
         """
         cdef Fault fault
-        cdef int64_t got = 0, n = into.shape[0]
+        cdef int64_t read_bytes = 0, n = into.shape[0]
         cdef unsigned char* p = &into[0] if n else NULL
         cdef bint read
         with nogil:
-            read = stream_read(&self.stream, p, n, &got, &fault)
-        if not read and got == 0:
+            read = stream_read(&self.stream, p, n, &read_bytes, &fault)
+        if not read and read_bytes == 0:
             raise fault_error(&fault, self.path)
-        return got
+        return read_bytes
 
     def close(self):
         """Close the file. Twice is no error."""
@@ -338,7 +338,7 @@ cdef class RecordScan:
     cdef int _fill(self, int64_t need) except -1:
         # Reads on until the buffer has `need` bytes from `used` on, or the source is at its end.
         cdef unsigned char* p = <unsigned char*>PyByteArray_AS_STRING(self.buffer)
-        cdef int64_t got = 0, room
+        cdef int64_t read_bytes = 0, room
         if self.have - self.used >= need:  # enough bytes are there, so none are moved
             return 0
         memmove(p, p + self.used, self.have - self.used)
@@ -351,20 +351,20 @@ cdef class RecordScan:
                 PyByteArray_Resize(self.buffer, min(need, 2 * room))
             PyErr_CheckSignals()  # nothing else here lets Python handle Ctrl-C, however large the file is
             with memoryview(self.buffer) as whole, whole[self.have:] as rest:
-                got = self.source.readinto(rest)
-            self.have += got
-            self.ended = got == 0
+                read_bytes = self.source.readinto(rest)
+            self.have += read_bytes
+            self.ended = read_bytes == 0
         return 0
 
     cdef object _resync(self):
         # Goes on after a damaged header: to the next valid one, whose offset is returned, or to the end.
-        cdef int64_t at = 1, left = -1, n
+        cdef int64_t position = 1, left = -1, n
         cdef const unsigned char* p
-        cdef bint here = False
+        cdef bint is_here = False
         while True:
-            # At first, `at` steps over the damaged record's first byte; later, to where the search has come.
-            self.walk.offset += at
-            self.used += at
+            # At first, `position` steps over the damaged record's first byte; later, to where the search has come.
+            self.walk.offset += position
+            self.used += position
             self._fill(TFRECORD_HEADER)
             n = self.have - self.used
             if n < TFRECORD_HEADER:
@@ -375,16 +375,16 @@ cdef class RecordScan:
                 left = self.walk.total_bytes - self.walk.offset
             p = <const unsigned char*>PyByteArray_AS_STRING(self.buffer) + self.used
             with nogil:
-                here = tfrecord_resync(p, n, left, self.walk.max_record_bytes, &at)
-            if here:
+                is_here = tfrecord_resync(p, n, left, self.walk.max_record_bytes, &position)
+            if is_here:
                 break
         self.walk.record += 1
         self.found = self.checked = 0
-        if not here:
+        if not is_here:
             self.walk.offset += self.have - self.used
             self.rc = WALK_END
             return None
-        self.walk.offset += at
-        self.used += at
+        self.walk.offset += position
+        self.used += position
         self.rc = WALK_FULL
         return self.walk.offset

@@ -43,16 +43,16 @@ cdef bint _window(RingThread* own, Request* r) noexcept nogil:
 cdef bint _read(Engine* e, RingThread* own, Request* r) noexcept nogil:
     # Adds a read of bytes that are still to come. False: no memory.
     cdef unsigned char* to = r.to + r.got
-    cdef int64_t at = _place(e, r), n = r.nbytes - r.got, skew = at % BLOCK_BYTES
+    cdef int64_t position = _place(e, r), n = r.nbytes - r.got, skew = position % BLOCK_BYTES
     if r.direct and (r.window >= 0 or skew > 0 or n < BLOCK_BYTES or <uintptr_t>to % BLOCK_BYTES > 0):
         if not _window(own, r):
             return False
         to = own.windows + r.window * <int64_t>WINDOW_BYTES
-        at -= skew
+        position -= skew
         n = min((skew + n + BLOCK_BYTES - 1) // BLOCK_BYTES * BLOCK_BYTES, <int64_t>WINDOW_BYTES)
     elif r.direct:
         n -= n % BLOCK_BYTES
-    ring_read(&own.ring, r.fd, to, <size_t>n, at, r)
+    ring_read(&own.ring, r.fd, to, <size_t>n, position, r)
     return True
 
 

@@ -206,13 +206,13 @@ cdef OpKind WHOLE_BATCH = OpKind(
 
 
 cdef bint batch_make(Order* order, const OpSpec* spec) noexcept nogil:
-    cdef bint whole = spec.flag or order.top.rows > 1
-    cdef BatchOp* b = <BatchOp*>op_new(order, sizeof(BatchOp), &WHOLE_BATCH if whole else &BATCH)
+    cdef bint is_whole = spec.flag or order.top.rows > 1
+    cdef BatchOp* b = <BatchOp*>op_new(order, sizeof(BatchOp), &WHOLE_BATCH if is_whole else &BATCH)
     if b == NULL:
         return False
     b.size = spec.size
     b.drop = spec.flag
-    b.whole = whole
+    b.whole = is_whole
     b.op.rows *= spec.size
-    b.op.whole_batches = b.op.whole_batches or whole
-    return not whole or list_init(&b.scratch)
+    b.op.whole_batches = b.op.whole_batches or is_whole
+    return not is_whole or list_init(&b.scratch)

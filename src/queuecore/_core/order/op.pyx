@@ -100,7 +100,7 @@ cdef int32_t _trim(Order* order, Run* runs, int32_t first, int32_t count) noexce
     # Moves the records before the cut, of the runs from `first` on, to the front. Returns the number of runs left.
     cdef Run run
     cdef int64_t n
-    cdef int32_t i, kept = 0
+    cdef int32_t i, kept_count = 0
     for i in range(first, count):
         run = runs[i]
         n = run.n
@@ -111,9 +111,9 @@ cdef int32_t _trim(Order* order, Run* runs, int32_t first, int32_t count) noexce
         if run.block != NULL and run.n < n:
             blocks_leave(order.blocks, run.block, run.first + run.n, n - run.n)
         if run.n > 0:
-            runs[kept] = run
-            kept += 1
-    return kept
+            runs[kept_count] = run
+            kept_count += 1
+    return kept_count
 
 
 cdef void element_trim(Order* order, Element* e) noexcept nogil:

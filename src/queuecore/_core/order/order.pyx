@@ -43,7 +43,7 @@ cdef bint _make(Order* order, const OpSpec* spec, int64_t store_ahead) noexcept 
 cdef bint _make_all(Order* order, const OrderPlan* plan) noexcept nogil:
     cdef int64_t store_ahead = plan.store_ahead
     cdef int32_t i, shuffles = 0
-    cdef BreakList breaks, here
+    cdef BreakList breaks, own_breaks
     for i in range(plan.count):
         shuffles += plan.specs[i].kind == OP_SHUFFLE
     if shuffles != 1:  # a row stays in the store until it is read, so no shuffle above may keep rows back
@@ -52,14 +52,14 @@ cdef bint _make_all(Order* order, const OrderPlan* plan) noexcept nogil:
         return False
     breaks = plan.breaks
     for i in range(plan.count + 1):
-        here.breaks = breaks.breaks
-        here.count = 0
-        while here.count < breaks.count and breaks.breaks[here.count].level == i:
-            here.count += 1
-        if here.count > 0 and not breaks_make(order, here):
+        own_breaks.breaks = breaks.breaks
+        own_breaks.count = 0
+        while own_breaks.count < breaks.count and breaks.breaks[own_breaks.count].level == i:
+            own_breaks.count += 1
+        if own_breaks.count > 0 and not breaks_make(order, own_breaks):
             return False
-        breaks.breaks += here.count
-        breaks.count -= here.count
+        breaks.breaks += own_breaks.count
+        breaks.count -= own_breaks.count
         if i < plan.count and not _make(order, &plan.specs[i], store_ahead):
             return False
     for i in range(order.count - 1, -1, -1):

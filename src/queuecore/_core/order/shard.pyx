@@ -105,7 +105,7 @@ cdef inline int64_t _cut(const ShardOp* s, int64_t phase, int64_t rows) noexcept
 cdef int _pull_records(Order* order, ShardOp* s, int64_t max_rows, RunList* out) noexcept nogil:
     # Pulls the input's records up to the last one asked for, or fewer, and gives those that are this shard's.
     cdef Op* up = s.op.up
-    cdef int64_t phase, most, at, n
+    cdef int64_t phase, limit, position, n
     cdef int32_t r
     cdef int status
     cdef Run* run
@@ -121,23 +121,23 @@ cdef int _pull_records(Order* order, ShardOp* s, int64_t max_rows, RunList* out)
     if up.jumps:
         max_rows = 1
     if s.whole:
-        most = max_rows * s.shards - phase
+        limit = max_rows * s.shards - phase
     else:
-        most = (s.index - phase + s.shards) % s.shards + (max_rows - 1) * s.shards + 1
-    if not up.one_run and most > SCRATCH_RUNS:
-        most = SCRATCH_RUNS
+        limit = (s.index - phase + s.shards) % s.shards + (max_rows - 1) * s.shards + 1
+    if not up.one_run and limit > SCRATCH_RUNS:
+        limit = SCRATCH_RUNS
     list_clear(&s.scratch)
-    status = op_pull(order, up, most, &s.scratch)
+    status = op_pull(order, up, limit, &s.scratch)
     for r in range(s.scratch.count):
         run = &s.scratch.runs[r]
-        at = 0
-        while at < run.n:
+        position = 0
+        while position < run.n:
             phase = s.done % s.shards
-            n = _cut(s, phase, run.n - at)
+            n = _cut(s, phase, run.n - position)
             part = run[0]
-            part.ordinal += at
-            part.good += at
-            part.first += at
+            part.ordinal += position
+            part.good += position
+            part.first += position
             part.n = n
             if _early(s) and not _first_append(s, &part):
                 return PULL_NO_MEMORY
@@ -148,7 +148,7 @@ cdef int _pull_records(Order* order, ShardOp* s, int64_t max_rows, RunList* out)
             elif not element_append(&s.held, &part):
                 return PULL_NO_MEMORY
             s.done += n
-            at += n
+            position += n
             if s.held.rows > 0 and s.done % s.shards == 0:
                 _give_held(s, out)
     return status

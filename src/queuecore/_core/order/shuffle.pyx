@@ -271,15 +271,15 @@ cdef int64_t _count(Order* order, Op* op) noexcept nogil:
 cdef void _purge(Order* order, Op* op, bint reached) noexcept nogil:
     cdef RecordShuffle* s = <RecordShuffle*>op
     cdef Buffer* b = &s.buffer
-    cdef int64_t i, id, kept = 0
+    cdef int64_t i, id, kept_count = 0
     for i in range(b.count):
         id = b.ids[(b.start + i) % b.size]
         if is_behind(s.kept.records[id].pass_, s.kept.records[id].ordinal, order.cut_pass, order.cut_ordinal):
             _drop(order, s, id)
             continue
-        b.ids[(b.start + kept) % b.size] = <uint32_t>id
-        kept += 1
-    b.count = kept
+        b.ids[(b.start + kept_count) % b.size] = <uint32_t>id
+        kept_count += 1
+    b.count = kept_count
     if s.scratch_at < s.scratch.count:
         _scratch_settle(s)
         list_trim(order, &s.scratch, s.scratch_at)
@@ -431,15 +431,15 @@ cdef bint _trim_element(Order* order, ElementShuffle* s, int64_t id) noexcept no
 cdef void _purge_elements(Order* order, Op* op, bint reached) noexcept nogil:
     cdef ElementShuffle* s = <ElementShuffle*>op
     cdef Buffer* b = &s.buffer
-    cdef int64_t i, id, kept = 0
+    cdef int64_t i, id, kept_count = 0
     for i in range(b.count):
         id = b.ids[(b.start + i) % b.size]
         if not _trim_element(order, s, id):
             ids_give(&s.ids, id)
             continue
-        b.ids[(b.start + kept) % b.size] = <uint32_t>id
-        kept += 1
-    b.count = kept
+        b.ids[(b.start + kept_count) % b.size] = <uint32_t>id
+        kept_count += 1
+    b.count = kept_count
     if s.filling >= 0:
         element_trim(order, &s.elements[s.filling])
     if s.emitting >= 0 and not _trim_element(order, s, s.emitting):

@@ -45,14 +45,14 @@ cdef bint _note_end(Order* order) noexcept nogil:
     return lengths_add(l, pass_, order.at.position)
 
 
-cdef const Break* _next_of(Order* order, const BreakList* breaks, int64_t* at) noexcept nogil:
+cdef const Break* _next_of(Order* order, const BreakList* breaks, int64_t* position) noexcept nogil:
     # Returns the first break that doesn't lie before the source's place; NULL: there is none.
     cdef const Break* b
-    while at[0] < breaks.count:
-        b = &breaks.breaks[at[0]]
+    while position[0] < breaks.count:
+        b = &breaks.breaks[position[0]]
         if is_behind(b.pass_, b.ordinal, order.at.pass_, order.at.position):
             return b
-        at[0] += 1
+        position[0] += 1
     return NULL
 
 
@@ -143,9 +143,9 @@ cdef int64_t _blocks_end(Order* order, RecordBlock** block, int* status) noexcep
 
 cdef int64_t _files_end(SourceOp* s, int* status) noexcept nogil:
     cdef FileTable* t = s.table
-    cdef int64_t known = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
+    cdef int64_t file_count = t.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
     cdef FileEntry* e
-    while s.scanned < known and s.bad_file < 0:
+    while s.scanned < file_count and s.bad_file < 0:
         e = entry_of(t, s.scanned)
         if e.code != 0 and not (s.skip_files and file_skippable(e.code, e.what, e.err)):
             s.bad_file = s.scanned
@@ -153,12 +153,12 @@ cdef int64_t _files_end(SourceOp* s, int* status) noexcept nogil:
     if s.bad_file >= 0:
         e = entry_of(t, s.bad_file)
         status[0] = PULL_FAULT
-    elif known == 0:
+    elif file_count == 0:
         status[0] = PULL_END if t.files.load(kRelaxed) == 0 else PULL_WAIT
         return 0
     else:
-        e = entry_of(t, known - 1)
-        status[0] = PULL_END if known == t.files.load(kRelaxed) else PULL_WAIT
+        e = entry_of(t, file_count - 1)
+        status[0] = PULL_END if file_count == t.files.load(kRelaxed) else PULL_WAIT
     return e.base + e.count
 
 

@@ -205,14 +205,14 @@ cdef void _move(const BytePicture* p, int kind, double magnitude, const unsigned
 
 cdef void _turn_hue(const BytePicture* p, double turn) noexcept nogil:
     cdef float values[3 * HUE_TILE + 12]
-    cdef int64_t pixels = p.height * p.width, at = 0, n, i
-    while at < pixels:
-        n = pixels - at if pixels - at < HUE_TILE else HUE_TILE
+    cdef int64_t pixels = p.height * p.width, position = 0, n, i
+    while position < pixels:
+        n = pixels - position if pixels - position < HUE_TILE else HUE_TILE
         for i in range(3 * n):
-            values[i] = p.pixels[3 * at + i]
+            values[i] = p.pixels[3 * position + i]
         turn_hue(values, n, <float>(6 * turn))
-        round_to_bytes(values, 3 * n, p.pixels + 3 * at)
-        at += n
+        round_to_bytes(values, 3 * n, p.pixels + 3 * position)
+        position += n
 
 
 cdef void _apply(const BytePicture* p, int kind, double magnitude, const unsigned char* fill) noexcept nogil:
@@ -306,15 +306,15 @@ cdef int _jitter(const AugmentParams* own, const BytePicture* p, int64_t picture
     cdef uint32_t orders[4]
     cdef uint32_t draws[4]
     cdef int32_t left[4]
-    cdef int32_t i, j, at
+    cdef int32_t i, j, choice
     step_draws(own.seed, arena, picture, 0, orders)
     step_draws(own.seed, arena, picture, 1, draws)
     for i in range(own.colours):
         left[i] = i
     for i in range(own.colours):
-        at = <int32_t>draw_below(orders[i], own.colours - i)
-        j = left[at]
-        left[at] = left[own.colours - 1 - i]
+        choice = <int32_t>draw_below(orders[i], own.colours - i)
+        j = left[choice]
+        left[choice] = left[own.colours - 1 - i]
         _apply(p, own.kinds[j], own.low[j] + (own.high[j] - own.low[j]) * draw_share(draws[j]), own.fill)
     return 0
 
@@ -333,7 +333,7 @@ cdef int _blur(const AugmentParams* own, const BytePicture* p, int64_t picture, 
     # Weights are those of torchvision: of the normal distribution at whole pixels, divided by their sum.
     cdef uint32_t draws[4]
     cdef int64_t taps = 2 * own.half + 1, i
-    cdef double sigma = own.least_sigma, sum_ = 0, at
+    cdef double sigma = own.least_sigma, sum_ = 0, distance
     cdef size_t room = size_product(taps + p.height * p.width * p.channels, sizeof(float))
     cdef float* weights
     if own.half >= p.height or own.half >= p.width:
@@ -345,11 +345,11 @@ cdef int _blur(const AugmentParams* own, const BytePicture* p, int64_t picture, 
         step_draws(own.seed, arena, picture, 0, draws)
         sigma += (own.most_sigma - sigma) * draw_share(draws[0])
     for i in range(taps):
-        at = <double>(i - own.half) / sigma
-        sum_ += exp(-0.5 * at * at)
+        distance = <double>(i - own.half) / sigma
+        sum_ += exp(-0.5 * distance * distance)
     for i in range(taps):
-        at = <double>(i - own.half) / sigma
-        weights[i] = <float>(exp(-0.5 * at * at) / sum_)
+        distance = <double>(i - own.half) / sigma
+        weights[i] = <float>(exp(-0.5 * distance * distance) / sum_)
     blur_bytes(p[0], weights, own.half, weights + taps)
     return 0
 

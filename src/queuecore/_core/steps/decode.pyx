@@ -104,14 +104,14 @@ cdef void _copy_strided(bytes_out dst, int64_t dst_stride, bytes_in src, int64_t
 
 
 cdef bint layout_plan(RecordLayout* layout) noexcept nogil:
-    cdef int64_t at = 0, best, wanted = 0
+    cdef int64_t position = 0, best, leaf_bytes = 0
     cdef int32_t i, j, best_leaf = 0, best_piece = 0, count = 0
     cdef Leaf* leaf
     cdef RecordPart* part
     layout.mends = False
     for i in range(layout.leaf_count):
         count += layout.leaves[i].pieces
-        wanted += layout.leaves[i].row_bytes
+        leaf_bytes += layout.leaves[i].row_bytes
         if layout.leaves[i].swap != 0:
             layout.mends = True
     layout.lone_records = layout.hop_bytes - layout.record_bytes > WIDE_GAP
@@ -121,7 +121,7 @@ cdef bint layout_plan(RecordLayout* layout) noexcept nogil:
         if layout.stage_records < 1:
             layout.stage_records = 1
     layout.place = PLACE_STAGE
-    if count == 1 and wanted == layout.record_bytes and (layout.hop_bytes == layout.record_bytes
+    if count == 1 and leaf_bytes == layout.record_bytes and (layout.hop_bytes == layout.record_bytes
                                                          or layout.lone_records):
         layout.place = PLACE_DIRECT
         return True
@@ -136,17 +136,17 @@ cdef bint layout_plan(RecordLayout* layout) noexcept nogil:
         for i in range(layout.leaf_count):
             leaf = &layout.leaves[i]
             for j in range(leaf.pieces):
-                if leaf.offsets[j] >= at and (best < 0 or leaf.offsets[j] < best):
+                if leaf.offsets[j] >= position and (best < 0 or leaf.offsets[j] < best):
                     best = leaf.offsets[j]
                     best_leaf = i
                     best_piece = j
         if best < 0:
             best = layout.hop_bytes if not layout.lone_records else layout.record_bytes
             best_leaf = -1
-        if best > at:
+        if best > position:
             part = &layout.parts[layout.part_count]
             part.leaf = -1
-            part.nbytes = best - at
+            part.nbytes = best - position
             part.row_offset = 0
             if part.nbytes > layout.dump_bytes:
                 layout.dump_bytes = part.nbytes
@@ -158,7 +158,7 @@ cdef bint layout_plan(RecordLayout* layout) noexcept nogil:
         part.nbytes = layout.leaves[best_leaf].piece_bytes
         part.row_offset = best_piece * part.nbytes
         layout.part_count += 1
-        at = best + part.nbytes
+        position = best + part.nbytes
     if layout.record_bytes // layout.part_count >= SCATTER_FROM:
         layout.place = PLACE_SCATTER
     return True
@@ -293,7 +293,7 @@ cdef class RawStep(Step):
     cdef int64_t* offsets
 
     def __init__(self, tuple inputs, tuple outputs, int64_t item_bytes, int32_t swap, int64_t fixed_bytes, list leaves):
-        cdef int64_t at = 0, offset, side
+        cdef int64_t position = 0, offset, side
         cdef Leaf* leaf
         cdef int64_t* dims
         if self.params != NULL:
@@ -321,13 +321,13 @@ cdef class RawStep(Step):
                     dims[0] = side
                 dims += 1 + MAX_DIMS - len(shape)
                 leaf.swap = leaf_swap
-                leaf.offsets = self.offsets + at
+                leaf.offsets = self.offsets + position
                 leaf.pieces = len(offsets)
                 leaf.piece_bytes = piece_bytes
                 leaf.row_bytes = leaf.pieces * leaf.piece_bytes
                 for offset in offsets:
-                    self.offsets[at] = offset
-                    at += 1
+                    self.offsets[position] = offset
+                    position += 1
                 leaf += 1
         self.params = &self.raw
         self.run = _run_raw
@@ -367,7 +367,7 @@ cdef int _raw_items(const RawParams* raw, bytes_in source, int64_t n, int64_t ea
     cdef const Leaf* leaf
     cdef int64_t i, nbytes
     cdef int32_t k, j
-    cdef bint whole
+    cdef bint is_whole
     if n > 0 and (each != raw.item_bytes if raw.leaves != NULL else each % raw.item_bytes != 0):
         return _raw_fault(fault, WHAT_LENGTH, each, raw.item_bytes)
     for k in range(raw.count):
@@ -376,8 +376,8 @@ cdef int _raw_items(const RawParams* raw, bytes_in source, int64_t n, int64_t ea
         if raw.leaves != NULL:
             leaf = &raw.leaves[k]
         nbytes = n * (each if leaf == NULL else leaf.row_bytes)
-        whole = raw.swap == 0 if leaf == NULL else leaf.swap == 0 and leaf.piece_bytes == raw.item_bytes
-        if whole and out.data == NULL and <uintptr_t>source % 16 == 0:
+        is_whole = raw.swap == 0 if leaf == NULL else leaf.swap == 0 and leaf.piece_bytes == raw.item_bytes
+        if is_whole and out.data == NULL and <uintptr_t>source % 16 == 0:
             out.data = <unsigned char*>source
         else:
             if out.data == NULL:
@@ -406,7 +406,7 @@ cdef bytes_out _side_by_side(const RawParams* raw, const Cell* cell, int64_t row
     cdef const Span* spans = spans_of(cell)
     cdef Span span
     cdef bytes_out place
-    cdef int64_t at = 0, i
+    cdef int64_t position = 0, i
     span.nbytes = cell.nbytes // rows
     nbytes[0] = rows * (raw.fixed_bytes if raw.fixed_bytes > 0 else span.nbytes)
     if spans != NULL and raw.fixed_bytes == 0:
@@ -422,13 +422,13 @@ cdef bytes_out _side_by_side(const RawParams* raw, const Cell* cell, int64_t row
         if spans != NULL:
             span = spans[i]
         if raw.fixed_bytes == 0:
-            memcpy(place + at, span.data, span.nbytes)
-            at += span.nbytes
+            memcpy(place + position, span.data, span.nbytes)
+            position += span.nbytes
             continue
         span.nbytes = min(span.nbytes, raw.fixed_bytes)
-        memcpy(place + at, span.data, span.nbytes)
-        memset(place + at + span.nbytes, 0, raw.fixed_bytes - span.nbytes)
-        at += raw.fixed_bytes
+        memcpy(place + position, span.data, span.nbytes)
+        memset(place + position + span.nbytes, 0, raw.fixed_bytes - span.nbytes)
+        position += raw.fixed_bytes
     return place
 
 
@@ -436,7 +436,7 @@ cdef int _rows_of_raw(const void* params, const Cell* inputs, Cell* outputs, int
                       Fault* fault) noexcept nogil:
     cdef const RawParams* raw = <const RawParams*>params
     cdef const Span* spans = spans_of(&inputs[0])
-    cdef Span* made
+    cdef Span* row_spans
     cdef bytes_out source = inputs[0].data
     cdef int64_t nbytes, i
     if spans == NULL and raw.fixed_bytes == 0:
@@ -455,17 +455,17 @@ cdef int _rows_of_raw(const void* params, const Cell* inputs, Cell* outputs, int
         return -1
     if raw.fixed_bytes > 0 or raw.leaves != NULL or raw.each_bytes > 0:
         return _raw_items(raw, source, rows, nbytes // rows, outputs, arena, fault)
-    made = <Span*>arena_take(arena, rows * sizeof(Span))
-    if made == NULL:
+    row_spans = <Span*>arena_take(arena, rows * sizeof(Span))
+    if row_spans == NULL:
         return _raw_fault(fault, WHAT_NO_MEMORY, rows * <int64_t>sizeof(Span), 0)
     if _raw_items(raw, source, 1, nbytes, outputs, arena, fault) != 0:
         return -1
     nbytes = 0
     for i in range(rows):
-        made[i].data = outputs[0].data + nbytes
-        made[i].nbytes = spans[i].nbytes
-        nbytes += made[i].nbytes
-    outputs[0].offsets = <const int64_t*>made
+        row_spans[i].data = outputs[0].data + nbytes
+        row_spans[i].nbytes = spans[i].nbytes
+        nbytes += row_spans[i].nbytes
+    outputs[0].offsets = <const int64_t*>row_spans
     return 0
 
 

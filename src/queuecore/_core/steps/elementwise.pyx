@@ -239,45 +239,45 @@ cdef int _shapes(const ChainParams* chain, Cell* out, int64_t n, View* view, int
                  Fault* fault) noexcept nogil:
     # Follows the shapes along the chain. inner: number of items in a row that have the same channel.
     cdef int32_t i, j
-    cdef int64_t known, at
+    cdef int64_t known_items, axis, channels
     cdef const Link* link
     for i in range(chain.count):
         link = &chain.links[i]
         inner[i] = 1
         if link.kind == LINK_SCALE and link.channels > 0:
-            at = out.dims[out.ndim - 1] if out.ndim > 0 else 0
-            if at != link.channels:
-                return step_fault(fault, WHAT_CHANNELS, at, i)
+            channels = out.dims[out.ndim - 1] if out.ndim > 0 else 0
+            if channels != link.channels:
+                return step_fault(fault, WHAT_CHANNELS, channels, i)
         elif link.kind == LINK_SHAPE:
-            known = 1
-            at = -1
+            known_items = 1
+            axis = -1
             for j in range(link.ndim):
                 if link.dims[j] < 0:
-                    at = j
+                    axis = j
                 else:
-                    known *= link.dims[j]
-            if (known != n) if at < 0 else (known == 0 or n % known != 0):
+                    known_items *= link.dims[j]
+            if (known_items != n) if axis < 0 else (known_items == 0 or n % known_items != 0):
                 return step_fault(fault, WHAT_COUNT, n, i)
             memcpy(out.dims, link.dims, link.ndim * sizeof(int64_t))
-            if at >= 0:
-                out.dims[at] = n // known
+            if axis >= 0:
+                out.dims[axis] = n // known_items
             out.ndim = link.ndim
         elif link.kind == LINK_TURN:
             if out.ndim != link.ndim:
                 return step_fault(fault, WHAT_RANK, out.ndim, i)
             _turn(link, out.dims, view)
             # Earlier links had the channels on the last axis; now each channel comes this many times in a row.
-            known = 1
+            known_items = 1
             for j in range(link.ndim - 1, -1, -1):
                 if link.dims[j] == link.ndim - 1:
                     break
-                known *= out.dims[j]
+                known_items *= out.dims[j]
             for j in range(i):
-                inner[j] = known
+                inner[j] = known_items
     return 0
 
 
-cdef void _scale_float(const Link* link, const float* source, float* target, int64_t at, int64_t n,
+cdef void _scale_float(const Link* link, const float* source, float* target, int64_t position, int64_t n,
                        int64_t inner) noexcept nogil:
     cdef int64_t i = 0, run, channel
     cdef const float* a = <const float*>link.a_each
@@ -285,18 +285,18 @@ cdef void _scale_float(const Link* link, const float* source, float* target, int
     if link.channels == 0:
         scale_all[float](source, target, n, <float>link.a, <float>link.b)
     elif inner == 1:
-        at %= link.channels
-        scale_each[float](source, target, n, a + at, b + at)
+        position %= link.channels
+        scale_each[float](source, target, n, a + position, b + position)
     else:
         while i < n:
-            channel = (at + i) // inner % link.channels
-            run = inner - (at + i) % inner
+            channel = (position + i) // inner % link.channels
+            run = inner - (position + i) % inner
             run = run if run < n - i else n - i
             scale_all[float](source + i, target + i, run, a[channel], b[channel])
             i += run
 
 
-cdef void _scale_double(const Link* link, const double* source, double* target, int64_t at, int64_t n,
+cdef void _scale_double(const Link* link, const double* source, double* target, int64_t position, int64_t n,
                         int64_t inner) noexcept nogil:
     cdef int64_t i = 0, run, channel
     cdef const double* a = <const double*>link.a_each
@@ -304,20 +304,20 @@ cdef void _scale_double(const Link* link, const double* source, double* target, 
     if link.channels == 0:
         scale_all[double](source, target, n, link.a, link.b)
     elif inner == 1:
-        at %= link.channels
-        scale_each[double](source, target, n, a + at, b + at)
+        position %= link.channels
+        scale_each[double](source, target, n, a + position, b + position)
     else:
         while i < n:
-            channel = (at + i) // inner % link.channels
-            run = inner - (at + i) % inner
+            channel = (position + i) // inner % link.channels
+            run = inner - (position + i) % inner
             run = run if run < n - i else n - i
             scale_all[double](source + i, target + i, run, a[channel], b[channel])
             i += run
 
 
-cdef void _work(const ChainParams* chain, bytes_in source, bytes_out target, bytes_out scratch, int64_t at, int64_t n,
-                const int64_t* inner) noexcept nogil:
-    # One tile: items [at, at + n) of the output.
+cdef void _work(const ChainParams* chain, bytes_in source, bytes_out target, bytes_out scratch, int64_t position,
+                int64_t n, const int64_t* inner) noexcept nogil:
+    # One tile: items [position, position + n) of the output.
     cdef int32_t i
     cdef const Link* link
     cdef bytes_out into
@@ -332,27 +332,29 @@ cdef void _work(const ChainParams* chain, bytes_in source, bytes_out target, byt
         if link.kind == LINK_CAST:
             link.cast(source, into, n)
         elif link.wide:
-            _scale_double(link, <const double*>source, <double*>into, at, n, inner[i])
+            _scale_double(link, <const double*>source, <double*>into, position, n, inner[i])
         else:
-            _scale_float(link, <const float*>source, <float*>into, at, n, inner[i])
+            _scale_float(link, <const float*>source, <float*>into, position, n, inner[i])
         source = into
 
 
-cdef void _split(const ChainParams* chain, bytes_in source, bytes_out target, bytes_out scratch, int64_t at, int64_t n,
-                 const int64_t* inner) noexcept nogil:
-    # Splits pixels of three bytes into planes of n bytes each, which are items [at, at + 3 * n) of the output.
+cdef void _split(const ChainParams* chain, bytes_in source, bytes_out target, bytes_out scratch, int64_t position,
+                 int64_t n, const int64_t* inner) noexcept nogil:
+    # Splits pixels of three bytes into planes of n bytes each, which are items [position, position + 3 * n) of the
+    # output.
     cdef bytes_out planes[3]
-    cdef int64_t i = 0, k
+    cdef int64_t i = 0, k, item
     cdef int32_t c
     while i < n:
         k = TILE if n - i > TILE else n - i
         for c in range(3):
             # The scratch's third tile has room for eight tiles of bytes.
-            planes[c] = scratch + (2 * 8 + c) * TILE if chain.works else target + at + c * n + i
+            planes[c] = scratch + (2 * 8 + c) * TILE if chain.works else target + position + c * n + i
         split_pixels(source + 3 * i, planes[0], planes[1], planes[2], k)
         if chain.works:
             for c in range(3):
-                _work(chain, planes[c], target + (at + c * n + i) * chain.made_item, scratch, at + c * n + i, k, inner)
+                item = position + c * n + i
+                _work(chain, planes[c], target + item * chain.made_item, scratch, item, k, inner)
         i += k
 
 
@@ -370,14 +372,14 @@ cdef void _turned(const ChainParams* chain, bytes_in source, bytes_out target, b
                   const View* view, const int64_t* inner) noexcept nogil:
     # Makes n items in the order of a transposition.
     cdef int64_t index[MAX_DIMS]
-    cdef int64_t rows = view.dims[view.ndim - 2], columns = view.dims[view.ndim - 1], at = 0, i, j, m, k
+    cdef int64_t rows = view.dims[view.ndim - 2], columns = view.dims[view.ndim - 1], position = 0, i, j, m, k
     cdef int32_t item = chain.item, made_item = chain.made_item, d
     memset(index, 0, view.ndim * sizeof(int64_t))
-    while at < n:
+    while position < n:
         i = 0
         if item == 1 and rows == 3 and view.strides[view.ndim - 2] == 1 and view.strides[view.ndim - 1] == 3:
-            _split(chain, source, target, scratch, at, columns, inner)
-            at += 3 * columns
+            _split(chain, source, target, scratch, position, columns, inner)
+            position += 3 * columns
             i = rows
         while i < rows:
             m = 1 if columns >= TILE else (TILE // columns if rows - i > TILE // columns else rows - i)
@@ -386,11 +388,11 @@ cdef void _turned(const ChainParams* chain, bytes_in source, bytes_out target, b
                 k = TILE if columns - j > TILE else columns - j
                 # A third tile: the scratch's first two are for what the chain makes.
                 gather(source + (i * view.strides[view.ndim - 2] + j * view.strides[view.ndim - 1]) * item,
-                       scratch + 2 * 8 * TILE if chain.works else target + at * item, m, k,
+                       scratch + 2 * 8 * TILE if chain.works else target + position * item, m, k,
                        view.strides[view.ndim - 2], view.strides[view.ndim - 1], item)
                 if chain.works:
-                    _work(chain, scratch + 2 * 8 * TILE, target + at * made_item, scratch, at, m * k, inner)
-                at += m * k
+                    _work(chain, scratch + 2 * 8 * TILE, target + position * made_item, scratch, position, m * k, inner)
+                position += m * k
                 j += k
             i += m
         for d in range(view.ndim - 3, -1, -1):
@@ -772,7 +774,7 @@ cdef int _run_hot(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
     cdef int64_t index[256]
-    cdef int64_t n = 1, total, at, m, i
+    cdef int64_t n = 1, total, position, m, i
     cdef int32_t d
     for d in range(cell.ndim):
         n *= cell.dims[d]
@@ -784,10 +786,10 @@ cdef int _run_hot(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     if step_place(out, total, hot.made_bytes, arena, fault) != 0:
         return -1
     fill_items(out.data, hot.off, n * hot.depth, hot.item)
-    for at in range(0, n, 256):
-        m = 256 if n - at > 256 else n - at
-        hot.cast(cell.data + at * hot.given, index, m)
+    for position in range(0, n, 256):
+        m = 256 if n - position > 256 else n - position
+        hot.cast(cell.data + position * hot.given, index, m)
         for i in range(m):
             if 0 <= index[i] < hot.depth:
-                memcpy(out.data + ((at + i) * hot.depth + index[i]) * hot.item, hot.on, hot.item)
+                memcpy(out.data + ((position + i) * hot.depth + index[i]) * hot.item, hot.on, hot.item)
     return 0

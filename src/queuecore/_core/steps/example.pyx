@@ -127,7 +127,7 @@ cdef inline int _next_step(Steps* rest, Field* field, Wire* wire) noexcept nogil
         rest.list.e = field.e
 
 
-cdef int64_t _ints(bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t room, Wire* wire) noexcept nogil:
+cdef int64_t _ints(bytes_in p, bytes_in e, bytes_out place, int64_t position, int64_t room, Wire* wire) noexcept nogil:
     # As _values, of packed integers.
     cdef bytes_in start
     cdef uint64_t value
@@ -136,25 +136,26 @@ cdef int64_t _ints(bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t 
         return -1
     if room == 0:
         while p < e:
-            at += p[0] < 128
+            position += p[0] < 128
             p += 1
-        return at
+        return position
     while p < e:
         start = p
         p = varint(p, e, &value)
         if p == NULL:
             refuse(wire, start, WHAT_VARINT)
             return -1
-        if at < room:
-            memcpy(place + 8 * at, &value, 8)
-        at += 1
-    return at
+        if position < room:
+            memcpy(place + 8 * position, &value, 8)
+        position += 1
+    return position
 
 
-cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int64_t at, int64_t room,
+cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int64_t position, int64_t room,
                      Wire* wire) noexcept nogil:
-    # Appends the values of a list to the `at` values of `place`, as far as there is room, and returns the new number of
-    # values, or -1: refused. Without any room it only counts; a second pass then finds endless varints. Strings: Spans.
+    # Appends the values of a list to the `position` values of `place`, as far as there is room, and returns the new
+    # number of values, or -1: refused. Without any room it only counts; a second pass then finds endless varints.
+    # Strings: Spans.
     cdef Field field
     cdef Extent span
     cdef uint64_t value = 0
@@ -169,21 +170,21 @@ cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int6
             if field.wire != WIRE_BYTES:
                 refuse(wire, field.p, WHAT_WIRE)
                 return -1
-            if at < room:
+            if position < room:
                 span.p = field.p
                 span.e = field.e
-                (<Extent*>place)[at] = span
-            at += 1
+                (<Extent*>place)[position] = span
+            position += 1
         elif kind == KIND_INT:
             if field.wire == WIRE_BYTES:
-                at = _ints(field.p, field.e, place, at, room, wire)
-                if at < 0:
+                position = _ints(field.p, field.e, place, position, room, wire)
+                if position < 0:
                     return -1
             elif field.wire == WIRE_VARINT:
-                if at < room:
+                if position < room:
                     varint(field.p, field.e, &value)
-                    memcpy(place + 8 * at, &value, 8)
-                at += 1
+                    memcpy(place + 8 * position, &value, 8)
+                position += 1
             else:
                 refuse(wire, field.p, WHAT_WIRE)
                 return -1
@@ -193,31 +194,31 @@ cdef int64_t _values(int32_t kind, bytes_in p, bytes_in e, bytes_out place, int6
                 refuse(wire, field.p, WHAT_LENGTH)
                 return -1
             n //= 4
-            if at < room:
-                memcpy(place + 4 * at, field.p, 4 * (n if n < room - at else room - at))
-            at += n
+            if position < room:
+                memcpy(place + 4 * position, field.p, 4 * (n if n < room - position else room - position))
+            position += n
         else:
             refuse(wire, field.p, WHAT_WIRE)
             return -1
-    return at
+    return position
 
 
 # ---- keys ------------------------------------------------------------------------------------------------------------
 
 cdef inline uint64_t _hash(bytes_in p, int64_t n) noexcept nogil:
-    cdef uint64_t got = <uint64_t>n, word
+    cdef uint64_t hash_ = <uint64_t>n, word
     while n >= 8:
         memcpy(&word, p, 8)
-        got = (got ^ word) * 0x9e3779b97f4a7c15u
-        got ^= got >> 32
+        hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15u
+        hash_ ^= hash_ >> 32
         p += 8
         n -= 8
     if n > 0:
         word = 0
         memcpy(&word, p, n)
-        got = (got ^ word) * 0x9e3779b97f4a7c15u
-        got ^= got >> 32
-    return got
+        hash_ = (hash_ ^ word) * 0x9e3779b97f4a7c15u
+        hash_ ^= hash_ >> 32
+    return hash_
 
 
 cdef inline bint _is(const Extent* name, bytes_in p, int64_t n) noexcept nogil:
@@ -300,16 +301,16 @@ cdef void* _take(Work* work, int64_t a, int64_t b, int64_t c) noexcept nogil:
     return place
 
 
-cdef int _count(Work* work, int32_t column, int64_t record, KeptValue* kept) noexcept nogil:
+cdef int _count(Work* work, int32_t column, int64_t record, KeptValue* value) noexcept nogil:
     # Fills in the number of values that kept.lists has, and the list with which they begin. A list of another kind
     # discards the lists before it, and one of the same kind adds to them.
-    cdef Lists rest = kept.lists
+    cdef Lists rest = value.lists
     cdef Field field
     cdef int64_t lists = 0
     cdef uint32_t kind = KIND_NONE
     cdef int more
-    kept.count = 0
-    kept.skip = 0
+    value.count = 0
+    value.skip = 0
     while True:
         more = _next_list(&rest, &field, &work.wire)
         if more < 0:
@@ -318,33 +319,33 @@ cdef int _count(Work* work, int32_t column, int64_t record, KeptValue* kept) noe
             break
         if field.number != kind:
             kind = field.number
-            kept.count = 0
-            kept.skip = lists
+            value.count = 0
+            value.skip = lists
         lists += 1
-        kept.count = _values(kind, field.p, field.e, NULL, kept.count, 0, &work.wire)
-        if kept.count < 0:
+        value.count = _values(kind, field.p, field.e, NULL, value.count, 0, &work.wire)
+        if value.count < 0:
             return _malformed(work, record)
     if kind != KIND_NONE and kind != <uint32_t>work.plan.columns[column].kind:
         return _fault(work, record, column, WHAT_KIND, kind)
     return 0
 
 
-cdef int64_t _emit(Work* work, int32_t column, int64_t record, const KeptValue* kept, bytes_out place, int64_t at,
-                   int64_t room) noexcept nogil:
+cdef int64_t _emit(Work* work, int32_t column, int64_t record, const KeptValue* value, bytes_out place,
+                   int64_t position, int64_t room) noexcept nogil:
     # Appends the values that _count counted, and returns the new number of values, or -1: a fault.
-    cdef Lists rest = kept.lists
+    cdef Lists rest = value.lists
     cdef Field field
-    cdef int64_t skip = kept.skip
-    if kept.count == 0:
-        return at
+    cdef int64_t skip = value.skip
+    if value.count == 0:
+        return position
     while _next_list(&rest, &field, &work.wire) > 0:
         skip -= 1
         if skip >= 0:
             continue
-        at = _values(work.plan.columns[column].kind, field.p, field.e, place, at, room, &work.wire)
-        if at < 0:
+        position = _values(work.plan.columns[column].kind, field.p, field.e, place, position, room, &work.wire)
+        if position < 0:
             return _malformed(work, record)
-    return at
+    return position
 
 
 cdef int _fixed(Work* work, int32_t index, int64_t record, const Extent* entry) noexcept nogil:
@@ -353,7 +354,7 @@ cdef int _fixed(Work* work, int32_t index, int64_t record, const Extent* entry) 
     cdef Cell* out = &work.outputs[column.output]
     cdef Lists rest
     cdef Field field
-    cdef int64_t at = 0, item = column.item
+    cdef int64_t position = 0, item = column.item
     cdef uint32_t kind = KIND_NONE
     cdef int more
     cdef bytes_out place
@@ -373,10 +374,10 @@ cdef int _fixed(Work* work, int32_t index, int64_t record, const Extent* entry) 
                 break
             if field.number != kind:
                 kind = field.number
-                at = 0
+                position = 0
             if kind == <uint32_t>column.kind:
-                at = _values(kind, field.p, field.e, place, at, column.count, &work.wire)
-                if at < 0:
+                position = _values(kind, field.p, field.e, place, position, column.count, &work.wire)
+                if position < 0:
                     return _malformed(work, record)
     if kind == KIND_NONE:
         if column.required:
@@ -384,29 +385,29 @@ cdef int _fixed(Work* work, int32_t index, int64_t record, const Extent* entry) 
         memcpy(place, column.fill, column.count * item)
     elif kind != <uint32_t>column.kind:
         return _fault(work, record, index, WHAT_KIND, kind)
-    elif at != column.count:
-        return _fault(work, record, index, WHAT_COUNT, at)
+    elif position != column.count:
+        return _fault(work, record, index, WHAT_COUNT, position)
     return 0
 
 
-cdef int _look(Work* work, int32_t index, int64_t record, const Extent* entry, KeptValue* kept) noexcept nogil:
-    # Fills in `kept` for a column of another form in a record.
+cdef int _look(Work* work, int32_t index, int64_t record, const Extent* entry, KeptValue* value) noexcept nogil:
+    # Fills in `value` for a column of another form in a record.
     cdef const ExampleColumn* column = &work.plan.columns[index]
     cdef Steps rest
     cdef Field field
     cdef KeptValue step
     cdef int more
-    memset(kept, 0, sizeof(KeptValue))
+    memset(value, 0, sizeof(KeptValue))
     if entry.p == NULL:
         if column.required:
             return _fault(work, record, index, WHAT_MISSING, 0)
         return 0
-    kept.lists.entry = entry[0]
+    value.lists.entry = entry[0]
     if column.section == 0:
-        if _count(work, index, record, kept) != 0:
+        if _count(work, index, record, value) != 0:
             return -1
-        if column.form == FORM_PADDED and kept.count % column.count != 0:
-            return _fault(work, record, index, WHAT_STRIDE, kept.count)
+        if column.form == FORM_PADDED and value.count % column.count != 0:
+            return _fault(work, record, index, WHAT_STRIDE, value.count)
         return 0
     memset(&rest, 0, sizeof(Steps))
     rest.entry = entry[0]
@@ -421,12 +422,12 @@ cdef int _look(Work* work, int32_t index, int64_t record, const Extent* entry, K
         step.lists.feature.e = field.e
         if _count(work, index, record, &step) != 0:
             if work.fault.what & 255 == WHAT_KIND:
-                work.fault.b |= kept.steps << 32
+                work.fault.b |= value.steps << 32
             return -1
         if column.form == FORM_PADDED and step.count != column.count:
-            return _fault(work, record, index, WHAT_STEP, kept.steps << 32 | step.count)
-        kept.count += step.count
-        kept.steps += 1
+            return _fault(work, record, index, WHAT_STEP, value.steps << 32 | step.count)
+        value.count += step.count
+        value.steps += 1
 
 
 cdef int _record(Work* work, int64_t record) noexcept nogil:
@@ -535,47 +536,47 @@ cdef int _begin(Work* work) noexcept nogil:
     return 0
 
 
-cdef int _emit_record(Work* work, int32_t index, int64_t record, bytes_out place, int64_t* at, int64_t room,
+cdef int _emit_record(Work* work, int32_t index, int64_t record, bytes_out place, int64_t* position, int64_t room,
                       int64_t* splits, int64_t* step_at) noexcept nogil:
     # Appends the values of one record of a column; in feature lists also the end of each of its steps to `splits`.
-    cdef const KeptValue* kept = &work.kept[work.plan.columns[index].rank * work.n + record]
+    cdef const KeptValue* value = &work.kept[work.plan.columns[index].rank * work.n + record]
     cdef Steps rest
     cdef Field field
     cdef KeptValue step
     if work.plan.columns[index].section == 0:
-        at[0] = _emit(work, index, record, kept, place, at[0], room)
-        return -1 if at[0] < 0 else 0
+        position[0] = _emit(work, index, record, value, place, position[0], room)
+        return -1 if position[0] < 0 else 0
     memset(&rest, 0, sizeof(Steps))
-    rest.entry = kept.lists.entry
+    rest.entry = value.lists.entry
     memset(&step, 0, sizeof(KeptValue))
     while _next_step(&rest, &field, &work.wire) > 0:
         step.lists.feature.p = field.p
         step.lists.feature.e = field.e
         if _count(work, index, record, &step) != 0:
             return -1
-        at[0] = _emit(work, index, record, &step, place, at[0], room)
-        if at[0] < 0:
+        position[0] = _emit(work, index, record, &step, place, position[0], room)
+        if position[0] < 0:
             return -1
         if splits != NULL:
             step_at[0] += 1
-            splits[step_at[0]] = at[0]
+            splits[step_at[0]] = position[0]
     return 0
 
 
 cdef int _flat(Work* work, int32_t index) noexcept nogil:
     # A FORM_FLAT column.
     cdef const ExampleColumn* column = &work.plan.columns[index]
-    cdef const KeptValue* kept = work.kept + column.rank * work.n
+    cdef const KeptValue* values = work.kept + column.rank * work.n
     cdef Cell* out = &work.outputs[column.output]
     cdef int32_t output = column.output + 1
-    cdef int64_t total = 0, steps = 0, at = 0, step_at = 0, i
+    cdef int64_t total = 0, steps = 0, position = 0, step_at = 0, i
     cdef int64_t* step_splits = NULL
     cdef int64_t* splits = NULL
     cdef Span* spans = NULL
     cdef bytes_out place
     for i in range(work.n):
-        total += kept[i].count
-        steps += kept[i].steps
+        total += values[i].count
+        steps += values[i].steps
     place = _place(work, column.output, column, total)
     if place == NULL:
         return -1
@@ -600,25 +601,25 @@ cdef int _flat(Work* work, int32_t index) noexcept nogil:
         splits[0] = 0
     for i in range(work.n):
         if spans != NULL:
-            spans[i].data = place + at * column.item
-            spans[i].nbytes = kept[i].count * column.item
-        if _emit_record(work, index, i, place, &at, total, step_splits, &step_at) != 0:
+            spans[i].data = place + position * column.item
+            spans[i].nbytes = values[i].count * column.item
+        if _emit_record(work, index, i, place, &position, total, step_splits, &step_at) != 0:
             return -1
         if splits != NULL:
-            splits[i + 1] = at if column.section == 0 else step_at
+            splits[i + 1] = position if column.section == 0 else step_at
     return 0
 
 
 cdef int _padded(Work* work, int32_t index) noexcept nogil:
     # A FORM_PADDED column.
     cdef const ExampleColumn* column = &work.plan.columns[index]
-    cdef const KeptValue* kept = work.kept + column.rank * work.n
-    cdef int64_t longest = 0, row, total = 0, at, i, item = column.item
+    cdef const KeptValue* values = work.kept + column.rank * work.n
+    cdef int64_t longest = 0, row, total = 0, position, i, item = column.item
     cdef int64_t* lengths = NULL
     cdef bytes_out place
     for i in range(work.n):
-        if kept[i].count > longest:
-            longest = kept[i].count
+        if values[i].count > longest:
+            longest = values[i].count
     if __builtin_mul_overflow(work.n, longest, &total):
         return _fault(work, 0, index, WHAT_MEMORY, -1)
     place = _place(work, column.output, column, total)
@@ -632,12 +633,12 @@ cdef int _padded(Work* work, int32_t index) noexcept nogil:
         if lengths == NULL:
             return -1
     for row in range(work.n):
-        at = row * longest
-        if _emit_record(work, index, row, place, &at, at + kept[row].count, NULL, NULL) != 0:
+        position = row * longest
+        if _emit_record(work, index, row, place, &position, position + values[row].count, NULL, NULL) != 0:
             return -1
         if lengths != NULL:
-            lengths[row] = kept[row].steps
-        for i in range(at, (row + 1) * longest):
+            lengths[row] = values[row].steps
+        for i in range(position, (row + 1) * longest):
             memcpy(place + i * item, column.fill, item)
     return 0
 
@@ -662,13 +663,13 @@ cdef int _parse(Work* work) noexcept nogil:
 
 
 cdef void _gather(const Strings* strings, bytes_out data, int64_t* offsets) noexcept nogil:
-    cdef int64_t i, at = 0, n
+    cdef int64_t i, position = 0, n
     offsets[0] = 0
     for i in range(strings.n):
         n = strings.spans[i].e - strings.spans[i].p
-        memcpy(data + at, strings.spans[i].p, n)
-        at += n
-        offsets[i + 1] = at
+        memcpy(data + position, strings.spans[i].p, n)
+        position += n
+        offsets[i + 1] = position
 
 
 cdef inline int64_t _total(const Strings* strings) noexcept nogil:
@@ -889,28 +890,28 @@ cdef class ExampleStep(Step):
     cdef object _explain(self, const Fault* fault, names):
         cdef int reason = fault.what & 255
         cdef int64_t a = fault.a, b = fault.b
-        cdef str where = f"{self.label}: " if a < 0 else f"{self.label}: record {a} of the batch: "
+        cdef str place = f"{self.label}: " if a < 0 else f"{self.label}: record {a} of the batch: "
         if reason == WHAT_MEMORY:
             return new_error(CODE_EXHAUSTED, f"{self.label}: no memory for {b if b >= 0 else '2^63 or more'} bytes")
         if reason in _MALFORMED:
-            return new_error(CODE_PROTO, f"{where}Could not parse the message: at byte {b}, {_MALFORMED[reason]}")
+            return new_error(CODE_PROTO, f"{place}Could not parse the message: at byte {b}, {_MALFORMED[reason]}")
         section, key, kind, _, dims, *_ = self.columns[fault.what >> 8]
         shown = key.decode(errors="backslashreplace")
         if a >= 0:
             name = "<unknown>" if names is None else names[a]
-            where += f"Name: {name.decode(errors='backslashreplace') if isinstance(name, bytes) else name}, "
+            place += f"Name: {name.decode(errors='backslashreplace') if isinstance(name, bytes) else name}, "
         if reason == WHAT_MISSING:
             if section:
                 text = (f"Feature list '{shown}' is required but could not be found. allow_missing=True takes it for "
                         "empty")
             else:
                 text = f"Feature: {shown} (data type: {_WORDS[kind]}) is required but could not be found."
-            return new_error(CODE_INVALID_ARGUMENT, where + text)
+            return new_error(CODE_INVALID_ARGUMENT, place + text)
         if section:  # the step is above the 32 bits of a kind, or of a number of values
-            where += f"{'Feature list' if reason == WHAT_KIND else 'Key'}: {shown}, Index: {b >> 32}.  "
+            place += f"{'Feature list' if reason == WHAT_KIND else 'Key'}: {shown}, Index: {b >> 32}.  "
             b &= 0xffffffff
         else:
-            where += f"Key: {shown}, Index: {a}.  " if a >= 0 else f"Key: {shown}.  "
+            place += f"Key: {shown}, Index: {a}.  " if a >= 0 else f"Key: {shown}.  "
         counted = "bytes" if kind == KIND_BYTES else _WORDS[kind]
         if reason == WHAT_KIND:
             text = f"Data types don't match. Expected type: {_WORDS[kind]}, Actual type: {_WORDS[b]}"
@@ -920,7 +921,7 @@ cdef class ExampleStep(Step):
         else:
             text = (f"Number of {counted} values != expected.  {'values' if section else 'Values'} size: {b} but "
                     f"output shape: {list(dims)}")
-        return new_error(CODE_INVALID_ARGUMENT, where + text)
+        return new_error(CODE_INVALID_ARGUMENT, place + text)
 
     def parse(self, records, names=None):
         """Return the outputs of one record (bytes), or of a batch (a list or tuple of bytes, or a `Ragged` of them).
@@ -938,7 +939,7 @@ cdef class ExampleStep(Step):
         cdef bytes record
         cdef tuple batch
         cdef cnp.ndarray data, offsets, array
-        cdef const int64_t* at
+        cdef const int64_t* bounds
         cdef Cell* cells = <Cell*>calloc(self.plan.outputs + 1, sizeof(Cell))
         cdef list results
         arena_init(&arena)
@@ -960,14 +961,14 @@ cdef class ExampleStep(Step):
                 if isinstance(records, _ragged.Ragged):
                     data = np.ascontiguousarray(records.values)
                     offsets = np.ascontiguousarray(records.row_splits, np.int64)
-                    at = <const int64_t*>cnp.PyArray_DATA(offsets)
+                    bounds = <const int64_t*>cnp.PyArray_DATA(offsets)
                     for i in range(work.n):
                         # Arrays can be written to after they were checked.
-                        if not 0 <= at[i] <= at[i + 1] <= data.size:
+                        if not 0 <= bounds[i] <= bounds[i + 1] <= data.size:
                             raise_error(CODE_INVALID_ARGUMENT,
                                         f"{self.label}: the splits of the records don't fit their bytes")
-                        spans[i].p = <bytes_in>cnp.PyArray_DATA(data) + at[i]
-                        spans[i].e = <bytes_in>cnp.PyArray_DATA(data) + at[i + 1]
+                        spans[i].p = <bytes_in>cnp.PyArray_DATA(data) + bounds[i]
+                        spans[i].e = <bytes_in>cnp.PyArray_DATA(data) + bounds[i + 1]
                 else:
                     # A tuple: nobody can take a record out of it meanwhile.
                     batch = tuple(records)

@@ -292,7 +292,7 @@ cdef class ExprStep(Step):
     cdef int _leaf(self, Operand* leaf, tuple description) except -1:
         cdef int32_t i = 0
         cdef bytes data = None
-        cdef int64_t nbytes, at = 0, part
+        cdef int64_t nbytes, position = 0, part
         leaf.cell = description[0]
         leaf.item = description[1]
         if leaf.cell < 0:
@@ -304,10 +304,10 @@ cdef class ExprStep(Step):
             leaf.data = <unsigned char*>malloc(nbytes + 64)
             if leaf.data == NULL:
                 raise MemoryError
-            while at < nbytes:
-                part = min(nbytes - at, <int64_t>len(data))
-                memcpy(leaf.data + at, <const char*>data, part)
-                at += part
+            while position < nbytes:
+                part = min(nbytes - position, <int64_t>len(data))
+                memcpy(leaf.data + position, <const char*>data, part)
+                position += part
             if leaf.period > 0:
                 return 0
         for axis, step in zip(description[2], description[3], strict=True):
@@ -344,7 +344,7 @@ cdef int _read(const ExprParams* e, const Operand* leaf, const int64_t* sides, c
     # Fills in how to read the leaf of some rows with these sides, each behind the other; a constant is there once. Axes
     # that can be read as one are made one.
     cdef int64_t strides[MAX_DIMS]
-    cdef int64_t stride = 1, there
+    cdef int64_t stride = 1, stride_there
     cdef int32_t d, axis, last
     for d in range(leaf.base_ndim - 1, -1, -1):
         if leaf.sides[d] >= 0 and leaf.sides[d] != sides[d]:
@@ -363,14 +363,14 @@ cdef int _read(const ExprParams* e, const Operand* leaf, const int64_t* sides, c
             return step_fault(fault, WHAT_SIDE, sides[axis], dims[d])
         if dims[d] == 1:
             continue
-        there = 0 if axis < 0 else strides[axis] * leaf.steps[d]
+        stride_there = 0 if axis < 0 else strides[axis] * leaf.steps[d]
         last = reading.ndim - 1
-        if last >= 0 and reading.strides[last] == there * dims[d]:
+        if last >= 0 and reading.strides[last] == stride_there * dims[d]:
             reading.dims[last] *= dims[d]
-            reading.strides[last] = there
+            reading.strides[last] = stride_there
         else:
             reading.dims[last + 1] = dims[d]
-            reading.strides[last + 1] = there
+            reading.strides[last + 1] = stride_there
             reading.ndim += 1
     if reading.ndim == 1 and reading.strides[0] == 0:
         reading.stride = 0
@@ -381,15 +381,15 @@ cdef int _read(const ExprParams* e, const Operand* leaf, const int64_t* sides, c
     return 0
 
 
-cdef void _gather(const Reading* reading, bytes_out target, int64_t at, int64_t n, int32_t item) noexcept nogil:
-    # Items [at, at + n) in the order of the output.
+cdef void _gather(const Reading* reading, bytes_out target, int64_t position, int64_t n, int32_t item) noexcept nogil:
+    # Items [position, position + n) in the order of the output.
     cdef int64_t index[MAX_DIMS]
     cdef int32_t d, last = reading.ndim - 1
     cdef int64_t side = reading.dims[last], stride = reading.strides[last], run, rows
     cdef bytes_in source = reading.data
     for d in range(last, -1, -1):
-        index[d] = at % reading.dims[d]
-        at //= reading.dims[d]
+        index[d] = position % reading.dims[d]
+        position //= reading.dims[d]
         source += index[d] * reading.strides[d] * item
     while n > 0:
         run = side - index[last]
@@ -561,7 +561,7 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
     cdef char* arguments[MOST_ARGUMENTS]
     cdef intptr_t steps[MOST_ARGUMENTS]
     cdef bytes_out scratch = NULL
-    cdef int64_t at = 0
+    cdef int64_t position = 0
     cdef intptr_t m
     cdef int32_t i, k, r
     if n == 0:
@@ -576,30 +576,30 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
     for i in range(e.leaf_count, e.register_count):
         data[i] = <char*>scratch + e.places[i] * e.tile * 8
         strides[i] = e.items[i]
-    while at < n:
-        m = e.tile if n - at > e.tile else n - at
+    while position < n:
+        m = e.tile if n - position > e.tile else n - position
         for i in range(e.leaf_count):
             leaf = &e.leaves[i]
             reading = &readings[i]
             strides[i] = reading.stride * leaf.item
             if reading.room != NULL:
-                _gather(reading, reading.room, at, m, leaf.item)
+                _gather(reading, reading.room, position, m, leaf.item)
                 data[i] = <char*>reading.room
             elif leaf.period > 0:
-                data[i] = <char*>reading.data + (at % leaf.period) * leaf.item
+                data[i] = <char*>reading.data + (position % leaf.period) * leaf.item
             else:
-                data[i] = <char*>reading.data + at * strides[i]
+                data[i] = <char*>reading.data + position * strides[i]
         if e.instruction_count == 0:
             if strides[0] == 0:
-                fill_items(target + at * e.item, data[0], m, e.item)
+                fill_items(target + position * e.item, data[0], m, e.item)
             else:
-                memcpy(target + at * e.item, data[0], m * e.item)
+                memcpy(target + position * e.item, data[0], m * e.item)
         for i in range(e.instruction_count):
             instruction = &e.instructions[i]
             for k in range(instruction.arguments + 1):
                 r = instruction.registers[k]
                 if r < 0:
-                    arguments[k] = <char*>target + at * e.item
+                    arguments[k] = <char*>target + position * e.item
                     steps[k] = e.item
                 else:
                     arguments[k] = data[r]
@@ -618,7 +618,7 @@ cdef int _tiles(const ExprParams* e, const Reading* readings, bytes_out target, 
                 strides[instruction.registers[1]] = 0
             else:
                 instruction.cast(arguments[0], arguments[1], m)
-        at += m
+        position += m
     if e.instruction_count > 0:
         qc_clear_float_flags()
     return 0

@@ -108,7 +108,7 @@ cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena*
     cdef int64_t begin[MAX_DIMS]
     cdef uint32_t draws[4]
     cdef const int64_t* dims = &cell.dims[0]
-    cdef int64_t count = 1, whole = crop.item, part = crop.item, i
+    cdef int64_t count = 1, whole_bytes = crop.item, part = crop.item, i
     cdef int32_t d
     out.ndim = cell.ndim
     if cell.ndim == crop.ndim + 1:
@@ -120,7 +120,7 @@ cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena*
     for d in range(crop.ndim):
         if dims[d] < crop.size[d]:
             return step_fault(fault, WHAT_CROP, dims[d], d)
-        whole *= dims[d]
+        whole_bytes *= dims[d]
         part *= crop.size[d]
         out.dims[cell.ndim - crop.ndim + d] = crop.size[d]
     if step_place(out, count * part, crop.made_bytes, arena, fault) != 0:
@@ -130,7 +130,7 @@ cdef int _run_crop(const void* params, const Cell* inputs, Cell* outputs, Arena*
             if d % 4 == 0:
                 step_draws(crop.seed, arena, i, d // 4, draws)
             begin[d] = draw_below(draws[d % 4], dims[d] - crop.size[d] + 1)
-        copy_part(cell.data + i * whole, out.data + i * part, dims, begin, crop.size, crop.ndim, crop.item)
+        copy_part(cell.data + i * whole_bytes, out.data + i * part, dims, begin, crop.size, crop.ndim, crop.item)
     return 0
 
 
@@ -234,7 +234,7 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
     cdef Cell* out = &outputs[0]
     cdef PictureDims p
     cdef uint32_t draws[4]
-    cdef int64_t i, c, at, n, tile, pixels, room
+    cdef int64_t i, c, position, n, tile, pixels, room
     cdef float amount
     cdef double* sums
     cdef float* means
@@ -268,19 +268,19 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
             amount += <float>draw_share(draws[0]) * (adjust.high - adjust.low)
         if adjust.kind == ADJUST_CONTRAST:
             memset(sums, 0, p.channels * sizeof(double))
-            at = 0
-            while at < pixels:
-                n = tile if pixels - at > tile else pixels - at
-                _widen(adjust, source + at * p.channels * adjust.item, values, n * p.channels)
+            position = 0
+            while position < pixels:
+                n = tile if pixels - position > tile else pixels - position
+                _widen(adjust, source + position * p.channels * adjust.item, values, n * p.channels)
                 sum_channels(values, n, p.channels, sums)
-                at += n
+                position += n
             for c in range(p.channels):
-                for at in range(tile):
-                    means[at * p.channels + c] = <float>(sums[c] / <double>pixels)
-        at = 0
-        while at < pixels:
-            n = tile if pixels - at > tile else pixels - at
-            _widen(adjust, source + at * p.channels * adjust.item, values, n * p.channels)
+                for position in range(tile):
+                    means[position * p.channels + c] = <float>(sums[c] / <double>pixels)
+        position = 0
+        while position < pixels:
+            n = tile if pixels - position > tile else pixels - position
+            _widen(adjust, source + position * p.channels * adjust.item, values, n * p.channels)
             if adjust.kind == ADJUST_BRIGHTNESS:
                 add_all(values, n * p.channels, amount)
             elif adjust.kind == ADJUST_CONTRAST:
@@ -291,8 +291,8 @@ cdef int _run_adjust(const void* params, const Cell* inputs, Cell* outputs, Aren
                 turn_hue(values, n, amount * 6)
             if adjust.whole:
                 stretch(values, n * p.channels, adjust.most, adjust.least, adjust.highest)
-            adjust.narrow(values, target + at * p.channels * adjust.item, n * p.channels)
-            at += n
+            adjust.narrow(values, target + position * p.channels * adjust.item, n * p.channels)
+            position += n
         source += pixels * p.channels * adjust.item
         target += pixels * p.channels * adjust.item
     return 0

@@ -173,7 +173,7 @@ cdef inline int64_t _number(const unsigned char* p, int32_t nbytes, bint big) no
 cdef int32_t _orientation(const unsigned char* exif, int64_t nbytes) noexcept nogil:
     # Returns what EXIF says: a header, then at its offset a list of entries of 12 bytes. 1 if it says nothing that can
     # be understood.
-    cdef int64_t at, count, i, value
+    cdef int64_t position, count, i, value
     cdef const unsigned char* entry
     cdef bint big
     if nbytes >= 6 and memcmp(exif, b"Exif\0\0", 6) == 0:  # some WebP files have it too
@@ -182,12 +182,12 @@ cdef int32_t _orientation(const unsigned char* exif, int64_t nbytes) noexcept no
     if nbytes < 10 or (memcmp(exif, b"II*\0", 4) != 0 and memcmp(exif, b"MM\0*", 4) != 0):
         return 1
     big = exif[0] == c"M"
-    at = _number(exif + 4, 4, big)
-    if at > nbytes - 2:
+    position = _number(exif + 4, 4, big)
+    if position > nbytes - 2:
         return 1
-    count = min(_number(exif + at, 2, big), (nbytes - at - 2) // 12)
+    count = min(_number(exif + position, 2, big), (nbytes - position - 2) // 12)
     for i in range(count):
-        entry = exif + at + 2 + 12 * i
+        entry = exif + position + 2 + 12 * i
         if _number(entry, 2, big) == ORIENTATION_TAG:
             value = _number(entry + 8, 2, big)
             return <int32_t>value if _number(entry + 2, 2, big) == OF_16_BITS and 1 <= value <= 8 else 1
@@ -196,36 +196,36 @@ cdef int32_t _orientation(const unsigned char* exif, int64_t nbytes) noexcept no
 
 cdef int32_t _jpeg_orientation(const unsigned char* data, int64_t nbytes) noexcept nogil:
     # Of the first segment with EXIF before the scans.
-    cdef int64_t at = 2, size
+    cdef int64_t position = 2, size
     cdef unsigned char marker
-    while at + 4 <= nbytes and data[at] == 0xff:
-        marker = data[at + 1]
+    while position + 4 <= nbytes and data[position] == 0xff:
+        marker = data[position + 1]
         if marker == 0xff:  # it fills
-            at += 1
+            position += 1
             continue
         if marker == 0x01 or 0xd0 <= marker <= 0xd8:  # no bytes follow
-            at += 2
+            position += 2
             continue
-        size = _number(data + at + 2, 2, True)
-        if marker == 0xd9 or marker == 0xda or size < 2 or size > nbytes - at - 2:
+        size = _number(data + position + 2, 2, True)
+        if marker == 0xd9 or marker == 0xda or size < 2 or size > nbytes - position - 2:
             break
-        if marker == 0xe1 and size >= 8 and memcmp(data + at + 4, b"Exif\0\0", 6) == 0:
-            return _orientation(data + at + 4, size - 2)
-        at += 2 + size
+        if marker == 0xe1 and size >= 8 and memcmp(data + position + 4, b"Exif\0\0", 6) == 0:
+            return _orientation(data + position + 4, size - 2)
+        position += 2 + size
     return 1
 
 
 cdef int32_t _chunk_orientation(const unsigned char* data, int64_t nbytes, int32_t kind) noexcept nogil:
     # PNG: size, name, bytes, checksum. WebP: name, size, bytes, up to an even number.
     cdef bint png = kind == PICTURE_PNG
-    cdef int64_t at = 8 if png else 12, size
-    while at + 8 <= nbytes:
-        size = _number(data + at + (0 if png else 4), 4, png)
-        if size > nbytes - at - 8:
+    cdef int64_t position = 8 if png else 12, size
+    while position + 8 <= nbytes:
+        size = _number(data + position + (0 if png else 4), 4, png)
+        if size > nbytes - position - 8:
             break
-        if memcmp(data + at + (4 if png else 0), b"eXIf" if png else b"EXIF", 4) == 0:
-            return _orientation(data + at + 8, size)
-        at += size + 12 if png else 8 + size + (size & 1)
+        if memcmp(data + position + (4 if png else 0), b"eXIf" if png else b"EXIF", 4) == 0:
+            return _orientation(data + position + 8, size)
+        position += size + 12 if png else 8 + size + (size & 1)
     return 1
 
 
@@ -300,14 +300,14 @@ cdef int64_t _bitmap_front(const unsigned char* data, int64_t bits, int64_t how,
 
 
 cdef int _open_bitmap(Decoder* p, const unsigned char* data, int64_t nbytes, Fault* fault) noexcept nogil:
-    cdef int64_t offset, bits, how, behind
+    cdef int64_t offset, bits, compression, behind
     if nbytes < 54:
         return _fault(fault, WHAT_CUT, PICTURE_BMP)
     offset = _little(data + 10, 4)
     p.width = _little(data + 18, 4)
     p.height = _little(data + 22, 4)
     bits = _little(data + 28, 2)
-    how = _little(data + 30, 4)
+    compression = _little(data + 30, 4)
     p.top_down = p.height < 0
     if p.top_down:
         p.height = -p.height
@@ -316,10 +316,10 @@ cdef int _open_bitmap(Decoder* p, const unsigned char* data, int64_t nbytes, Fau
     if bits != 8 and bits != 24 and bits != 32:
         return _fault(fault, WHAT_BITMAP, bits)
     # 3: with masks; only the usual masks are taken.
-    if how != 0 and not (how == 3 and bits == 32 and nbytes >= 66 and
+    if compression != 0 and not (compression == 3 and bits == 32 and nbytes >= 66 and
                          memcmp(data + 54, b"\0\0\xff\0\0\xff\0\0\xff\0\0\0", 12) == 0):
-        return _fault(fault, WHAT_COMPRESSED, how)
-    if offset < _bitmap_front(data, bits, how, False):
+        return _fault(fault, WHAT_COMPRESSED, compression)
+    if offset < _bitmap_front(data, bits, compression, False):
         return _fault(fault, WHAT_OFFSET, offset)
     p.pixel_bytes = <int32_t>(bits // 8)
     p.row_bytes = (p.width * p.pixel_bytes + 3) & ~<int64_t>3
@@ -327,7 +327,7 @@ cdef int _open_bitmap(Decoder* p, const unsigned char* data, int64_t nbytes, Fau
         return _fault(fault, WHAT_CUT, PICTURE_BMP)
     # A palette may claim more colours than it has, if the pixels then end with the file.
     behind = nbytes - offset - p.height * p.row_bytes
-    if behind > 0 and offset < _bitmap_front(data, bits, how, True):
+    if behind > 0 and offset < _bitmap_front(data, bits, compression, True):
         return _fault(fault, WHAT_OFFSET, offset)
     p.rows = data + offset
     return 0
@@ -526,14 +526,14 @@ cdef int _decode_stored(const DecodeParams* own, Decoder* p, unsigned char* into
 
 
 cdef unsigned char* decoder_part(Decoder* decoder, PictureBox* box, Arena* arena, Fault* fault) noexcept nogil:
-    cdef PictureBox whole
+    cdef PictureBox picture
     cdef ArenaMark mark
     cdef unsigned char* pixels
     cdef unsigned char* stored
     cdef int64_t nbytes = decoder.height * decoder.width * decoder.channels
     if decoder.orientation == 1:
         return _stored_part(decoder, box, arena, fault)
-    box.top = box.left = whole.top = whole.left = 0
+    box.top = box.left = picture.top = picture.left = 0
     box.height = decoder.height
     box.width = decoder.width
     pixels = <unsigned char*>arena_take(arena, <size_t>nbytes)
@@ -542,9 +542,9 @@ cdef unsigned char* decoder_part(Decoder* decoder, PictureBox* box, Arena* arena
         return NULL
     mark = arena_mark(arena)
     _swap_sides(decoder)
-    whole.height = decoder.height
-    whole.width = decoder.width
-    stored = _stored_part(decoder, &whole, arena, fault)
+    picture.height = decoder.height
+    picture.width = decoder.width
+    stored = _stored_part(decoder, &picture, arena, fault)
     if stored == NULL:
         return NULL
     orient_pixels(stored, decoder.height, decoder.width, decoder.channels, decoder.orientation, pixels)
@@ -623,7 +623,7 @@ cdef class PictureStep(Step):
         Of one picture.
     """
     def __init__(self, tuple inputs, tuple outputs, str label, int32_t kinds, int32_t channels, int32_t number,
-                 tuple how, int64_t max_pixels):
+                 tuple details, int64_t max_pixels):
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
@@ -636,7 +636,7 @@ cdef class PictureStep(Step):
                 self.own.native |= 1 << kind
         self.own.channels = channels
         self.own.number = number
-        self.own.ratio, self.own.fancy, self.own.dct, self.own.recover, self.own.oriented = how
+        self.own.ratio, self.own.fancy, self.own.dct, self.own.recover, self.own.oriented = details
         self.own.max_pixels = max_pixels
         self.params = &self.own
         self.run = _run_pictures
@@ -658,41 +658,41 @@ cdef class PictureStep(Step):
         return p.height, p.width, p.channels
 
     cdef object explain(self, const Fault* fault):
-        cdef int what = fault.what
+        cdef int reason = fault.what
         cdef int64_t a = fault.a, b = fault.b
         which = self.label if b < 0 else f"{self.label}: picture {b} of the batch"
         name = _NAMES.get(a & 255)
         size = f"{a & 0xffffffff} x {a >> 32}"
-        if what == WHAT_NO_MEMORY:
+        if reason == WHAT_NO_MEMORY:
             return new_error(CODE_EXHAUSTED, f"{which}: no memory" + (f" for {a} bytes" if a else ""))
-        if what == WHAT_NO_LIBRARY:
+        if reason == WHAT_NO_LIBRARY:
             return new_error(CODE_UNIMPLEMENTED, f"{which}: {missing(a)}")
-        if what == WHAT_UNEQUAL:
+        if reason == WHAT_UNEQUAL:
             return new_error(CODE_INVALID_ARGUMENT,
                 f"{which} is of {size} pixels or has other channels than the first: pictures of a batch must be equal "
                 "in shape")
-        if what == WHAT_CHANNELS:
+        if reason == WHAT_CHANNELS:
             return new_error(CODE_INVALID_ARGUMENT,
                              f"{which}: such a {name} picture can't be decoded with {self.own.channels} channels")
-        if what == WHAT_EMPTY:
+        if reason == WHAT_EMPTY:
             text = "the input is empty"
-        elif what == WHAT_UNKNOWN:
+        elif reason == WHAT_UNKNOWN:
             text = "the input is neither JPEG, PNG, GIF, BMP nor WebP"
-        elif what == WHAT_KIND:
+        elif reason == WHAT_KIND:
             text = f"the input is {name}, which decode_image takes"
-        elif what == WHAT_CUT:
+        elif reason == WHAT_CUT:
             text = f"the {name} picture is cut: it ends too early"
-        elif what == WHAT_PIXELS:
+        elif reason == WHAT_PIXELS:
             text = f"the picture is of {size} pixels, more than max_pixels={self.own.max_pixels}"
-        elif what == WHAT_ANIMATED:
+        elif reason == WHAT_ANIMATED:
             text = "the WebP picture is animated"
-        elif what == WHAT_SCANS:
+        elif reason == WHAT_SCANS:
             text = "the JPEG picture has too many scans"
-        elif what == WHAT_BITMAP:
+        elif reason == WHAT_BITMAP:
             text = f"BMP with {a} bits a pixel; there must be 8, 24 or 32"
-        elif what == WHAT_COMPRESSED:
+        elif reason == WHAT_COMPRESSED:
             text = f"BMP with compression {a}"
-        elif what == WHAT_OFFSET:
+        elif reason == WHAT_OFFSET:
             text = f"the BMP picture is damaged: its pixels can't begin at byte {a}, before its headers and palette end"
         else:
             text = f"the {name} picture is damaged"

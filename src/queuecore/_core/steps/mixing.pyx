@@ -86,14 +86,14 @@ cdef bint _draw_erased(const ErasingParams* own, int64_t height, int64_t width, 
     return False
 
 
-cdef void _noise(const ErasingParams* own, const Arena* arena, int64_t picture, int64_t at, int64_t n,
+cdef void _noise(const ErasingParams* own, const Arena* arena, int64_t picture, int64_t position, int64_t n,
                  bytes_out target) noexcept nogil:
-    # Fills n items with noise; `at`: how many the picture has already.
+    # Fills n items with noise; `position`: how many the picture has already.
     cdef uint32_t draws[4]
     cdef float value
     cdef int64_t i
-    for i in range(at, at + n):
-        if i == at or i % 2 == 0:
+    for i in range(position, position + n):
+        if i == position or i % 2 == 0:
             step_draws(own.seed, arena, picture, <uint32_t>(NOISE_BLOCK + i // 2), draws)
         value = <float>_normal(draws[2 * (i % 2)], draws[2 * (i % 2) + 1])
         own.narrow(&value, target, 1)
@@ -104,14 +104,14 @@ cdef void _erase(const ErasingParams* own, const PictureDims* p, const ErasedPar
                  int64_t picture, bytes_out pixels) noexcept nogil:
     # `p`: height, width and channels, wherever the channels are.
     cdef int64_t planes = p.channels if own.planar else 1, together = 1 if own.planar else p.channels
-    cdef int64_t n = part.width * together, made = 0, plane, y
+    cdef int64_t n = part.width * together, noise_count = 0, plane, y
     cdef bytes_out row
     for plane in range(planes):
         for y in range(part.top, part.top + part.height):
             row = pixels + ((plane * p.height + y) * p.width + part.left) * together * own.item
             if own.noise:
-                _noise(own, arena, picture, made, n, row)
-                made += n
+                _noise(own, arena, picture, noise_count, n, row)
+                noise_count += n
             elif own.channels == 0:
                 fill_items(row, own.fill, n, own.item)
             else:
@@ -218,7 +218,7 @@ cdef double _gamma(double alpha, uint64_t seed, const Arena* arena, uint32_t blo
     # alpha below 1 by that of alpha + 1 and a power.
     cdef uint32_t draws[4]
     cdef double shape = alpha if alpha >= 1 else alpha + 1
-    cdef double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d), x, v, made = d
+    cdef double d = shape - 1.0 / 3, c = 1 / sqrt(9 * d), x, v, number = d
     cdef uint32_t attempt
     for attempt in range(1, <uint32_t>GAMMA_BLOCKS):  # each succeeds with more than 0.95
         step_draws(seed, arena, 0, block + attempt, draws)
@@ -226,12 +226,12 @@ cdef double _gamma(double alpha, uint64_t seed, const Arena* arena, uint32_t blo
         v = 1 + c * x
         v = v * v * v
         if v > 0 and log(_above_zero(draws[2])) < 0.5 * x * x + d - d * v + d * log(v):
-            made = d * v
+            number = d * v
             break
     if alpha < 1:
         step_draws(seed, arena, 0, block, draws)
-        made *= pow(_above_zero(draws[0]), 1 / alpha)
-    return made
+        number *= pow(_above_zero(draws[0]), 1 / alpha)
+    return number
 
 
 cdef double _share(const MixParams* own, const Arena* arena) noexcept nogil:
@@ -281,14 +281,14 @@ cdef void _blend(const MixParams* own, double share, bytes_in first, bytes_in se
                  float* wide) noexcept nogil:
     # target = first * share + second * (1 - share)
     cdef float a = <float>share, b = <float>(1 - share)
-    cdef int64_t at = 0, k, i
-    while at < n:
-        k = n - at if n - at < 1024 else 1024
-        own.widen(first + at * own.item, target + at, k)
-        own.widen(second + at * own.item, wide, k)
+    cdef int64_t position = 0, k, i
+    while position < n:
+        k = n - position if n - position < 1024 else 1024
+        own.widen(first + position * own.item, target + position, k)
+        own.widen(second + position * own.item, wide, k)
         for i in range(k):
-            target[at + i] = target[at + i] * a + wide[i] * b
-        at += k
+            target[position + i] = target[position + i] * a + wide[i] * b
+        position += k
 
 
 cdef int _mix_labels(const MixParams* own, double share, const Cell* cell, int64_t count, float* target,

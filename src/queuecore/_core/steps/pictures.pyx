@@ -418,9 +418,9 @@ cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* row
     cdef int64_t line = (way.kept.width + 1) * way.channels + kRowSlack
     cdef int64_t row = (way.width + 1) * way.channels + kRowSlack
     cdef int64_t count = (2 if way.blends else way.down.taps) if _resamples(own) else 0
-    cdef int64_t kept = 0 if count > 0 and way.sums_bytes else line if count > 0 and way.rows_first else row
+    cdef int64_t kept_items = 0 if count > 0 and way.sums_bytes else line if count > 0 and way.rows_first else row
     cdef int64_t room = 2 * count * <int64_t>sizeof(float*), i
-    room += (line + count * kept + 4 * row) * <int64_t>sizeof(float) + way.width * way.channels * own.item
+    room += (line + count * kept_items + 4 * row) * <int64_t>sizeof(float) + way.width * way.channels * own.item
     rows.ring = <float**>arena_take(arena, <size_t>room)
     if rows.ring == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, room, 0)
@@ -433,8 +433,8 @@ cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* row
     rows.factors = rows.normal + row
     rows.shifts = rows.factors + row
     for i in range(count):
-        rows.ring[i] = rows.shifts + row + i * kept
-    rows.pixels = <bytes_out>(rows.shifts + row + count * kept)
+        rows.ring[i] = rows.shifts + row + i * kept_items
+    rows.pixels = <bytes_out>(rows.shifts + row + count * kept_items)
     rows.count = count
     rows.made = 0
     if own.normal.normalizes:
@@ -460,7 +460,7 @@ cdef void _resampled_row(const PicturesParams* own, PictureWay* way, PictureRows
                          float* target) noexcept nogil:
     cdef int64_t first = way.down.first[i], n = way.content_width * way.channels, y, k
     cdef const float* weights = way.down.weights + (i if way.blends else i * way.down.taps)
-    cdef int64_t bottom = way.kept.top + way.kept.height, kept = way.kept.width * way.channels
+    cdef int64_t bottom = way.kept.top + way.kept.height, kept_items = way.kept.width * way.channels
     cdef int64_t end = first + rows.count if first + rows.count < bottom else bottom
     cdef bytes_in source
     if rows.made < first:
@@ -468,14 +468,14 @@ cdef void _resampled_row(const PicturesParams* own, PictureWay* way, PictureRows
     for y in range(end if way.sums_bytes else rows.made, end):
         source = _source_row(own, way, y)
         if way.blends_bytes:
-            own.loops.blend_bytes(source, kept, way.across, way.channels, rows.ring[y % rows.count])
+            own.loops.blend_bytes(source, kept_items, way.across, way.channels, rows.ring[y % rows.count])
         elif way.blends:
-            _widen(own, source, rows.line, kept)
+            _widen(own, source, rows.line, kept_items)
             own.loops.blend_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
         elif way.rows_first:
-            _widen(own, source, rows.ring[y % rows.count], kept)
+            _widen(own, source, rows.ring[y % rows.count], kept_items)
         else:
-            _widen(own, source, rows.line, kept)
+            _widen(own, source, rows.line, kept_items)
             own.loops.sum_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
         rows.made = y + 1
     for k in range(rows.count):
@@ -487,9 +487,9 @@ cdef void _resampled_row(const PicturesParams* own, PictureWay* way, PictureRows
     if way.blends:
         own.loops.blend_rows(<const float**>rows.picked, weights, 2, target, n)
     elif way.sums_bytes:
-        own.loops.sum_bytes(<bytes_in*>rows.picked, weights, way.down.taps, rows.line, kept)
+        own.loops.sum_bytes(<bytes_in*>rows.picked, weights, way.down.taps, rows.line, kept_items)
     elif way.rows_first:
-        own.loops.sum_rows(<const float**>rows.picked, weights, way.down.taps, rows.line, kept)
+        own.loops.sum_rows(<const float**>rows.picked, weights, way.down.taps, rows.line, kept_items)
     else:
         own.loops.sum_rows(<const float**>rows.picked, weights, way.down.taps, target, n)
     if way.rows_first:
@@ -524,9 +524,9 @@ cdef void _content_row(const PicturesParams* own, PictureWay* way, PictureRows* 
         _copied_row(own, way, i, target)
 
 
-cdef void _normal_row(const PicturesParams* own, PictureWay* way, PictureRows* rows, int64_t y, int64_t at,
+cdef void _normal_row(const PicturesParams* own, PictureWay* way, PictureRows* rows, int64_t y, int64_t position,
                       bytes_out out) noexcept nogil:
-    # Makes a row of the result, which lies in row `at`.
+    # Makes a row of the result, which lies in row `position`.
     cdef int64_t n = way.width, planes = way.channels if own.normal.planar else 1, c
     cdef int64_t apart = way.height * n * own.made_item if own.normal.planar else 0
     cdef int64_t items = n * way.channels // planes
@@ -535,7 +535,7 @@ cdef void _normal_row(const PicturesParams* own, PictureWay* way, PictureRows* r
     else:
         _content_row(own, way, rows, y, rows.pixels)
         _widen(own, rows.pixels, rows.wide, n * way.channels)
-    out += at * items * own.made_item
+    out += position * items * own.made_item
     if own.narrow == NULL:
         own.loops.normalize(rows.wide, n, way.channels, rows.factors, rows.shifts, <float*>out, apart // 4)
         return
@@ -547,13 +547,13 @@ cdef void _normal_row(const PicturesParams* own, PictureWay* way, PictureRows* r
 
 cdef void _fill(const PicturesParams* own, PictureWay* way, PictureRows* rows, bytes_out out) noexcept nogil:
     # Makes all rows. The rows of the source come in their order; mirrored, the result's are made from the last one on.
-    cdef int64_t y, at
+    cdef int64_t y, position
     for y in range(way.height):
-        at = way.height - 1 - y if way.down_mirrored else y
+        position = way.height - 1 - y if way.down_mirrored else y
         if own.normal.normalizes:
-            _normal_row(own, way, rows, y, at, out)
+            _normal_row(own, way, rows, y, position, out)
         else:
-            _content_row(own, way, rows, y, out + at * way.width * way.channels * own.made_item)
+            _content_row(own, way, rows, y, out + position * way.width * way.channels * own.made_item)
 
 
 # ---- the step
@@ -623,7 +623,7 @@ cdef class PicturesStep(Step):
     cdef tuple numbers             # bytes of factors and shifts
 
     def __init__(self, tuple inputs, tuple outputs, source, dict labels, tuple crops, size, tuple flips, normal):
-        cdef int number = UINT8, made
+        cdef int number = UINT8, result_dtype
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
@@ -650,15 +650,15 @@ cdef class PicturesStep(Step):
         self.own.made_item = outputs[0].dtype.itemsize
         self.own.normal.normalizes = normal is not None
         if normal is not None:
-            factors, shifts, planar, made = normal
+            factors, shifts, planar, result_dtype = normal
             self.numbers = (factors.tobytes(), shifts.tobytes())
             self.own.normal.factors = <const float*><const char*>(<bytes>self.numbers[0])
             self.own.normal.shifts = <const float*><const char*>(<bytes>self.numbers[1])
             self.own.normal.step = factors.size > 1
             self.own.normal.channels = factors.size if factors.size > 1 else 0
             self.own.normal.planar = planar
-            if made != FLOAT32:
-                self.own.narrow = cast_fn(FLOAT32, made, False)
+            if result_dtype != FLOAT32:
+                self.own.narrow = cast_fn(FLOAT32, result_dtype, False)
         self.own.loops = resample_loops(True)
         self.own.made_bytes = made_bytes_of(outputs[0])
         self.alone = (self.own.columns.draws or self.own.rows.draws or self.own.crops[0].kind >= CROP_RANDOM

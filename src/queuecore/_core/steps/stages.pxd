@@ -50,13 +50,13 @@ cdef extern from *:
 
 cdef inline void times_add(StepTimes* t, uintptr_t params, int64_t ticks, int64_t calls) noexcept nogil:
     # Adds to the times of a step; those of the steps behind the first 64 are left out. Relaxed, all of it: statistics.
-    cdef uintptr_t known
+    cdef uintptr_t known_params
     cdef int i
     for i in range(TIMED):
-        known = t.params[i].load(kRelaxed)
-        if known == 0 and t.params[i].compare_exchange_strong(known, params, kRelaxed, kRelaxed):
-            known = params
-        if known == params:
+        known_params = t.params[i].load(kRelaxed)
+        if known_params == 0 and t.params[i].compare_exchange_strong(known_params, params, kRelaxed, kRelaxed):
+            known_params = params
+        if known_params == params:
             t.ticks[i].fetch_add(ticks, kRelaxed)
             t.calls[i].fetch_add(calls, kRelaxed)
             return
@@ -199,21 +199,21 @@ cdef inline ArenaChunk* _chunk(size_t room, ArenaChunk* before) noexcept nogil:
 
 cdef inline void* arena_take(Arena* arena, size_t nbytes) noexcept nogil:
     # Returns memory aligned to 64 bytes, of any content; NULL: no memory.
-    cdef size_t whole = (nbytes + 63) & ~<size_t>63
+    cdef size_t rounded_bytes = (nbytes + 63) & ~<size_t>63
     cdef size_t room = 16 << 10
     cdef ArenaChunk* chunk = arena.last
     cdef void* place
-    if whole < nbytes:
+    if rounded_bytes < nbytes:
         return NULL
-    if chunk == NULL or chunk.room - chunk.used < whole:
+    if chunk == NULL or chunk.room - chunk.used < rounded_bytes:
         if chunk != NULL:
             room = 2 * chunk.room
-        chunk = _chunk(whole if whole > room else room, chunk)
+        chunk = _chunk(rounded_bytes if rounded_bytes > room else room, chunk)
         if chunk == NULL:
             return NULL
         arena.last = chunk
     place = <unsigned char*>chunk + 64 + chunk.used
-    chunk.used += whole
+    chunk.used += rounded_bytes
     return place
 
 

@@ -62,7 +62,7 @@ cdef class Step:
         cdef Arena arena
         cdef Fault fault
         cdef int rc
-        cdef list results = [], kept = []
+        cdef list results = [], arrays = []
         arena_init(&arena)
         arena.epoch = epoch
         arena.element = element
@@ -73,7 +73,7 @@ cdef class Step:
             for i in range(count):
                 if not self.inputs[i].dtype.itemsize:
                     if isinstance(values[i], _ragged.Ragged):
-                        kept.append(_ragged_in(&cells[i], values[i]))
+                        arrays.append(_ragged_in(&cells[i], values[i]))
                     else:
                         _strings_in(&cells[i], values[i], &arena)
                 else:
@@ -358,7 +358,7 @@ cdef int _rows_by_loop(const void* params, const Cell* inputs, Cell* outputs, in
                        Fault* fault) noexcept nogil:
     # Without spans among the outputs, each row takes the memory that the one before it took.
     cdef const LoopParams* loop = <const LoopParams*>params
-    cdef const RowCell* made = loop.cells + loop.given
+    cdef const RowCell* result_cells = loop.cells + loop.given
     cdef int64_t nbytes = (loop.given + loop.made) * <int64_t>sizeof(Cell), row
     cdef Cell* cells = <Cell*>arena_take(arena, nbytes)
     cdef Cell* results = cells + loop.given
@@ -371,7 +371,7 @@ cdef int _rows_by_loop(const void* params, const Cell* inputs, Cell* outputs, in
         if loop.cells[j].constant:
             cells[j] = inputs[j]
     for j in range(loop.made):
-        if made[j].nbytes < 0:
+        if result_cells[j].nbytes < 0:
             nbytes = rows * <int64_t>sizeof(Span)
             outputs[j].data = NULL
             outputs[j].offsets = <const int64_t*>arena_take(arena, nbytes)
@@ -379,7 +379,7 @@ cdef int _rows_by_loop(const void* params, const Cell* inputs, Cell* outputs, in
                 return _no_memory(fault, nbytes)
             continue
         outputs[j].offsets = NULL
-        outputs[j].nbytes = rows * made[j].nbytes
+        outputs[j].nbytes = rows * result_cells[j].nbytes
         if outputs[j].data == NULL:
             outputs[j].data = <unsigned char*>arena_take(arena, outputs[j].nbytes + 1)
             if outputs[j].data == NULL:
@@ -390,20 +390,20 @@ cdef int _rows_by_loop(const void* params, const Cell* inputs, Cell* outputs, in
             if not loop.cells[j].constant:
                 cell_of_row(&loop.cells[j], &inputs[j], row, &cells[j])
         for j in range(loop.made):
-            results[j].data = outputs[j].data + row * made[j].nbytes if made[j].nbytes >= 0 else NULL
-            results[j].nbytes = made[j].nbytes
+            results[j].data = outputs[j].data + row * result_cells[j].nbytes if result_cells[j].nbytes >= 0 else NULL
+            results[j].nbytes = result_cells[j].nbytes
             results[j].offsets = NULL
             results[j].ndim = 0
         if loop.run(loop.params, cells, results, arena, fault) != 0:
             return -1
         for j in range(loop.made):
-            if made[j].nbytes < 0:
+            if result_cells[j].nbytes < 0:
                 (<Span*>outputs[j].offsets)[row].data = results[j].data
                 (<Span*>outputs[j].offsets)[row].nbytes = results[j].nbytes
                 continue
-            place = outputs[j].data + row * made[j].nbytes
+            place = outputs[j].data + row * result_cells[j].nbytes
             if results[j].data != place:
-                memcpy(place, results[j].data, made[j].nbytes)
+                memcpy(place, results[j].data, result_cells[j].nbytes)
         if not loop.spans:
             arena_release(arena, mark)
     return 0

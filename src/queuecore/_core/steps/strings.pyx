@@ -204,14 +204,14 @@ cdef class SplitStep(Step):
     """
     cdef SplitParams own
 
-    def __init__(self, tuple inputs, tuple outputs, bytes separator not None, int64_t most, index):
+    def __init__(self, tuple inputs, tuple outputs, bytes separator not None, int64_t maxsplit, index):
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
         self.outputs = outputs
         _copy(&self.own.separator, separator)
         self.own.separator_bytes = len(separator)
-        self.own.most = most
+        self.own.most = maxsplit
         self.own.one = index is not None
         self.own.index = index if index is not None else 0
         self.own.counts = len(outputs) > 1
@@ -259,7 +259,7 @@ cdef int _run_split(const void* params, const Cell* inputs, Cell* outputs, Arena
     cdef bytes_in begin = NULL
     cdef bytes_in end = NULL
     cdef Walk w
-    cdef int64_t n = _count(cell), i, pieces = 0, at = 0, nbytes = cell.nbytes
+    cdef int64_t n = _count(cell), i, pieces = 0, position = 0, nbytes = cell.nbytes
     cdef int64_t* offsets
     if cell.ndim > 0:
         nbytes = cell.offsets[n] - cell.offsets[0] if n > 0 else 0
@@ -271,16 +271,16 @@ cdef int _run_split(const void* params, const Cell* inputs, Cell* outputs, Arena
         return -1
     for i in range(n):
         w = _walk(s, cell, i)
-        pieces = at
+        pieces = position
         while _next_piece(s, &w, &begin, &end):
-            memcpy(outputs[0].data + offsets[at], begin, end - begin)
-            offsets[at + 1] = offsets[at] + (end - begin)
-            at += 1
+            memcpy(outputs[0].data + offsets[position], begin, end - begin)
+            offsets[position + 1] = offsets[position] + (end - begin)
+            position += 1
         if s.counts:
-            (<int64_t*>outputs[1].data)[i] = at - pieces
-    outputs[0].nbytes = offsets[at]
+            (<int64_t*>outputs[1].data)[i] = position - pieces
+    outputs[0].nbytes = offsets[position]
     outputs[0].ndim = 1
-    outputs[0].dims[0] = at
+    outputs[0].dims[0] = position
     if s.counts:
         _shape(&outputs[1], cell)
     return 0
@@ -355,7 +355,7 @@ cdef int _run_join(const void* params, const Cell* inputs, Cell* outputs, Arena*
     cdef const JoinParams* j = <const JoinParams*>params
     cdef Cell* out = &outputs[0]
     cdef const Cell* like = &inputs[0]
-    cdef int64_t n, m = j.count, i, k, nbytes = 0, total = 0, at = 0
+    cdef int64_t n, m = j.count, i, k, nbytes = 0, total = 0, position = 0
     cdef int64_t* offsets
     cdef bytes_in text
     cdef int32_t ndim
@@ -381,13 +381,13 @@ cdef int _run_join(const void* params, const Cell* inputs, Cell* outputs, Arena*
     for i in range(n):
         for k in range(m):
             if k > 0:
-                memcpy(out.data + at, j.separator, j.separator_bytes)
-                at += j.separator_bytes
+                memcpy(out.data + position, j.separator, j.separator_bytes)
+                position += j.separator_bytes
             text = _text(like if j.reduced else &inputs[k], i * m + k if j.reduced else i, &nbytes)
             if nbytes > 0:
-                memcpy(out.data + at, text, nbytes)
-                at += nbytes
-        offsets[i + 1] = at
+                memcpy(out.data + position, text, nbytes)
+                position += nbytes
+        offsets[i + 1] = position
     out.nbytes = total
     out.ndim = ndim
     memcpy(out.dims, like.dims, ndim * sizeof(int64_t))
@@ -428,19 +428,19 @@ cdef class CompareStep(Step):
         return _explain_strings("a comparison", fault)
 
 
-cdef inline bint _compared(int32_t how, bytes_in a, int64_t na, bytes_in b, int64_t nb) noexcept nogil:
+cdef inline bint _compared(int32_t relation, bytes_in a, int64_t na, bytes_in b, int64_t nb) noexcept nogil:
     cdef int sign = 0
-    if how <= UNEQUAL:
-        return (na == nb and (na == 0 or memcmp(a, b, na) == 0)) == (how == EQUAL)
+    if relation <= UNEQUAL:
+        return (na == nb and (na == 0 or memcmp(a, b, na) == 0)) == (relation == EQUAL)
     if na > 0 and nb > 0:
         sign = memcmp(a, b, na if na < nb else nb)
     if sign == 0:
         sign = (na > nb) - (na < nb)
-    if how == LESS:
+    if relation == LESS:
         return sign < 0
-    if how == LESS_EQUAL:
+    if relation == LESS_EQUAL:
         return sign <= 0
-    return sign > 0 if how == GREATER else sign >= 0
+    return sign > 0 if relation == GREATER else sign >= 0
 
 
 cdef int _run_compare(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:

@@ -51,7 +51,7 @@ cdef inline bytes_in refuse(Wire* wire, bytes_in at, int32_t what) noexcept nogi
 cdef inline bytes_in varint(bytes_in p, bytes_in e, uint64_t* value) noexcept nogil:
     # Returns the byte after the varint; NULL: it is cut off, or longer than ten bytes. Only one bit of the tenth byte
     # fits.
-    cdef uint64_t byte, got = 0
+    cdef uint64_t byte, number = 0
     cdef uint32_t shift = 0
     if p < e and p[0] < 128:
         value[0] = p[0]
@@ -59,9 +59,9 @@ cdef inline bytes_in varint(bytes_in p, bytes_in e, uint64_t* value) noexcept no
     while p < e and shift < 70:
         byte = p[0]
         p += 1
-        got |= (byte & 127) << shift
+        number |= (byte & 127) << shift
         if byte < 128:
-            value[0] = got
+            value[0] = number
             return p
         shift += 7
     return NULL

@@ -85,14 +85,14 @@ cdef void _end_array(object capsule) noexcept:
     free(array)
 
 
-cdef int _fill_schema(ArrowSchema* schema, list levels, Py_ssize_t at) except -1:
-    cdef bytes format = levels[at][0]
+cdef int _fill_schema(ArrowSchema* schema, list levels, Py_ssize_t position) except -1:
+    cdef bytes format = levels[position][0]
     schema.release = _release_schema
     schema.format = format
-    schema.name = b"" if at == 0 else b"item"
+    schema.name = b"" if position == 0 else b"item"
     Py_INCREF(format)
     schema.private_data = <PyObject*>format
-    if at + 1 < len(levels):
+    if position + 1 < len(levels):
         schema.children = <ArrowSchema**>calloc(1, sizeof(ArrowSchema*))
         if schema.children == NULL:
             raise MemoryError
@@ -100,16 +100,16 @@ cdef int _fill_schema(ArrowSchema* schema, list levels, Py_ssize_t at) except -1
         schema.children[0] = <ArrowSchema*>calloc(1, sizeof(ArrowSchema))
         if schema.children[0] == NULL:
             raise MemoryError
-        _fill_schema(schema.children[0], levels, at + 1)
+        _fill_schema(schema.children[0], levels, position + 1)
     return 0
 
 
-cdef int _fill_array(ArrowArray* array, list levels, Py_ssize_t at) except -1:
+cdef int _fill_array(ArrowArray* array, list levels, Py_ssize_t position) except -1:
     cdef Py_ssize_t i
     cdef cnp.ndarray buffer
-    cdef tuple arrays = levels[at][2]
+    cdef tuple arrays = levels[position][2]
     array.release = _release_array
-    array.length = levels[at][1]
+    array.length = levels[position][1]
     Py_INCREF(arrays)
     array.private_data = <PyObject*>arrays
     # The first buffer, left NULL, would be the bitmap of nulls: without it, no value is null.
@@ -120,7 +120,7 @@ cdef int _fill_array(ArrowArray* array, list levels, Py_ssize_t at) except -1:
     for i in range(len(arrays)):
         buffer = arrays[i]
         array.buffers[1 + i] = cnp.PyArray_DATA(buffer)
-    if at + 1 < len(levels):
+    if position + 1 < len(levels):
         array.children = <ArrowArray**>calloc(1, sizeof(ArrowArray*))
         if array.children == NULL:
             raise MemoryError
@@ -128,7 +128,7 @@ cdef int _fill_array(ArrowArray* array, list levels, Py_ssize_t at) except -1:
         array.children[0] = <ArrowArray*>calloc(1, sizeof(ArrowArray))
         if array.children[0] == NULL:
             raise MemoryError
-        _fill_array(array.children[0], levels, at + 1)
+        _fill_array(array.children[0], levels, position + 1)
     return 0
 
 

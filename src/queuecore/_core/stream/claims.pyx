@@ -127,7 +127,7 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
     cdef Batch* b = p.open
     cdef uint64_t k = p.next_batch - 1
     cdef Op* op = p.order.bottom_shuffle
-    cdef int64_t i, at = 0
+    cdef int64_t i, position = 0
     if p.blocks != NULL and p.plan.blocks.cycle > 1:
         _mark_lanes(p, b, k)
     elif op != NULL and p.blocks != NULL:
@@ -139,8 +139,8 @@ cdef void _close_batch(Pipe* p) noexcept nogil:
         b.mark_files = p.blocks.given_place.file + 1 if p.blocks.given_pass == 0 else -1
     for i in range(p.order.count):
         if p.order.ops[i].shuffle != NULL:
-            p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + at] = p.order.ops[i].shuffle.begun
-            at += 1
+            p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count + position] = p.order.ops[i].shuffle.begun
+            position += 1
     b.cut = _cut(p, b, b.seam)
     p.open = NULL
     p.closed += 1 if p.plan.config.batched else b.rows
@@ -263,14 +263,14 @@ cdef inline int64_t _full_rows(const Pipe* p) noexcept nogil:
 cdef bint _worth_it(Pipe* p) noexcept nogil:
     # True if enough records are there for a unit that makes a whole batch, or if waiting for more would be wrong.
     cdef Blocks* s = p.blocks
-    cdef int64_t rows = p.plan.config.batch_rows, most
+    cdef int64_t rows = p.plan.config.batch_rows, limit
     # It is unknown when more rows are handed in: they are not waited for.
     if s.records == 0 or (s.lanes.beside == NULL and s.lanes.scanned) or not s.kind.reads or blocks_full(s):
         return True
     if p.open != NULL:
         rows -= p.open.rows
-    most = p.plan.config.unit_bytes * s.records // (s.nbytes + 1) + 1
-    return blocks_enough(s, min(rows, most, _full_rows(p)))
+    limit = p.plan.config.unit_bytes * s.records // (s.nbytes + 1) + 1
+    return blocks_enough(s, min(rows, limit, _full_rows(p)))
 
 
 cdef void _order_without_memory(Pipe* p) noexcept nogil:
@@ -279,16 +279,16 @@ cdef void _order_without_memory(Pipe* p) noexcept nogil:
     pipe_no_memory(p)
 
 
-cdef int _pull(Pipe* p, Batch* b, int64_t most, RunList* out) noexcept nogil:
+cdef int _pull(Pipe* p, Batch* b, int64_t max_rows, RunList* out) noexcept nogil:
     # Pulls records for the open batch. Those that are owed come in a batch of their own, before what follows them.
     out.closed = False
     if order_owes(p.order) and (b.rows == 0 or b.subs == OWED_SUBS):
         b.subs = OWED_SUBS
         # relaxed: published by the turn to workers, and to the consumer by B3 in window.pxd
         b.failed.store(BATCH_OWED, kRelaxed)
-        order_pull_owed(p.order, most, out)
+        order_pull_owed(p.order, max_rows, out)
         return PULL_OK
-    return order_pull(p.order, most, out) if p.owed_status == PULL_OK else p.owed_status
+    return order_pull(p.order, max_rows, out) if p.owed_status == PULL_OK else p.owed_status
 
 
 cdef inline bint _is_whole(const Pipe* p, const Batch* b, const RunList* list_, int status,
@@ -313,7 +313,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     cdef Segment* s = NULL
     cdef RunList* list_
     cdef Batch* b
-    cdef int64_t before, most, used = 0, nbytes, full_rows = _full_rows(p)
+    cdef int64_t before, limit, used = 0, nbytes, full_rows = _full_rows(p)
     cdef bint is_over
     cdef int status
     if p.plan.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
@@ -346,11 +346,11 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             memset(&s.runs, 0, sizeof(RunList))
             s.runs.runs = u.runs.runs + used
         list_ = &s.runs
-        most = p.plan.config.batch_rows - b.rows
-        if most > full_rows - u.rows:
-            most = full_rows - u.rows
+        limit = p.plan.config.batch_rows - b.rows
+        if limit > full_rows - u.rows:
+            limit = full_rows - u.rows
         before = list_.rows
-        status = _pull(p, b, most, list_)
+        status = _pull(p, b, limit, list_)
         if list_.rows > before:
             if before == 0:
                 u.segment_count += 1
@@ -455,7 +455,7 @@ cdef int64_t _discover_ahead(Pipe* p) noexcept nogil:
 
 cdef bint _wants_file(Pipe* p) noexcept nogil:
     # relaxed: known_* only grow, and a late look only discovers a little later
-    cdef int64_t known = p.table.known_records.load(kRelaxed), files = p.table.known_files.load(kRelaxed), ahead
+    cdef int64_t record_count = p.table.known_records.load(kRelaxed), files = p.table.known_files.load(kRelaxed), ahead
     # Before the first bytes have come, whatever else a store does makes the first batch late.
     cdef bint has_bytes = p.table.bytes_read.load(kRelaxed) > 0
     cdef bint asked = has_bytes and p.shared.asks.load(kRelaxed) != 0
@@ -466,7 +466,7 @@ cdef bint _wants_file(Pipe* p) noexcept nogil:
     ahead = (p.plan.config.threads + 2 + (p.plan.config.asking if asked else 0)) * p.ramp_rows
     if has_bytes and files > 0 and table_is_remote(p.table, files - 1):  # of arrays headers are read first
         ahead = max(ahead, DISCOVER_REMOTE // p.table.hop_bytes)
-    return p.order.needs_count or known - p.order.at.position < ahead
+    return p.order.needs_count or record_count - p.order.at.position < ahead
 
 
 cdef int _claim_piece(Pipe* p, Unit* u, bint helper) noexcept nogil:

@@ -81,7 +81,7 @@ cdef class Course:
     cdef FileTable* table_at(self, Saved place, check) except NULL
     # Takes over the numbers of the goal, which frees the earlier ones; the table is that of the place. Nothing raises
     # before all are taken over.
-    cdef int arrive(self, Goal goal, Saved place, drawn) except -1
+    cdef int arrive(self, Goal goal, Saved place, draws) except -1
 
     cdef int _check_known(self, int64_t files) except -1
     cdef list _end_here(self, Pipe* p, Feed feed)

@@ -124,17 +124,17 @@ cdef class Course:
 
     cdef void tell_outer(self, Pipe* p, const Batch* b, Feed feed) noexcept:
         cdef Pipe* outer
-        cdef bint told = False
+        cdef bint is_told = False
         if b.cut < CUT_LOST or self.outer is None:
             return
         try:
             ends = None if self.note_ends is None else self.ends(p, feed)
             if ends is not None:
                 self.note_ends(ends)
-                told = True
+                is_told = True
         except BaseException:  # no memory, or a signal
             pass
-        if told:
+        if is_told:
             return
         # Nobody can note it: there is no place behind what the other stream makes of these elements.
         outer = self.outer.pipe
@@ -264,7 +264,7 @@ cdef class Course:
 
     cdef Saved saved(self, Pipe* p, Feed feed):
         cdef Saved saved = Saved.__new__(Saved)
-        cdef int64_t whole = -1
+        cdef int64_t whole_count = -1
         cdef list lengths = numbers(<const int64_t*>self.lengths.runs, 2 * self.lengths.count)
         cdef list missing = numbers(<const int64_t*>self.left_out.missing, 2 * self.left_out.missing_count)
         saved.elements = self.delivered
@@ -283,9 +283,9 @@ cdef class Course:
             saved.files_digest = self.expect_digest
         if self.plan.config.blocks:
             if lengths and lengths[0] == 0:  # mostly the only entry
-                whole = lengths[1]
+                whole_count = lengths[1]
                 del lengths[:2]
-            saved.mark = mark_of(&self.at, whole, self.plan.blocks)
+            saved.mark = mark_of(&self.at, whole_count, self.plan.blocks)
         saved.iterations = numbers(self.base, self.shuffles)
         saved.begun = numbers(self.begun, self.shuffles)
         saved.missing = [missing[i:i + 2] for i in range(0, len(missing), 2)]
@@ -353,7 +353,7 @@ cdef class Course:
             raise
         return t
 
-    cdef int arrive(self, Goal goal, Saved place, drawn) except -1:
+    cdef int arrive(self, Goal goal, Saved place, draws) except -1:
         cdef OpSpec* spec
         cdef int i
         self.left_out.missing, goal.missing = goal.missing, self.left_out.missing
@@ -378,7 +378,7 @@ cdef class Course:
         self.left_out.told = goal.told
         self.left_out.breaks = goal.breaks
         self.counters = goal.counters
-        self.drawn = drawn
+        self.drawn = draws
         return 0
 
     cdef int _spec_of(self, int shuffle):

@@ -32,7 +32,8 @@ cdef class RowComponent:
 cdef RowComponent component_of(int kind, dtype, shape)
 # Fills the outputs, one or two from `at` on, that say how a component lies in batches or columns. Returns the number of
 # the output after them; `vars` counts the outputs of varying length.
-cdef int describe_output(Output* outputs, int32_t at, int32_t cell, RowComponent component, int32_t* vars) except -1
+cdef int describe_output(Output* outputs, int32_t position, int32_t cell, RowComponent component,
+                         int32_t* vars) except -1
 # Describes how components lie in columns: fills `columns`, at most two for each component, and CELL_DIMS of `shapes`
 # for each column; both are zero before. Returns the number of columns.
 cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1

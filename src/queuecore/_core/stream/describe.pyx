@@ -38,13 +38,14 @@ cdef RowComponent component_of(int kind, dtype, shape):
     return component
 
 
-cdef int describe_output(Output* outputs, int32_t at, int32_t cell, RowComponent component, int32_t* vars) except -1:
-    cdef Output* out = &outputs[at]
+cdef int describe_output(Output* outputs, int32_t position, int32_t cell, RowComponent component,
+                         int32_t* vars) except -1:
+    cdef Output* out = &outputs[position]
     cdef size_t nbytes
     out.cell = cell
     if component.kind == KIND_OBJECT:
         out.row_bytes = sizeof(int64_t)
-        return at + 1
+        return position + 1
     if component.kind == KIND_FIXED:
         nbytes = component.dtype.itemsize
         for side in component.shape:
@@ -54,7 +55,7 @@ cdef int describe_output(Output* outputs, int32_t at, int32_t cell, RowComponent
                 f"an array of {component.dtype} of shape {list(component.shape)} is more than can be made: at "
                 f"most {kMostBytes} bytes")
         out.row_bytes = nbytes
-        return at + 1
+        return position + 1
     out.var = vars[0]
     vars[0] += 1
     out.item = component.dtype.itemsize if component.dtype.itemsize and component.kind != KIND_STRINGS else 1
@@ -62,14 +63,14 @@ cdef int describe_output(Output* outputs, int32_t at, int32_t cell, RowComponent
         out.ndim = len(component.shape)
     elif component.kind == KIND_STRINGS:
         out.take = TAKE_STRINGS
-        out = &outputs[at + 1]
+        out = &outputs[position + 1]
         out.cell = cell
         out.take = TAKE_LENGTHS
         out.item = sizeof(int64_t)
         out.var = vars[0]
         vars[0] += 1
-        return at + 2
-    return at + 1
+        return position + 2
+    return position + 1
 
 
 cdef int32_t describe_columns(Output* columns, int64_t* shapes, list components) except -1:

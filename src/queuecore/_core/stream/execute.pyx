@@ -128,7 +128,7 @@ cdef bint _leave_out(Pipe* p, Batch* b, int64_t pass_, int64_t ordinal, const Fa
 
 # Rows
 
-cdef int _read(Pipe* p, Unit* u, int fd, int count, int64_t offset, int wait, int64_t* got,
+cdef int _read(Pipe* p, Unit* u, int fd, int count, int64_t offset, int wait, int64_t* read_bytes,
                Fault* fault) noexcept nogil:
     # Reads records of the unit's file to its list of `count` parts. *got: the bytes that were read.
     cdef FileRead read_
@@ -140,7 +140,7 @@ cdef int _read(Pipe* p, Unit* u, int fd, int count, int64_t offset, int wait, in
     read_.offset = offset
     read_.nowait = wait != WAIT_ALL
     status = read_records(p.table, &read_, fault)
-    got[0] = read_.got
+    read_bytes[0] = read_.got
     return status
 
 
@@ -182,6 +182,11 @@ cdef int64_t _rows_of_request(Pipe* p, Unit* u, const Request* r, int64_t first,
     return n
 
 
+cdef inline int64_t _whole_records(const RecordLayout* layout, int64_t nbytes) noexcept nogil:
+    # Returns how many records the first bytes of a run have in full.
+    return 0 if nbytes < layout.record_bytes else (nbytes - layout.record_bytes) // layout.hop_bytes + 1
+
+
 cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t row, int wait, int* status,
                         Fault* fault) noexcept nogil:
     # Reads the records of a run from its `first` on into rows of the slot, the first of which is `row`. Returns the
@@ -191,18 +196,18 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
     cdef FileEntry* e
     cdef unsigned char* slot = u.scratch.slot
     cdef int64_t pass_ = run.pass_, ordinal = run.ordinal + first, n = run.n - first
-    cdef int64_t done = 0, m, part, made, record, offset, got = 0, most, before
+    cdef int64_t done = 0, m, part, row_count, record, offset, read_bytes = 0, limit, before
     cdef Leaf* leaf = p.plan.leaves
-    cdef const Request* asked
+    cdef const Request* request
     cdef int fd, count
     if layout.lone_records:
-        most = 1
+        limit = 1
     elif layout.place == PLACE_DIRECT:
-        most = n
+        limit = n
     elif layout.place == PLACE_SCATTER:
-        most = IOVECS // layout.part_count
+        limit = IOVECS // layout.part_count
     else:
-        most = layout.stage_records
+        limit = layout.stage_records
     status[0] = READ_OK
     while done < n and status[0] == READ_OK:
         u.file_hint = table_find(t, ordinal + done, u.file_hint)
@@ -212,14 +217,14 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
         if m > n - done:
             m = n - done
         before = done
-        asked = job_find(&u.job, pass_, ordinal + done) if u.asked == ASKED else NULL
-        if asked != NULL:
-            record = ordinal + done - asked.first
-            part = min(asked.rows - record, m)
-            made = _rows_of_request(p, u, asked, record, part, row + done, fault)
-            if made < part:
+        request = job_find(&u.job, pass_, ordinal + done) if u.asked == ASKED else NULL
+        if request != NULL:
+            record = ordinal + done - request.first
+            part = min(request.rows - record, m)
+            row_count = _rows_of_request(p, u, request, record, part, row + done, fault)
+            if row_count < part:
                 status[0] = READ_FAULT
-            done += made
+            done += row_count
             continue
         fd = table_pin(t, u.file_hint, pass_, wait == WAIT_NONE, fault)
         if fd < 0 and fault.code == 0:
@@ -230,7 +235,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
             status[0] = READ_FAULT
             break
         while m > 0:
-            part = most if m > most else m
+            part = limit if m > limit else m
             offset = record * layout.hop_bytes
             if layout.place == PLACE_DIRECT:
                 u.iov[0].iov_base = slot + leaf.slot_offset + (row + done) * leaf.row_bytes
@@ -242,14 +247,14 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
                 u.iov[0].iov_base = u.stage
                 u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
                 count = 1
-            status[0] = _read(p, u, fd, count, offset, wait, &got, fault)
+            status[0] = _read(p, u, fd, count, offset, wait, &read_bytes, fault)
             if status[0] != READ_OK:
-                part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
+                part = _whole_records(layout, read_bytes)
             if p.plan.maker.run != NULL:
-                made = _make_rows(p, u, pass_, ordinal + done, part, u.stage, row + done, fault)
-                if made < part:
+                row_count = _make_rows(p, u, pass_, ordinal + done, part, u.stage, row + done, fault)
+                if row_count < part:
                     status[0] = READ_FAULT
-                part = made
+                part = row_count
             elif layout.place == PLACE_DIRECT or layout.place == PLACE_SCATTER:
                 layout_mend(layout, slot, row + done, part)
             else:
@@ -273,7 +278,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, i
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef const Run* run = &list_.runs[first]
-    cdef int64_t step, record, offset, got = 0
+    cdef int64_t step, record, offset, read_bytes = 0
     cdef int32_t n = 1, i
     cdef int fd
     cdef bint well
@@ -299,7 +304,7 @@ cdef int32_t _read_near(Pipe* p, Unit* u, const RunList* list_, int32_t first, i
     offset = record * layout.hop_bytes
     u.iov[0].iov_base = u.stage
     u.iov[0].iov_len = (n - 1) * step * layout.hop_bytes + layout.record_bytes
-    well = _read(p, u, fd, 1, offset, wait, &got, &fault) == READ_OK
+    well = _read(p, u, fd, 1, offset, wait, &read_bytes, &fault) == READ_OK
     if not table_unpin(t, u.file_hint, n if well else 0, wait == WAIT_NONE, &fault) or not well:
         return -1
     if p.plan.maker.run == NULL:
@@ -460,9 +465,9 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef Run* run
-    cdef int64_t at = 0, done, m, part, record, got = 0, i, gap, before
+    cdef int64_t position = 0, done, m, part, record, read_bytes = 0, i, gap, before
     cdef int32_t r
-    cdef const Request* asked
+    cdef const Request* request
     cdef int fd, count, status = READ_OK
     cdef bint scatter
     gap = layout.hop_bytes - layout.record_bytes
@@ -478,14 +483,14 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
             if m > run.n - done:
                 m = run.n - done
             before = done
-            asked = job_find(&u.job, run.pass_, run.ordinal + done) if u.asked == ASKED else NULL
-            if asked != NULL:
-                record = run.ordinal + done - asked.first
-                part = min(asked.rows - record, m)
+            request = job_find(&u.job, run.pass_, run.ordinal + done) if u.asked == ASKED else NULL
+            if request != NULL:
+                record = run.ordinal + done - request.first
+                part = min(request.rows - record, m)
                 for i in range(part):
-                    memcpy(p.store + u.ids[at + i] * p.store_stride, asked.to + (record + i) * layout.hop_bytes,
+                    memcpy(p.store + u.ids[position + i] * p.store_stride, request.to + (record + i) * layout.hop_bytes,
                            layout.record_bytes)
-                at += part
+                position += part
                 done += part
                 continue
             fd = table_pin(t, u.file_hint, run.pass_, wait == WAIT_NONE, &u.fault)
@@ -493,14 +498,14 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
                 return False
             if fd < 0:
                 u.fault.record = record
-                u.good = at
+                u.good = position
                 return True
             while m > 0 and status == READ_OK:
                 if scatter:
                     part = IOVECS // 2 if m > IOVECS // 2 else m
                     count = 0
                     for i in range(part):
-                        u.iov[count].iov_base = p.store + u.ids[at + i] * p.store_stride
+                        u.iov[count].iov_base = p.store + u.ids[position + i] * p.store_stride
                         u.iov[count].iov_len = layout.record_bytes
                         count += 1
                         if gap > 0 and i + 1 < part:
@@ -512,26 +517,26 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
                     u.iov[0].iov_base = u.stage
                     u.iov[0].iov_len = (part - 1) * layout.hop_bytes + layout.record_bytes
                     count = 1
-                status = _read(p, u, fd, count, record * layout.hop_bytes, wait, &got, &u.fault)
+                status = _read(p, u, fd, count, record * layout.hop_bytes, wait, &read_bytes, &u.fault)
                 if status != READ_OK:
-                    part = 0 if got < layout.record_bytes else (got - layout.record_bytes) // layout.hop_bytes + 1
+                    part = _whole_records(layout, read_bytes)
                 if not scatter:
                     for i in range(part):
-                        memcpy(p.store + u.ids[at + i] * p.store_stride, u.stage + i * layout.hop_bytes,
+                        memcpy(p.store + u.ids[position + i] * p.store_stride, u.stage + i * layout.hop_bytes,
                                layout.record_bytes)
-                at += part
+                position += part
                 done += part
                 record += part
                 m -= part
             if not _unpin(p, u, done - before, wait, &status, &u.fault):
                 u.fault.record = record - (done - before)
-                at -= done - before
+                position -= done - before
             if status == READ_NOT_CACHED:
                 return False
             if status != READ_OK:
-                u.good = at
+                u.good = position
                 return True
-    u.good = at
+    u.good = position
     return True
 
 
@@ -610,14 +615,14 @@ cdef int64_t _ask_run(Pipe* p, Unit* u, const Run* run, unsigned char* to, bint 
     cdef const RecordLayout* layout = &p.plan.layout
     cdef FileEntry* e
     cdef Request* r
-    cdef int64_t done = 0, record, m, nbytes, most = max(REQUEST_BYTES // layout.hop_bytes, 1)
+    cdef int64_t done = 0, record, m, nbytes, limit = max(REQUEST_BYTES // layout.hop_bytes, 1)
     if layout.lone_records:
-        most = 1
+        limit = 1
     while done < run.n:
         u.file_hint = table_find(p.table, run.ordinal + done, u.file_hint)
         e = entry_of(p.table, u.file_hint)
         record = run.ordinal + done - e.base
-        m = min(e.count - record, run.n - done, most)
+        m = min(e.count - record, run.n - done, limit)
         nbytes = (m - 1) * layout.hop_bytes + layout.record_bytes
         if fill:
             r = &u.job.requests[u.job.count]
@@ -742,24 +747,24 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
     cdef Unit* u = NULL
     cdef Line* line
     cdef int64_t begun, claimed
-    cdef int32_t kind, at, number = worker - p.plan.config.threads
+    cdef int32_t kind, place, number = worker - p.plan.config.threads
     cdef bint timed, over
     cdef int rc
     if number >= 0:
         return ring_step(p.engine, number) if number < MOST_RINGS else engine_step(p.engine)
     if m.since == 0:  # it is new
         meter_since(m, AT_PLAN, cpu_ticks())
-    begun, at = m.since, m.at
+    begun, place = m.since, m.at
     rc = unit_claim(p, False, &u)
     if rc == CLAIM_STOP:
         return STEP_DONE
-    if rc != CLAIM_UNIT and at == (AT_OUTPUT if rc == CLAIM_FULL else AT_INPUT):
+    if rc != CLAIM_UNIT and place == (AT_OUTPUT if rc == CLAIM_FULL else AT_INPUT):
         return STEP_IDLE  # it waits on
     claimed = cpu_ticks()
     meter_until(m, claimed)
     line = m.line.load(kAcquire)  # acquire: pairs with pipe_trace
-    if line != NULL and at >= AT_INPUT:
-        line_wait(line, at, p.number, begun, claimed)
+    if line != NULL and place >= AT_INPUT:
+        line_wait(line, place, p.number, begun, claimed)
     if rc != CLAIM_UNIT:
         meter_since(m, AT_OUTPUT if rc == CLAIM_FULL else AT_INPUT, claimed)
         return STEP_IDLE

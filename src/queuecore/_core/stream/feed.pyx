@@ -67,7 +67,7 @@ cdef class Feed:
         # than these; 0: the run is over.
         cdef Pipe* p = self.pipe
         cdef uint32_t epoch
-        cdef int64_t rows, wanted, begun
+        cdef int64_t rows, goal, begun
         cdef bint starves
         waited()
         while True:
@@ -76,9 +76,9 @@ cdef class Feed:
             begun = 0 if p.open == NULL else p.open.rows
             # relaxed: the event count orders them, P1 and N1 in parking.pxd
             starves = p.next_batch - (p.open != NULL) < p.shared.awaited.load(kRelaxed)
-            wanted = p.shared.taken.load(kRelaxed) + starves + p.plan.config.at_a_time - 1
-            wanted += p.plan.config.ahead - wanted % p.plan.config.at_a_time - p.closed
-            rows = (wanted * p.plan.config.batch_rows if p.plan.config.batched else wanted) - begun
+            goal = p.shared.taken.load(kRelaxed) + starves + p.plan.config.at_a_time - 1
+            goal += p.plan.config.ahead - goal % p.plan.config.at_a_time - p.closed
+            rows = (goal * p.plan.config.batch_rows if p.plan.config.batched else goal) - begun
             # Operators drop rows, and keep some: whatever was counted, a consumer doesn't wait in vain.
             if starves and rows < 1:
                 rows = 1

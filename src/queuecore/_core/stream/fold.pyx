@@ -137,7 +137,7 @@ cdef class Fold:
         Runs without the GIL. A fault of the step is raised without a place; the state is then the one before the row.
         """
         cdef int32_t i
-        cdef int64_t at = first
+        cdef int64_t position = first
         cdef cnp.ndarray array
         cdef Fault fault
         cdef int status = FOLD_SLICE
@@ -158,25 +158,25 @@ cdef class Fold:
                 array = columns[i]
             self.columns[i].data = <const unsigned char*>cnp.PyArray_DATA(array)
         memset(&fault, 0, sizeof(Fault))
-        while at < n:
+        while position < n:
             with nogil:
-                status = self._run(&at, n, &fault)
+                status = self._run(&position, n, &fault)
             if status == FOLD_FAULT:
                 raise self.step.explain(&fault)
             if status == FOLD_MEMORY:
                 raise MemoryError
             PyErr_CheckSignals()
 
-    cdef int _run(self, int64_t* at, int64_t n, Fault* fault) noexcept nogil:
+    cdef int _run(self, int64_t* position, int64_t n, Fault* fault) noexcept nogil:
         cdef Cell* cells = self.cells
         cdef Cell* results = cells + self.given
         cdef unsigned char** target
         cdef int64_t until = monotonic_ns() + SLICE_NS
         cdef int32_t i
-        while at[0] < n:
+        while position[0] < n:
             arena_reset(&self.arena)
-            if not row_cells(self.outputs, self.column_count, self.shapes, self.columns, at[0], cells + self.count,
-                             &self.arena, fault):
+            if not row_cells(self.outputs, self.column_count, self.shapes, self.columns, position[0],
+                             cells + self.count, &self.arena, fault):
                 return FOLD_MEMORY
             target = self.data[1 - self.which]
             for i in range(self.count):
@@ -193,7 +193,7 @@ cdef class Fold:
                     memcpy(target[i], results[i].data, self.nbytes[i])
             self.which = 1 - self.which
             self.rows += 1
-            at[0] += 1
-            if at[0] % SLICE_ROWS == 0 and monotonic_ns() >= until:
+            position[0] += 1
+            if position[0] % SLICE_ROWS == 0 and monotonic_ns() >= until:
                 break
         return FOLD_SLICE

@@ -20,29 +20,30 @@ ctypedef const unsigned char* bytes_in
 ctypedef unsigned char* bytes_out
 
 
-cdef void csv_find(const Maker* m, const RecordBlock* b, int64_t first, CsvBlock* block, CsvCursor* at) noexcept nogil:
+cdef void csv_find(const Maker* m, const RecordBlock* b, int64_t first, CsvBlock* block,
+                   CsvCursor* cursor) noexcept nogil:
     cdef bytes_in end = b.text + b.nbytes  # the byte after a lone CR decides whether the CR ends a row
     cdef Fault fault
-    at[0] = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
+    cursor[0] = (<const CsvCursor*>b.index)[first // CSV_STRIDE]
     block.last = b.last
-    block.text = b.text + (at.offset - b.place.offset)
+    block.text = b.text + (cursor.offset - b.place.offset)
     block.nbytes = end - block.text
     block.most = first % CSV_STRIDE
     block.likely = 0
     if block.most > 0:
-        csv_cut(m.csv, block, at, NULL, &fault)
-        block.text = b.text + (at.offset - b.place.offset)
+        csv_cut(m.csv, block, cursor, NULL, &fault)
+        block.text = b.text + (cursor.offset - b.place.offset)
         block.nbytes = end - block.text
 
 
-cdef int64_t csv_bytes(const RecordBlock* b, const CsvCursor* at, int64_t first, int64_t n) noexcept nogil:
+cdef int64_t csv_bytes(const RecordBlock* b, const CsvCursor* cursor, int64_t first, int64_t n) noexcept nogil:
     cdef int64_t known = (first + n + CSV_STRIDE - 1) // CSV_STRIDE, rows, nbytes
     if known * CSV_STRIDE < b.count:
         rows = known * CSV_STRIDE - first
-        nbytes = (<const CsvCursor*>b.index)[known].offset - at.offset
+        nbytes = (<const CsvCursor*>b.index)[known].offset - cursor.offset
     else:
         rows = b.count - first
-        nbytes = b.place.offset + b.nbytes - at.offset
+        nbytes = b.place.offset + b.nbytes - cursor.offset
     return nbytes * min(n + n // 4 + 1, rows) // rows
 
 
@@ -90,7 +91,7 @@ cdef inline Span* _span_inputs(Scratch* s, Cell* cell, int64_t at, int64_t room)
 
 
 cdef bint inputs_of_records(const Maker* m, Scratch* s, const unsigned char* records, int64_t stride, int64_t n,
-                            int64_t at, int64_t room) noexcept nogil:
+                            int64_t position, int64_t room) noexcept nogil:
     cdef Cell* cell = s.cells
     cdef bytes_out to
     cdef int64_t i
@@ -99,7 +100,7 @@ cdef bint inputs_of_records(const Maker* m, Scratch* s, const unsigned char* rec
         cell.nbytes = n * stride
         cell.offsets = NULL
         return True
-    to = row_inputs(s, cell, at, room, m.record_bytes)
+    to = row_inputs(s, cell, position, room, m.record_bytes)
     if to == NULL:
         return False
     for i in range(n):
@@ -137,10 +138,10 @@ cdef bint _walked_inputs(const Maker* m, Scratch* s, const RecordBlock* b, int64
     return True
 
 
-cdef bint _handed_inputs(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t first, int64_t n, int64_t at,
-                         int64_t room) noexcept nogil:
+cdef bint _handed_inputs(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t first, int64_t n,
+                         int64_t position, int64_t room) noexcept nogil:
     cdef const Column* columns = <const Column*>chunk.block.index
-    cdef const int64_t* which = chunk.rows + first if chunk.rows != NULL else NULL
+    cdef const int64_t* row_numbers = chunk.rows + first if chunk.rows != NULL else NULL
     cdef const Output* o
     cdef Cell* cell
     cdef bytes_in data
@@ -154,28 +155,28 @@ cdef bint _handed_inputs(const Maker* m, Scratch* s, const HandedBlock* chunk, i
         cell = &s.cells[o.cell]
         data = columns[j].data
         if o.item != 0:
-            spans = _span_inputs(s, cell, at, room)
+            spans = _span_inputs(s, cell, position, room)
             if spans == NULL:
                 return False
             for i in range(n):
-                k = which[i] if which != NULL else first + i
+                k = row_numbers[i] if row_numbers != NULL else first + i
                 spans[i].data = data + columns[j].ends[k]
                 spans[i].nbytes = columns[j].ends[k + 1] - columns[j].ends[k]
-        elif n == room and which == NULL:
+        elif n == room and row_numbers == NULL:
             cell.data = <bytes_out>data + first * o.row_bytes
             cell.nbytes = n * o.row_bytes
             cell.offsets = NULL
         else:
-            to = row_inputs(s, cell, at, room, o.row_bytes)
+            to = row_inputs(s, cell, position, room, o.row_bytes)
             if to == NULL:
                 return False
             for i in range(n):
-                k = which[i] if which != NULL else first + i
+                k = row_numbers[i] if row_numbers != NULL else first + i
                 copy_row(to + i * o.row_bytes, data + k * o.row_bytes, o.row_bytes)
     return True
 
 
-cdef bint _csv_inputs(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t at,
+cdef bint _csv_inputs(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t position,
                       int64_t room) noexcept nogil:
     cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
     cdef CsvCursor cursor
@@ -188,7 +189,7 @@ cdef bint _csv_inputs(const Maker* m, Scratch* s, const RecordBlock* b, int64_t 
         cell.data = s.columns + j * CSV_ROWS * COLUMN_BYTES
         cell.nbytes = room * m.csv.columns[j].item_bytes
         cell.offsets = <const int64_t*>cell.data if m.csv.columns[j].kind == CSV_TEXT else NULL
-        places[j].base = cell.data + at * m.csv.columns[j].item_bytes
+        places[j].base = cell.data + position * m.csv.columns[j].item_bytes
         places[j].stride = m.csv.columns[j].item_bytes
     csv_find(m, b, first, &block, &cursor)
     block.most = n
@@ -196,25 +197,25 @@ cdef bint _csv_inputs(const Maker* m, Scratch* s, const RecordBlock* b, int64_t 
     return csv_parse(m.csv, places, &block, &cursor, &s.arena, &fault) == 0 and block.rows == n
 
 
-cdef bint inputs_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t at,
+cdef bint inputs_of_block(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t position,
                           int64_t room) noexcept nogil:
     cdef MovedRow moved
     cdef int64_t i
     if b.kind == BLOCK_MOVED:
         for i in range(n):
             moved_find(m, b, first + i, &moved)
-            if not inputs_of_block(m, s, &moved.block, 0, 1, at + i, room):
+            if not inputs_of_block(m, s, &moved.block, 0, 1, position + i, room):
                 return False
         return True
     if m.columns != NULL:
-        return _handed_inputs(m, s, <const HandedBlock*>b, first, n, at, room)
+        return _handed_inputs(m, s, <const HandedBlock*>b, first, n, position, room)
     if m.framing == FRAME_LINES:
-        return _line_inputs(s, b, first, n, at, room)
+        return _line_inputs(s, b, first, n, position, room)
     if m.walk != NULL:
-        return _walked_inputs(m, s, b, first, n, at, room)
+        return _walked_inputs(m, s, b, first, n, position, room)
     if m.framing == FRAME_CSV:
-        return _csv_inputs(m, s, b, first, n, at, room)
-    return inputs_of_records(m, s, b.text + first * m.hop_bytes, m.hop_bytes, n, at, room)
+        return _csv_inputs(m, s, b, first, n, position, room)
+    return inputs_of_records(m, s, b.text + first * m.hop_bytes, m.hop_bytes, n, position, room)
 
 
 cdef bint inputs_of_lone(const Maker* m, Scratch* s, const Run* runs, int64_t n) noexcept nogil:
@@ -225,8 +226,8 @@ cdef bint inputs_of_lone(const Maker* m, Scratch* s, const Run* runs, int64_t n)
     return True
 
 
-cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns, int64_t at,
-                    Cell* cells, Arena* arena, Fault* fault) noexcept nogil:
+cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns,
+                    int64_t position, Cell* cells, Arena* arena, Fault* fault) noexcept nogil:
     cdef const Output* o
     cdef const Column* c
     cdef Cell* cell
@@ -238,7 +239,7 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
         c = &columns[j]
         cell = &cells[o.cell]
         if o.take == TAKE_LENGTHS:
-            n = (c.ends[at + 1] - c.ends[at]) // sizeof(int64_t)
+            n = (c.ends[position + 1] - c.ends[position]) // sizeof(int64_t)
             offsets = <int64_t*>arena_take(arena, (n + 1) * sizeof(int64_t))
             if offsets == NULL:
                 fault_begin(fault, CODE_EXHAUSTED, WHAT_MEMORY, STAGE_MAP)
@@ -246,7 +247,7 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
                 return False
             offsets[0] = end = 0
             for i in range(n):
-                end += (<const int64_t*>(c.data + c.ends[at]))[i]
+                end += (<const int64_t*>(c.data + c.ends[position]))[i]
                 offsets[i + 1] = end
             cell.offsets = offsets
             cell.ndim = 1
@@ -255,14 +256,14 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
         cell.offsets = NULL
         cell.ndim = 0
         if o.item == 0:
-            cell.data = <bytes_out>c.data + at * o.row_bytes
+            cell.data = <bytes_out>c.data + position * o.row_bytes
             cell.nbytes = o.row_bytes
             cell.ndim = o.ndim
             for k in range(o.ndim):
                 cell.dims[k] = shapes[j * MAX_DIMS + k]
             continue
-        cell.data = <bytes_out>c.data + c.ends[at]
-        cell.nbytes = c.ends[at + 1] - c.ends[at]
+        cell.data = <bytes_out>c.data + c.ends[position]
+        cell.nbytes = c.ends[position + 1] - c.ends[position]
         cell.ndim = o.ndim
         if o.ndim > 0 and c.dims == NULL:  # only the first dimension varies, and it follows from the length
             cell.dims[0] = cell.nbytes // o.item
@@ -270,5 +271,5 @@ cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes,
                 cell.dims[k] = shapes[j * MAX_DIMS + k]
             continue
         for k in range(o.ndim):
-            cell.dims[k] = c.dims[at * o.ndim + k]
+            cell.dims[k] = c.dims[position * o.ndim + k]
     return True

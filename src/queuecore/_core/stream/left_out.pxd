@@ -43,7 +43,7 @@ cdef class LeftOut:
     # Returns whether another run over the same data meets the fault too: it is none of the machine.
     cdef bint comes_again(self, const Fault* f, Feed feed) noexcept
     # Lets the source of the next run end before this record; `given`: as of a Cut.
-    cdef int cut(self, int64_t pass_, int64_t ordinal, bint given, const Fault* f) except -1
+    cdef int cut(self, int64_t pass_, int64_t ordinal, bint is_given, const Fault* f) except -1
     # Returns whether the source ends before this record.
     cdef bint is_cut(self, int64_t pass_, int64_t ordinal) noexcept
     # Takes over the bad records of a run that has ended: as breaks, or as missing records, each reported to `skips`.
@@ -67,7 +67,7 @@ cdef class LeftOut:
     cdef int check_faults(self, faults) except -1
     # Reports the files that were given up before the delivered place to `skips`; all_: all such files. Returns the
     # exception that ends the stream, or None.
-    cdef object log_files(self, Pipe* p, FileTable* table, const Point* at, bint all_, Feed feed)
+    cdef object log_files(self, Pipe* p, FileTable* table, const Point* point, bint all_, Feed feed)
     cdef object log_file(self, const Fault* f, FileTable* table, Feed feed)
 
     cdef object _step_error(self, const Fault* f)

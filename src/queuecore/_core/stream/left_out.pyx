@@ -90,7 +90,7 @@ cdef class LeftOut:
         error.args = (f"{text} ({where} of {error.path!r})",)
         return error
 
-    cdef int cut(self, int64_t pass_, int64_t ordinal, bint given, const Fault* f) except -1:
+    cdef int cut(self, int64_t pass_, int64_t ordinal, bint is_given, const Fault* f) except -1:
         cdef Cut* cuts = <Cut*>realloc(self.cuts, size_product(self.cut_count + 1, sizeof(Cut)))
         cdef Cut* last
         if cuts == NULL:
@@ -99,7 +99,7 @@ cdef class LeftOut:
         last = &cuts[self.cut_count]
         last.pass_ = pass_
         last.ordinal = ordinal
-        last.given = given
+        last.given = is_given
         last.fault = f[0]
         self.cut_count += 1
         return 0
@@ -180,26 +180,26 @@ cdef class LeftOut:
             if pass_ == mark.pass_ and ordinal > mark.good and not shuffled:  # breaks before it are forgotten
                 ordinal = mark.good
             played.append((pass_, ordinal, LEVEL_HANDED))
-        known = [(*place, LEVEL_HANDED) for place in self.handed[len(handed):]]
+        places = [(*place, LEVEL_HANDED) for place in self.handed[len(handed):]]
         for pass_, ordinal, good in self.seams:
             if (pass_, ordinal) >= start:
-                known.append((pass_, ordinal, LEVEL_SEAM))
+                places.append((pass_, ordinal, LEVEL_SEAM))
             elif shuffled:
                 before = bisect_left(handed, (pass_, ordinal)) - bisect_left(handed, (pass_, -1))
                 played.append((pass_, ordinal - before, LEVEL_SEAM))
             else:
                 played.append((pass_, good, LEVEL_SEAM))
         played.sort()
-        known.sort()
-        begin.handed = <Break*>calloc(len(played) + len(known) + 1, sizeof(Break))
+        places.sort()
+        begin.handed = <Break*>calloc(len(played) + len(places) + 1, sizeof(Break))
         if begin.handed == NULL:
             raise MemoryError
-        for i, (pass_, ordinal, level) in enumerate([*played, *known]):
+        for i, (pass_, ordinal, level) in enumerate([*played, *places]):
             begin.handed[i].pass_ = pass_
             begin.handed[i].ordinal = ordinal
             begin.handed[i].level = level
         begin.handed_count = len(played)
-        begin.known_count = len(known)
+        begin.known_count = len(places)
         if handed and shuffled:  # a shuffle lets all other bad records in
             begin.start.good = mark.ordinal - counts.get(start[0], 0)
         breaks = sorted((level, pass_, ordinal) for pass_, ordinal, level in self.breaks)
@@ -215,14 +215,14 @@ cdef class LeftOut:
         begin.break_count = len(breaks)
         if blocks:  # records before the mark are never owed again
             self.told = [place for place in self.told if place >= start]
-        told = sorted(self.told)
-        begin.told = <Missing*>calloc(len(told) + 1, sizeof(Missing))
+        told_places = sorted(self.told)
+        begin.told = <Missing*>calloc(len(told_places) + 1, sizeof(Missing))
         if begin.told == NULL:
             raise MemoryError
-        for i, (pass_, ordinal) in enumerate(told):
+        for i, (pass_, ordinal) in enumerate(told_places):
             begin.told[i].pass_ = pass_
             begin.told[i].ordinal = ordinal
-        begin.told_count = len(told)
+        begin.told_count = len(told_places)
         begin.skip_breaks = self.broke()
         return 0
 
@@ -270,7 +270,7 @@ cdef class LeftOut:
             self.handed_pass, self.handed_count = last_pass(self.handed)
         return 0
 
-    cdef object log_files(self, Pipe* p, FileTable* table, const Point* at, bint all_, Feed feed):
+    cdef object log_files(self, Pipe* p, FileTable* table, const Point* point, bint all_, Feed feed):
         cdef Fault f
         cdef Skipped given_up
         cdef FileEntry* e
@@ -290,18 +290,18 @@ cdef class LeftOut:
                 if all_:
                     pass
                 elif p.plan.blocks.cycle > 1:
-                    if not at.has_lanes or self.files_logged >= at.lanes[lanes_saved(p.plan.blocks.cycle)]:
+                    if not point.has_lanes or self.files_logged >= point.lanes[lanes_saved(p.plan.blocks.cycle)]:
                         return None
-                elif not (given_up.pass_ < at.start.pass_
-                          or (given_up.pass_ == at.start.pass_ and given_up.fault.file < at.place.file)):
+                elif not (given_up.pass_ < point.start.pass_
+                          or (given_up.pass_ == point.start.pass_ and given_up.fault.file < point.place.file)):
                     return None
                 self.files_logged += 1
                 error = self.log_file(&given_up.fault, table, feed)
                 if error is not None:
                     return error
         until = table.known_files.load(kAcquire)  # D2 acquire: pairs with D1 in sources.pyx
-        if not all_ and at.pass_ == 0:
-            until = table_find(table, at.end - 1, 0) if at.end > 0 else 0
+        if not all_ and point.pass_ == 0:
+            until = table_find(table, point.end - 1, 0) if point.end > 0 else 0
         while self.table_logged < until:
             e = entry_of(table, self.table_logged)
             self.table_logged += 1

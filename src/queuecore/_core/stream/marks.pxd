@@ -25,16 +25,16 @@ cdef struct Point:
     Start seam             # with CUT_SEAM: the record behind the cut
 
 # Allocates room for lanes, if files are interleaved.
-cdef int point_init(Point* at, const BlockPlan* frame) except -1
-cdef void point_free(Point* at) noexcept nogil
+cdef int point_init(Point* point, const BlockPlan* frame) except -1
+cdef void point_free(Point* point) noexcept nogil
 
 # Moves the point over one element of the batch or chunk that ends at `ahead`; `start`, `place` and `lanes` stay.
-cdef inline void point_follow(Point* at, const Point* ahead) noexcept nogil:
-    at.pass_ = ahead.pass_
-    at.end = ahead.end
-    at.files = ahead.files
-    at.cut = ahead.cut
-    at.seam = ahead.seam
+cdef inline void point_follow(Point* point, const Point* ahead) noexcept nogil:
+    point.pass_ = ahead.pass_
+    point.end = ahead.end
+    point.files = ahead.files
+    point.cut = ahead.cut
+    point.seam = ahead.seam
 
 
 cdef class ShuffleCounter:
@@ -49,7 +49,7 @@ cdef class Mark:
     cdef bint fits(self, const BlockPlan* frame, int64_t files_known) except -1
 
 # Returns the mark of a point; `whole`: good records of pass 0; -1: unknown.
-cdef Mark mark_of(const Point* at, int64_t whole, const BlockPlan* frame)
+cdef Mark mark_of(const Point* point, int64_t whole, const BlockPlan* frame)
 
 
 cdef class Saved:

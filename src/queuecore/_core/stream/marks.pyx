@@ -33,18 +33,18 @@ cdef class ShuffleCounter:
     """
 
 
-cdef int point_init(Point* at, const BlockPlan* frame) except -1:
-    at.place.line = 1
+cdef int point_init(Point* point, const BlockPlan* frame) except -1:
+    point.place.line = 1
     if frame.cycle > 1:
-        at.lanes = <int64_t*>malloc(size_product(lanes_saved(frame.cycle) + 1, sizeof(int64_t)))
-        if at.lanes == NULL:
+        point.lanes = <int64_t*>malloc(size_product(lanes_saved(frame.cycle) + 1, sizeof(int64_t)))
+        if point.lanes == NULL:
             raise MemoryError
     return 0
 
 
-cdef void point_free(Point* at) noexcept nogil:
-    free(at.lanes)
-    at.lanes = NULL
+cdef void point_free(Point* point) noexcept nogil:
+    free(point.lanes)
+    point.lanes = NULL
 
 
 cdef bint _is_number(value, int64_t least=0):
@@ -112,13 +112,13 @@ cdef bint _are_lanes(list lanes):
                 one in enumerate(lanes[LANE_HEAD:])])
 
 
-cdef Mark mark_of(const Point* at, int64_t whole, const BlockPlan* frame):
+cdef Mark mark_of(const Point* point, int64_t whole, const BlockPlan* frame):
     cdef Mark mark = Mark.__new__(Mark)
     # All numbers are copied first: making objects may let other calls in.
-    mark.pass_, mark.ordinal, mark.good, mark.whole = at.start.pass_, at.start.ordinal, at.start.good, whole
+    mark.pass_, mark.ordinal, mark.good, mark.whole = point.start.pass_, point.start.ordinal, point.start.good, whole
     mark.file, mark.offset, mark.number, mark.line, mark.base = (
-        at.place.file, at.place.offset, at.place.number, at.place.line, at.place.base)
-    mark.lanes = numbers(at.lanes, lanes_saved(frame.cycle)) if at.has_lanes else []
+        point.place.file, point.place.offset, point.place.number, point.place.line, point.place.base)
+    mark.lanes = numbers(point.lanes, lanes_saved(frame.cycle)) if point.has_lanes else []
     return mark
 
 
@@ -175,7 +175,7 @@ cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blo
                   int64_t files):
     cdef Goal goal = Goal.__new__(Goal)
     cdef Mark mark = saved.mark
-    cdef int64_t i, whole = -1
+    cdef int64_t i, whole_count = -1
     if (saved.elements < 0 or saved.files_known < 0 or saved.files_known > files
             or not len(saved.iterations) == len(seeds) == len(counters) == len(saved.begun) == shuffles):
         raise_error(CODE_RESUME, "the saved place does not fit this dataset's operations or files")
@@ -194,13 +194,13 @@ cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blo
         goal.missing[i].ordinal = ordinal
     if mark is not None:
         goal.at.start.pass_, goal.at.start.ordinal, goal.at.start.good = mark.pass_, mark.ordinal, mark.good
-        whole = mark.whole
+        whole_count = mark.whole
         goal.at.place.file, goal.at.place.offset, goal.at.place.number, goal.at.place.line, goal.at.place.base = (
             mark.file, mark.offset, mark.number, mark.line, mark.base)
         goal.at.has_lanes = len(mark.lanes) > 0
         for i, number in enumerate(mark.lanes):
             goal.at.lanes[i] = number
-    for pass_, number in [(0, whole)] * (whole >= 0) + [tuple(pair) for pair in saved.lengths]:
+    for pass_, number in [(0, whole_count)] * (whole_count >= 0) + [tuple(pair) for pair in saved.lengths]:
         if not lengths_add(&goal.lengths, pass_, number):
             raise MemoryError
     goal.handed = sorted((pass_, ordinal) for pass_, ordinal in saved.handed)

@@ -205,7 +205,7 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
     cdef int64_t stage = 1 if p.blocks != NULL else (p.plan.layout.stage_records
                                                      - 1) * p.plan.layout.hop_bytes + p.plan.layout.record_bytes
     cdef int64_t dump = p.plan.layout.dump_bytes
-    cdef int64_t[6] at  # of the parts of a unit's memory
+    cdef int64_t[6] position  # of the parts of a unit's memory
     cdef size_t nbytes = 0
     cdef unsigned char* memory
     if p.plan.layout.hop_bytes - p.plan.layout.record_bytes > dump and not p.plan.layout.lone_records:
@@ -217,12 +217,12 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
         return False
     # One mapping for all units, which the next pipe can use again: malloc's heaps would keep the memory of a thousand
     # dropped iterators.
-    nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(Run)), &at[0])
-    nbytes = _part_after(nbytes, size_product(p.plan.config.unit_segments + 1, sizeof(Segment)), &at[1])
-    nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(uint32_t)), &at[2])
-    nbytes = _part_after(nbytes, size_product(IOVECS + 1, sizeof(iovec)), &at[3])
-    nbytes = _part_after(nbytes, stage, &at[4])
-    nbytes = size_sum(_part_after(nbytes, size_sum(dump, 1), &at[5]), 127) // 128 * 128  # units share no line
+    nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(Run)), &position[0])
+    nbytes = _part_after(nbytes, size_product(p.plan.config.unit_segments + 1, sizeof(Segment)), &position[1])
+    nbytes = _part_after(nbytes, size_product(ids + 1, sizeof(uint32_t)), &position[2])
+    nbytes = _part_after(nbytes, size_product(IOVECS + 1, sizeof(iovec)), &position[3])
+    nbytes = _part_after(nbytes, stage, &position[4])
+    nbytes = size_sum(_part_after(nbytes, size_sum(dump, 1), &position[5]), 127) // 128 * 128  # units share no line
     p.unit_memory_bytes = size_product(nbytes, p.unit_count)
     p.unit_memory = <unsigned char*>buffer_take(p.unit_memory_bytes)
     if p.unit_memory == NULL:
@@ -230,12 +230,12 @@ cdef bint _units_init(Pipe* p) noexcept nogil:
     for i in range(p.unit_count):
         u = &p.units[i]
         memory = p.unit_memory + (p.unit_count - 1 - i) * nbytes  # the first to be taken begins where pages are small
-        u.runs.runs = <Run*>(memory + at[0])
-        u.segments = <Segment*>(memory + at[1])
-        u.ids = <uint32_t*>(memory + at[2])
-        u.iov = <iovec*>(memory + at[3])
-        u.stage = memory + at[4]
-        u.dump = memory + at[5]
+        u.runs.runs = <Run*>(memory + position[0])
+        u.segments = <Segment*>(memory + position[1])
+        u.ids = <uint32_t*>(memory + position[2])
+        u.iov = <iovec*>(memory + position[3])
+        u.stage = memory + position[4]
+        u.dump = memory + position[5]
         if p.plan.maker.count > 0 and not scratch_init(&u.scratch, &p.plan.maker):
             return False
         u.fresh = i < p.plan.config.asking  # the last ones to be taken

@@ -38,7 +38,7 @@ cdef class Pipes:
     # Once, before all other calls, with the keeper in its place.
     cdef int set_up(self, Description d, Views views) except -1
     # Makes a pipe that begins where the course says. If it returns an error, there is no pipe.
-    cdef object make(self, Course course, Pipe** made)
+    cdef object make(self, Course course, Pipe** pipe)
     # Starts the threads of a pipe that was made, which is the current one from here on. If it raises, the pipe is gone,
     # and the run has not begun.
     cdef object begin(self, Pipe* p, Course course)

@@ -76,7 +76,7 @@ cdef class Pipes:
         self.times.make(self.keeper.plan.config.threads)
         return 0
 
-    cdef object make(self, Course course, Pipe** made):
+    cdef object make(self, Course course, Pipe** pipe):
         cdef Beginning begin
         cdef Pipe* p
         cdef int pin_result = 0
@@ -90,7 +90,7 @@ cdef class Pipes:
             p = pipe_new(course.plan, self.keeper.pipes, &begin, course.table, execute_step, &pin_result)
             if p != NULL:
                 execute_init(p)
-        made[0] = p
+        pipe[0] = p
         if p != NULL:
             return None
         if pin_result != 0:

@@ -426,7 +426,7 @@ cdef void _csv_cells(const Maker* m, Scratch* s, const CsvPlace* places, int64_t
 cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t first, int64_t n, int64_t element,
                   int64_t row, Fault* fault) noexcept nogil:
     cdef CsvPlace* places = <CsvPlace*>(s.columns + m.csv.count * CSV_ROWS * COLUMN_BYTES)
-    cdef CsvCursor at
+    cdef CsvCursor cursor
     cdef CsvBlock block
     cdef Span* text
     cdef const Output* out
@@ -435,7 +435,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     cdef int32_t j
     cdef int rc = 0
     cdef bint direct = m.run == NULL, some = False
-    csv_find(m, b, first, &block, &at)
+    csv_find(m, b, first, &block, &cursor)
     for j in range(m.csv.count):
         if m.csv.columns[j].kind == CSV_TEXT:
             some = True
@@ -447,18 +447,18 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                 out = &m.outputs[j]
                 places[j].base = s.slot + out.slot_offset + (row + done) * out.row_bytes
                 places[j].stride = out.row_bytes
-        block.text = b.text + (at.offset - b.place.offset)
+        block.text = b.text + (cursor.offset - b.place.offset)
         block.nbytes = b.text + b.nbytes - block.text
         block.most = n - done
         if block.most > CSV_ROWS and (some or not direct):
             block.most = CSV_ROWS
-        block.likely = csv_bytes(b, &at, first + done, block.most)
+        block.likely = csv_bytes(b, &cursor, first + done, block.most)
         arena_reset(&s.arena)
-        rc = csv_parse(m.csv, places, &block, &at, &s.arena, &unparsed)
+        rc = csv_parse(m.csv, places, &block, &cursor, &s.arena, &unparsed)
         if rc == 0 and block.rows == 0:  # a defect: indexing found a row that parsing doesn't find
             fault_begin(&unparsed, CODE_INTERNAL, 0, STAGE_READ)
-            unparsed.offset = at.offset
-            unparsed.record = at.row
+            unparsed.offset = cursor.offset
+            unparsed.record = cursor.row
             rc = -1
         for i in range(block.rows):
             if not direct:
@@ -466,7 +466,7 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
                 s.arena.element = element + done + i
                 if not _run(m, s, row + done + i, fault):
                     # not by the block's place: rows of the header have negative numbers
-                    fault.record = at.row - block.rows + i
+                    fault.record = cursor.row - block.rows + i
                     fault.offset = -1
                     return done + i
             elif some:
@@ -481,35 +481,35 @@ cdef int64_t _csv(const Maker* m, Scratch* s, const RecordBlock* b, int64_t firs
     return done
 
 
-cdef bint _column_copy(Scratch* s, const Output* from_, const Output* out, const Column* c, int64_t at, int64_t n,
+cdef bint _column_copy(Scratch* s, const Output* from_, const Output* out, const Column* c, int64_t position, int64_t n,
                        int64_t row, Fault* fault) noexcept nogil:
     # Copies rows of a column that follow each other.
     cdef Growing* g
     cdef int64_t* ends
     cdef int64_t nbytes, shift, i
     if from_.item == 0:
-        memcpy(s.slot + out.slot_offset + row * out.row_bytes, c.data + at * out.row_bytes, n * out.row_bytes)
+        memcpy(s.slot + out.slot_offset + row * out.row_bytes, c.data + position * out.row_bytes, n * out.row_bytes)
         return True
     g = &s.vars[out.var]
-    nbytes = c.ends[at + n] - c.ends[at]
+    nbytes = c.ends[position + n] - c.ends[position]
     if nbytes > 0:
         if not grow(g, nbytes):
             return _no_memory(fault, nbytes)
-        memcpy(g.data + g.nbytes, c.data + c.ends[at], nbytes)
+        memcpy(g.data + g.nbytes, c.data + c.ends[position], nbytes)
     ends = <int64_t*>(s.slot + out.slot_offset) + row + 1
-    shift = g.nbytes - c.ends[at]
+    shift = g.nbytes - c.ends[position]
     for i in range(n):
-        ends[i] = c.ends[at + i + 1] + shift
+        ends[i] = c.ends[position + i + 1] + shift
     g.nbytes += nbytes
     if out.ndim > 0:
-        memcpy(s.slot + out.dims_offset + row * out.ndim * sizeof(int64_t), c.dims + at * out.ndim,
+        memcpy(s.slot + out.dims_offset + row * out.ndim * sizeof(int64_t), c.dims + position * out.ndim,
                n * out.ndim * sizeof(int64_t))
     return True
 
 
-cdef bint _column_pick(Scratch* s, const Output* from_, const Output* out, const Column* c, const int64_t* which,
+cdef bint _column_pick(Scratch* s, const Output* from_, const Output* out, const Column* c, const int64_t* row_numbers,
                        int64_t n, int64_t row, Fault* fault) noexcept nogil:
-    # Copies the rows of a column that `which` numbers.
+    # Copies the rows of a column that `row_numbers` numbers.
     cdef Growing* g
     cdef int64_t* ends
     cdef bytes_out to
@@ -517,23 +517,23 @@ cdef bint _column_pick(Scratch* s, const Output* from_, const Output* out, const
     if from_.item == 0:
         to = s.slot + out.slot_offset + row * out.row_bytes
         for i in range(n):
-            copy_row(to + i * out.row_bytes, c.data + which[i] * out.row_bytes, out.row_bytes)
+            copy_row(to + i * out.row_bytes, c.data + row_numbers[i] * out.row_bytes, out.row_bytes)
         return True
     g = &s.vars[out.var]
     ends = <int64_t*>(s.slot + out.slot_offset) + row + 1
     for i in range(n):
-        nbytes += c.ends[which[i] + 1] - c.ends[which[i]]
+        nbytes += c.ends[row_numbers[i] + 1] - c.ends[row_numbers[i]]
     if not grow(g, nbytes):
         return _no_memory(fault, nbytes)
     for i in range(n):
-        nbytes = c.ends[which[i] + 1] - c.ends[which[i]]
+        nbytes = c.ends[row_numbers[i] + 1] - c.ends[row_numbers[i]]
         if nbytes > 0:
-            memcpy(g.data + g.nbytes, c.data + c.ends[which[i]], nbytes)
+            memcpy(g.data + g.nbytes, c.data + c.ends[row_numbers[i]], nbytes)
             g.nbytes += nbytes
         ends[i] = g.nbytes
         if out.ndim > 0:
-            memcpy(s.slot + out.dims_offset + (row + i) * out.ndim * sizeof(int64_t), c.dims + which[i] * out.ndim,
-                   out.ndim * sizeof(int64_t))
+            memcpy(s.slot + out.dims_offset + (row + i) * out.ndim * sizeof(int64_t),
+                   c.dims + row_numbers[i] * out.ndim, out.ndim * sizeof(int64_t))
     return True
 
 
@@ -545,8 +545,8 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t
                    int64_t row, Fault* fault) noexcept nogil:
     cdef const RecordBlock* b = &chunk.block
     cdef const Column* columns = <const Column*>b.index
-    cdef const int64_t* which = chunk.rows + first if chunk.rows != NULL else NULL
-    cdef int64_t i, at
+    cdef const int64_t* row_numbers = chunk.rows + first if chunk.rows != NULL else NULL
+    cdef int64_t i, position
     cdef int32_t j
     cdef bint well
     if m.run == NULL and m.pad_count > 0:  # only rows before the first one that can't be padded are copied
@@ -554,25 +554,25 @@ cdef int64_t _rows(const Maker* m, Scratch* s, const HandedBlock* chunk, int64_t
             if m.outputs[j].pad == NULL or m.outputs[j].item == 0:
                 continue
             for i in range(n):
-                at = which[i] if which != NULL else b.skip + first + i
-                if not _column_fits(&m.outputs[j], &columns[j], at, fault):
+                position = row_numbers[i] if row_numbers != NULL else b.skip + first + i
+                if not _column_fits(&m.outputs[j], &columns[j], position, fault):
                     fault.record = b.place.base + first + i
                     n = i
                     break
     if m.run == NULL:
         for j in range(m.column_count):
-            if which != NULL:
-                well = _column_pick(s, &m.columns[j], &m.outputs[j], &columns[j], which, n, row, fault)
+            if row_numbers != NULL:
+                well = _column_pick(s, &m.columns[j], &m.outputs[j], &columns[j], row_numbers, n, row, fault)
             else:
                 well = _column_copy(s, &m.columns[j], &m.outputs[j], &columns[j], b.skip + first, n, row, fault)
             if not well:
                 return 0
         return n
     for i in range(n):
-        at = which[i] if which != NULL else b.skip + first + i
+        position = row_numbers[i] if row_numbers != NULL else b.skip + first + i
         s.arena.element = element + i
         arena_reset(&s.arena)
-        if (not row_cells(m.columns, m.column_count, m.shapes, columns, at, s.cells, &s.arena, fault)
+        if (not row_cells(m.columns, m.column_count, m.shapes, columns, position, s.cells, &s.arena, fault)
                 or not _run(m, s, row + i, fault)):
             fault.offset = -1
             fault.record = b.place.base + first + i
@@ -633,7 +633,7 @@ cdef void part_free(const Maker* m, BatchPart* part) noexcept nogil:
 cdef bint rows_join(const Maker* m, BatchPart* parts, unsigned char* slot, Growing* vars) noexcept nogil:
     cdef BatchPart* sorted_ = NULL
     cdef BatchPart* part
-    cdef BatchPart** at
+    cdef BatchPart** link
     cdef const Output* out
     cdef int64_t* ends
     cdef int64_t r
@@ -642,11 +642,11 @@ cdef bint rows_join(const Maker* m, BatchPart* parts, unsigned char* slot, Growi
     while parts != NULL:
         part = parts
         parts = part.next
-        at = &sorted_
-        while at[0] != NULL and at[0].row < part.row:
-            at = &at[0].next
-        part.next = at[0]
-        at[0] = part
+        link = &sorted_
+        while link[0] != NULL and link[0].row < part.row:
+            link = &link[0].next
+        part.next = link[0]
+        link[0] = part
     while sorted_ != NULL:
         part = sorted_
         sorted_ = part.next
@@ -669,23 +669,24 @@ cdef bint rows_join(const Maker* m, BatchPart* parts, unsigned char* slot, Growi
 
 # Padding
 
-cdef void _fill(bytes_out at, int64_t nbytes, bytes_in item, int64_t item_bytes) noexcept nogil:
+cdef void _fill(bytes_out target, int64_t nbytes, bytes_in item, int64_t item_bytes) noexcept nogil:
     cdef int64_t done = item_bytes, i
     for i in range(1, item_bytes):
         if item[i] != item[0]:
             break
     else:
-        memset(at, item[0], nbytes)
+        memset(target, item[0], nbytes)
         return
     if nbytes > 0:
-        memcpy(at, item, item_bytes)
+        memcpy(target, item, item_bytes)
     while done < nbytes:
         i = done if done < nbytes - done else nbytes - done
-        memcpy(at + done, at, i)
+        memcpy(target + done, target, i)
         done += i
 
 
-cdef void _place(const Pad* pad, const int64_t* sides, const int64_t* dims, bytes_in data, bytes_out at) noexcept nogil:
+cdef void _place(const Pad* pad, const int64_t* sides, const int64_t* dims, bytes_in data,
+                 bytes_out target) noexcept nogil:
     # Copies a row of dimensions `dims` into a row of `sides`, which is filled with padding already.
     cdef int64_t counter[MAX_DIMS]
     cdef int64_t run = pad.item, from_ = 0, to
@@ -702,7 +703,7 @@ cdef void _place(const Pad* pad, const int64_t* sides, const int64_t* dims, byte
         to = 0
         for j in range(pad.ndim):
             to = to * sides[j] + counter[j]
-        memcpy(at + to * pad.item, data + from_, run)
+        memcpy(target + to * pad.item, data + from_, run)
         from_ += run
         j = last - 1
         while j >= 0:
@@ -724,11 +725,11 @@ cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t r
     cdef const int64_t* ends
     cdef const int64_t* noted
     cdef bytes_in data
-    cdef bytes_out at
+    cdef bytes_out row_place
     cdef int64_t own[MAX_DIMS]
     cdef int64_t row_bytes, r, nbytes
     cdef int32_t i, j
-    cdef bint whole
+    cdef bint is_whole
     for i in range(m.pad_count):
         pad = &m.pads[i]
         out = &m.outputs[pad.output]
@@ -766,7 +767,7 @@ cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t r
             return False
         g.nbytes = rows * row_bytes
         for r in range(rows):
-            at = g.data + r * row_bytes
+            row_place = g.data + r * row_bytes
             dims = own
             if pad.fixed:
                 data = slot + out.slot_offset + r * out.row_bytes
@@ -778,14 +779,14 @@ cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t r
                     dims = noted + r * out.ndim
                 else:
                     own[0] = nbytes // out.item
-            whole = True
+            is_whole = True
             for j in range(1, pad.ndim):
-                whole = whole and dims[j] == sides[j]
-            if whole:
+                is_whole = is_whole and dims[j] == sides[j]
+            if is_whole:
                 if nbytes > 0:
-                    memcpy(at, data, nbytes)
-                _fill(at + nbytes, row_bytes - nbytes, pad.fill, pad.item)
+                    memcpy(row_place, data, nbytes)
+                _fill(row_place + nbytes, row_bytes - nbytes, pad.fill, pad.item)
             else:
-                _fill(at, row_bytes, pad.fill, pad.item)
-                _place(pad, sides, dims, data, at)
+                _fill(row_place, row_bytes, pad.fill, pad.item)
+                _place(pad, sides, dims, data, row_place)
     return True

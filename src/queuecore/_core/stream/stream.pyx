@@ -306,7 +306,7 @@ cdef class Stream:
         # Delivers the next batch, which is ready: as an element, or as the chunk of the next elements. The steps that
         # can raise, or run Python, come first: a call that is cut short there has not happened, and the batch comes
         # again, in the same slot. _again: they delivered the batch already, or took the stream to another place.
-        cdef int64_t held
+        cdef int64_t lease_count
         cdef BatchLease lease
         cdef bint copy
         cdef list arrays = None
@@ -314,11 +314,11 @@ cdef class Stream:
         if self.pipes.to_device is not None:
             return self._deliver_there(p, k, make)
         lease = self.pipes.leased(p, k)
-        held = p.shared.leases.load(kRelaxed) - 1  # relaxed: consumers take leases under the GIL
-        copy = held >= p.plan.config.max_leases
+        lease_count = p.shared.leases.load(kRelaxed) - 1  # relaxed: consumers take leases under the GIL
+        copy = lease_count >= p.plan.config.max_leases
         if copy and self.on_hold_raise:
             raise_error(CODE_SLOTS,
-                f"{held} batches of this iterator are still held, and on_hold='raise' allows "
+                f"{lease_count} batches of this iterator are still held, and on_hold='raise' allows "
                 f"{p.plan.config.max_leases}. Drop or copy them, or use on_hold='copy'")
         if copy and not self.raw and not self.warned:
             _say_held(self, p.plan.config.max_leases)
@@ -444,18 +444,18 @@ cdef class Stream:
     cdef object _next_record(self, object make):
         # Returns the next element of the chunk.
         cdef list arrays = self.chunk
-        cdef int64_t at = self.chunk_at
+        cdef int64_t position = self.chunk_at
         cdef bint is_last
         if self.gate.generation != fork_generation() or self.gate.state != STATE_RUNNING:
             self.chunk = None
             self.gate.refuse()
-        element = self.views.one(arrays, at)
+        element = self.views.one(arrays, position)
         if make is not None:
             element = make(element)
-        if self.chunk is not arrays or self.chunk_at != at:  # Python code that ran has taken it, as in _deliver
+        if self.chunk is not arrays or self.chunk_at != position:  # Python code that ran has taken it, as in _deliver
             return _again
-        self.chunk_at = at + 1
-        is_last = at + 1 == self.chunk_rows
+        self.chunk_at = position + 1
+        is_last = position + 1 == self.chunk_rows
         self.course.take_one(self.pipes.current, is_last)
         if self.course.plan.config.ahead >= 0:
             feed_taken(self.pipes.current, 1)
@@ -724,14 +724,14 @@ cdef class Stream:
         return 0
 
     def position(self):
-        """Return the place behind the last delivered element as a `Saved`, and the `drawn` that belongs to it."""
+        """Return the place behind the last delivered element as a `Saved`, and the `draws` that belong to it."""
         cdef Saved place
         cdef Pipe* p
         cdef uint64_t version
         self._check_made()
         while True:
             version = self.course.version
-            drawn = self.course.drawn
+            draws = self.course.drawn
             p = self.pipes.hold()
             try:
                 place = self.course.saved(p, self.pipes.feed)
@@ -739,7 +739,7 @@ cdef class Stream:
                 pipe_drop(p)
             place.version = version
             if version == self.course.version:  # making objects may let other calls in
-                return place, drawn
+                return place, draws
 
     def check_place(self):
         """Raise if an error has changed the order of the last element, so that the place behind it can't be saved."""
@@ -806,7 +806,7 @@ cdef class Stream:
             self.gate.changing = False
             self.gate.leave()
 
-    def restore(self, Saved place not None, list seeds, list counters, drawn=None, list later=None, stop=None,
+    def restore(self, Saved place not None, list seeds, list counters, draws=None, list later=None, stop=None,
                 then=None, check=None):
         """Go on as an iterator would that had just come to a place. Only for functions that `go_to` calls.
 
@@ -820,7 +820,7 @@ cdef class Stream:
             For each shuffle, its pair of seeds.
         counters : list
             For each shuffle, its `ShuffleCounter` or None.
-        drawn : object, optional
+        draws : object, optional
             The object that belongs to the place.
         later : list of tuple, optional
             The start of later streams: an object whose `pair` and `counter` are set, the pair of seeds, the counter,
@@ -850,7 +850,7 @@ cdef class Stream:
             table_drop(t)
         self.told = False
         self.gate.state = STATE_RUNNING
-        course.arrive(goal, place, drawn)
+        course.arrive(goal, place, draws)
         self.gate.failure = None
 
     cdef int _leave_place(self, list later, stop, then) except -1:

@@ -208,11 +208,11 @@ cdef class ToDevice:
         return 0
 
     cdef dict stats(self):
-        cdef int64_t nbytes = self.sent_before, pageable = self.pageable_before, held = 0
+        cdef int64_t nbytes = self.sent_before, pageable = self.pageable_before, lease_count = 0
         cdef Transfer* t = self.transfer
         # relaxed: statistics
         if t != NULL:
             nbytes += t.shared.nbytes.load(kRelaxed)
             pageable += t.shared.pageable.load(kRelaxed)
-            held = t.shared.held.load(kRelaxed)
-        return {"device_bytes": nbytes, "pageable_copies": pageable, "device_leases": held}
+            lease_count = t.shared.held.load(kRelaxed)
+        return {"device_bytes": nbytes, "pageable_copies": pageable, "device_leases": lease_count}

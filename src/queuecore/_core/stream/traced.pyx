@@ -37,7 +37,7 @@ cdef void note_parts(Pipe* p, const Unit* u, Line* line, int64_t now) noexcept n
     cdef const RecordBlock* block
     cdef const Segment* s
     cdef LineEvent* e
-    cdef int32_t i, r, n, known
+    cdef int32_t i, r, n, index
     if u.kind != UNIT_ROWS:
         return
     for i in range(u.segment_at, u.segment_count):
@@ -45,10 +45,10 @@ cdef void note_parts(Pipe* p, const Unit* u, Line* line, int64_t now) noexcept n
         n = 0
         for r in range(s.runs.count):
             block = s.runs.runs[r].block
-            known = 0
-            while known < n and blocks[known] != block:
-                known += 1
-            if known < n or n == PARTS:
+            index = 0
+            while index < n and blocks[index] != block:
+                index += 1
+            if index < n or n == PARTS:
                 continue
             blocks[n] = block
             n += 1

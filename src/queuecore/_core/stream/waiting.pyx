@@ -32,15 +32,15 @@ cdef enum:
 
 cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil:
     cdef int64_t begun = monotonic_ns(), since = cpu_ticks(), helped = 0, now
-    cdef bint whole
+    cdef bint is_whole
     begin_wait(ON_INPUT)
-    whole = _wait_for_batch(p, k, spin_ns, begun, &helped)
+    is_whole = _wait_for_batch(p, k, spin_ns, begun, &helped)
     end_wait()
     now = cpu_ticks()
     # relaxed: a statistic; several consumers may wait
     p.meters.ticks[AT_INPUT].fetch_add(now - since - helped, kRelaxed)
     note_waited(p, since, now)
-    if not whole:
+    if not is_whole:
         return spin_ns
     # Spinning pays if a batch comes about as soon as a sleeper would be awake; otherwise the next spin is shorter.
     return SPIN_NS if monotonic_ns() - begun < 4 * SPIN_NS else spin_ns // 2
@@ -154,13 +154,13 @@ cdef bint wait_for_look(Pipe* p) except *:
 
 cdef bint wait_until_there(Pipe* p, uint64_t k, int64_t deadline) noexcept nogil:
     cdef uint32_t epoch
-    cdef bint there
+    cdef bint is_there
     while True:
         epoch = event_prepare(&p.window.arrived)
-        there = window_ready(p.window, k) or window_ended(p.window, k) or stop_requested(&p.runner.stop)
-        if there or monotonic_ns() >= deadline:
+        is_there = window_ready(p.window, k) or window_ended(p.window, k) or stop_requested(&p.runner.stop)
+        if is_there or monotonic_ns() >= deadline:
             event_cancel(&p.window.arrived, epoch)
-            return there
+            return is_there
         begin_wait(ON_INPUT)
         event_wait(&p.window.arrived, epoch, deadline)  # ends with an element, the end, a stop, or the time
         end_wait()

@@ -8,14 +8,14 @@ from queuecore._core.io.engine cimport Engine, engine_begin, engine_judge
 check_layout(layout_hash())
 
 
-def depths(rate_at, int64_t most, int64_t measurements):
+def depths(rate_at, int64_t max_depth, int64_t measurements):
     """Return the depth during each measurement.
 
     Parameters
     ----------
     rate_at : callable
         It returns what is measured at a depth, in bytes a ns.
-    most : int
+    max_depth : int
         The greatest depth.
     measurements : int
     """
@@ -25,7 +25,7 @@ def depths(rate_at, int64_t most, int64_t measurements):
     if e == NULL:
         raise MemoryError
     try:
-        engine_begin(e, 0, most)
+        engine_begin(e, 0, max_depth)
         for _i in range(measurements):
             results.append(e.depth)
             engine_judge(e, rate_at(e.depth))

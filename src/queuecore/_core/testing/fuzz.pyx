@@ -79,7 +79,7 @@ cdef bint _header_at(const unsigned char* data, bint check, uint64_t* length) no
     return not check or _sound(data, 8)
 
 
-cdef int _code_at(const unsigned char* data, int64_t n, int64_t limit, bint check, int64_t* whole) noexcept nogil:
+cdef int _code_at(const unsigned char* data, int64_t n, int64_t limit, bint check, int64_t* frame_bytes) noexcept nogil:
     # Returns the expected result for the record at `data`, with n bytes left: 0, and its size in *whole, or a fault's
     # code.
     cdef uint64_t length
@@ -89,47 +89,48 @@ cdef int _code_at(const unsigned char* data, int64_t n, int64_t limit, bint chec
         return CODE_CHECKSUM
     if length > <uint64_t>limit:
         return CODE_TOO_LARGE
-    whole[0] = <int64_t>length + TFRECORD_FRAME
-    return CODE_TRUNCATED if whole[0] > n else 0
+    frame_bytes[0] = <int64_t>length + TFRECORD_FRAME
+    return CODE_TRUNCATED if frame_bytes[0] > n else 0
 
 
-cdef Verdict _go_on(const unsigned char* data, int64_t size, int64_t step, int64_t limit, bint known,
-                    int64_t* at) noexcept nogil:
+cdef Verdict _go_on(const unsigned char* data, int64_t size, int64_t step, int64_t limit, bint is_known,
+                    int64_t* position) noexcept nogil:
     # The place of the next record behind a damaged one at *at, found byte by byte and by the search. *at: that place,
     # or -1.
-    cdef int64_t want = at[0] + 1, n, ahead
+    cdef int64_t want = position[0] + 1, n, ahead
     cdef uint64_t length
     cdef unsigned char* block = NULL
     cdef Verdict wrong = NULL
     while want + TFRECORD_HEADER <= size and not (
             _header_at(data + want, True, &length) and length <= <uint64_t>limit and (
-                not known or <int64_t>length + TFRECORD_FRAME <= size - want)):
+                not is_known or <int64_t>length + TFRECORD_FRAME <= size - want)):
         want += 1
-    at[0] += 1
+    position[0] += 1
     while True:
-        n = least(step if step > TFRECORD_HEADER else <int64_t>TFRECORD_HEADER, size - at[0])
+        n = least(step if step > TFRECORD_HEADER else <int64_t>TFRECORD_HEADER, size - position[0])
         free(block)
-        block = copy_of(data + at[0], n)
-        if tfrecord_resync(block, n, size - at[0] if known else -1, limit, &ahead):
-            at[0] += ahead
-            if at[0] != want:
+        block = copy_of(data + position[0], n)
+        if tfrecord_resync(block, n, size - position[0] if is_known else -1, limit, &ahead):
+            position[0] += ahead
+            if position[0] != want:
                 wrong = "tfrecord: another place to go on at"
             break
-        if at[0] + n == size:
+        if position[0] + n == size:
             if want + TFRECORD_HEADER <= size:
                 wrong = "tfrecord: the next record was not found"
-            at[0] = -1
+            position[0] = -1
             break
-        at[0] += ahead
+        position[0] += ahead
     free(block)
     return wrong
 
 
 cdef Verdict _tfrecord(Given g) noexcept nogil:
     # The walk over a stream that comes in blocks, and the search for the next record after damage.
-    cdef int64_t how = choice(&g), step = 1 + choice(&g), most = 1 + choice(&g) % 8, limit = TFRECORD_MOST_BYTES
-    cdef bint known = how & 1, check = (how & 2) == 0
-    cdef int64_t at = 0, count = 0, need = 1, n, i, whole = 0, records = 0
+    cdef int64_t choices = choice(&g), step = 1 + choice(&g), max_records = 1 + choice(&g) % 8
+    cdef int64_t limit = TFRECORD_MOST_BYTES
+    cdef bint is_known = choices & 1, check = (choices & 2) == 0
+    cdef int64_t position = 0, count = 0, need = 1, n, i, frame_bytes = 0, records = 0
     cdef int64_t starts[9]
     cdef unsigned char* data = copy_of(g.p, g.n)
     cdef unsigned char* block = NULL
@@ -137,55 +138,55 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
     cdef Fault fault
     cdef Verdict wrong = NULL
     cdef int rc, code
-    if how & 4:
+    if choices & 4:
         _repair(data, g.n)
-    if how & 8:
+    if choices & 8:
         limit = 40
     memset(&walk, 0, sizeof(RecordWalk))
-    walk.total_bytes = g.n if known else -1
+    walk.total_bytes = g.n if is_known else -1
     walk.max_record_bytes = limit
     walk.check = check
     while wrong == NULL:
-        n = least(step if step > need else need, g.n - at)
+        n = least(step if step > need else need, g.n - position)
         free(block)
-        block = copy_of(data + at, n)
-        rc = tfrecord_walk(&walk, block, n, not known and at + n == g.n, starts, most, &count, &fault)
+        block = copy_of(data + position, n)
+        rc = tfrecord_walk(&walk, block, n, not is_known and position + n == g.n, starts, max_records, &count, &fault)
         for i in range(count):
-            if _code_at(data + at + starts[i], g.n - at - starts[i], limit, check, &whole) != 0 or (
-                    starts[i + 1] - starts[i] != whole):
+            if _code_at(data + position + starts[i], g.n - position - starts[i], limit, check, &frame_bytes) != 0 or (
+                    starts[i + 1] - starts[i] != frame_bytes):
                 wrong = "tfrecord: a record that isn't there"
                 break
-            if tfrecord_check(block + starts[i] + TFRECORD_HEADER, whole - TFRECORD_FRAME) != (
-                    _sound(data + at + starts[i] + TFRECORD_HEADER, whole - TFRECORD_FRAME)):
+            if tfrecord_check(block + starts[i] + TFRECORD_HEADER, frame_bytes - TFRECORD_FRAME) != (
+                    _sound(data + position + starts[i] + TFRECORD_HEADER, frame_bytes - TFRECORD_FRAME)):
                 wrong = "tfrecord: a checksum"
-        at += starts[count]
+        position += starts[count]
         records += count
-        if wrong == NULL and (walk.offset != at or walk.record != records):
+        if wrong == NULL and (walk.offset != position or walk.record != records):
             wrong = "tfrecord: the walk stands elsewhere"
         if wrong != NULL:
             break
         if rc == WALK_END:
-            if at != g.n:
+            if position != g.n:
                 wrong = "tfrecord: an end in the middle"
             break
         if rc == WALK_FULL:
-            if count != most:
+            if count != max_records:
                 wrong = "tfrecord: full too early"
             need = 1
         elif rc == WALK_MORE:
             need = walk.need
-            if need <= n - starts[count] or at + n - starts[count] == g.n:
+            if need <= n - starts[count] or position + n - starts[count] == g.n:
                 wrong = "tfrecord: more is asked for than there is, or what is there"
         else:
-            code = _code_at(data + at, g.n - at, limit, check, &whole)
-            if code == 0 or fault.code != code or fault.offset != at or fault.record != records:
+            code = _code_at(data + position, g.n - position, limit, check, &frame_bytes)
+            if code == 0 or fault.code != code or fault.offset != position or fault.record != records:
                 wrong = "tfrecord: another fault than is there"
             if wrong != NULL or code == CODE_TRUNCATED:
                 break
-            wrong = _go_on(data, g.n, step, limit, known, &at)
-            if at < 0:
+            wrong = _go_on(data, g.n, step, limit, is_known, &position)
+            if position < 0:
                 break
-            walk.offset = at
+            walk.offset = position
             walk.record = records = records + 1
             need = 1
     free(block)
@@ -204,8 +205,8 @@ cdef list _kept = []  # what the steps are
 
 cdef Verdict _example(Given g) noexcept nogil:
     # Messages by plans of every form, alone and two at once.
-    cdef int64_t how = choice(&g), cut = choice(&g)
-    return both_ways(&_examples[how % PLANS], g.p, g.n, g.n if cut >= 128 else cut * g.n // 128, how & 64)
+    cdef int64_t choices = choice(&g), cut = choice(&g)
+    return both_ways(&_examples[choices % PLANS], g.p, g.n, g.n if cut >= 128 else cut * g.n // 128, choices & 64)
 
 
 _FORMS = {"fixed": 0, "padded": 1, "flat": 2}
@@ -330,18 +331,18 @@ cdef void _inflate_file(int encoding, const char* name, int64_t room, Inflated* 
     cdef ByteStream stream
     cdef Fault fault
     cdef unsigned char* into = _rooms[room]
-    cdef int64_t into_bytes = _pieces[room], got = 0
+    cdef int64_t into_bytes = _pieces[room], read_bytes = 0
     memset(out, 0, sizeof(Inflated))
     if not stream_open(&stream, name, 0, encoding, &fault):
         out.what = fault.what
         return
     while not out.much:
-        if not stream_read(&stream, into, into_bytes, &got, &fault):
+        if not stream_read(&stream, into, into_bytes, &read_bytes, &fault):
             out.what = fault.what
             out.place = fault.offset
-        append(&out.bytes, into, got)
+        append(&out.bytes, into, read_bytes)
         out.much = out.bytes.n > MOST_BYTES
-        if out.what != 0 or got < into_bytes:
+        if out.what != 0 or read_bytes < into_bytes:
             break
     if out.much:
         out.what = 0
@@ -351,27 +352,27 @@ cdef void _inflate_file(int encoding, const char* name, int64_t room, Inflated* 
 cdef Verdict _inflate(Given g) noexcept nogil:
     # Each encoding, by each library, in pieces and whole, from a file, and by the step: always the same bytes, or a
     # fault.
-    cdef int64_t how = choice(&g), sizes = choice(&g), cut = choice(&g)
-    cdef int encoding = (ENCODING_LZ4 if how & 128 else 1) + how % 3, i
-    cdef Inflated whole, other
+    cdef int64_t choices = choice(&g), sizes = choice(&g), cut = choice(&g)
+    cdef int encoding = (ENCODING_LZ4 if choices & 128 else 1) + choices % 3, i
+    cdef Inflated inflated, other
     cdef Verdict wrong = NULL
     cdef int64_t common
     codec_prefer(2)
-    _inflate_pieces(encoding, g.p, g.n, g.n + 1, PIECES - 1, &whole)
-    if whole.what == WHAT_NO_LIBRARY:
+    _inflate_pieces(encoding, g.p, g.n, g.n + 1, PIECES - 1, &inflated)
+    if inflated.what == WHAT_NO_LIBRARY:
         codec_prefer(0)
         if encoding <= ENCODING_ZLIB:
             wrong = "inflate: zlib was not found"  # Python's own is there, always
         return wrong
-    if not whole.much and not 0 <= whole.place <= g.n:
+    if not inflated.much and not 0 <= inflated.place <= g.n:
         wrong = "inflate: a place that isn't in the data"
     for i in range(4):
         if wrong != NULL:
             break
-        if (i & 1 and encoding > ENCODING_ZLIB) or (i == 2 and how & 32 == 0):
+        if (i & 1 and encoding > ENCODING_ZLIB) or (i == 2 and choices & 32 == 0):
             continue
         if i & 1:
-            codec_prefer(3 if how & 16 else 1)
+            codec_prefer(3 if choices & 16 else 1)
         else:
             codec_prefer(2)
         if i < 2:
@@ -382,26 +383,26 @@ cdef Verdict _inflate(Given g) noexcept nogil:
             _inflate_file(encoding, _file_name, sizes >> 3 & 7, &other)
         else:
             _inflate_pieces(encoding, g.p, g.n, g.n + 1, PIECES - 1, &other)
-        common = least(whole.bytes.n, other.bytes.n)
-        if common > 0 and memcmp(whole.bytes.p, other.bytes.p, common) != 0:
+        common = least(inflated.bytes.n, other.bytes.n)
+        if common > 0 and memcmp(inflated.bytes.p, other.bytes.p, common) != 0:
             wrong = "inflate: other bytes"
-        elif whole.much != other.much:
+        elif inflated.much != other.much:
             # Damage may hold back what came shortly before it.
-            if whole.what == 0 and other.what == 0:
+            if inflated.what == 0 and other.what == 0:
                 wrong = "inflate: more bytes or less"
-        elif not whole.much:
-            if (whole.what == 0) != (other.what == 0):
+        elif not inflated.much:
+            if (inflated.what == 0) != (other.what == 0):
                 wrong = "inflate: a fault to one, none to the other"
-            elif whole.what == 0 and whole.bytes.n != other.bytes.n:
+            elif inflated.what == 0 and inflated.bytes.n != other.bytes.n:
                 wrong = "inflate: more bytes or less"
             elif not 0 <= other.place <= g.n:
                 wrong = "inflate: a place that isn't in the data"
         if other.bytes.n > MOST_BYTES + INFLATE_ROOM:
             wrong = "inflate: not bounded"
         free(other.bytes.p)
-    free(whole.bytes.p)
+    free(inflated.bytes.p)
     codec_prefer(0)
-    if wrong == NULL and how & 64:
+    if wrong == NULL and choices & 64:
         wrong = both_ways(&_inflates[encoding], g.p, g.n, g.n if cut >= 128 else cut * g.n // 128, False)
     return wrong
 
@@ -453,7 +454,7 @@ cdef struct Expected:
 cdef int _expect(Expected* e) noexcept nogil:
     # Returns the expected answer of the reader: READER_RECORD, READER_FAULT, or another number at the end.
     cdef const unsigned char* end
-    cdef int64_t whole = 0
+    cdef int64_t frame_bytes = 0
     cdef int code
     if e.framing == FRAME_WHOLE:
         e.begin = 0
@@ -474,14 +475,14 @@ cdef int _expect(Expected* e) noexcept nogil:
         e.number = e.index if e.framing == FRAME_LINES else e.at
         if e.framing == FRAME_TFRECORD:
             code = 0
-            whole = e.filler
+            frame_bytes = e.filler
             if e.at >= e.filler:
-                code = _code_at(e.p + e.at - e.filler, e.size - e.at, TFRECORD_MOST_BYTES, True, &whole)
+                code = _code_at(e.p + e.at - e.filler, e.size - e.at, TFRECORD_MOST_BYTES, True, &frame_bytes)
             if code != 0:
                 return READER_FAULT
-            e.at += whole
+            e.at += frame_bytes
             e.begin += TFRECORD_HEADER
-            e.nbytes = whole - TFRECORD_FRAME
+            e.nbytes = frame_bytes - TFRECORD_FRAME
             e.index += 1
             return READER_RECORD
         if e.at < e.filler:
@@ -544,11 +545,11 @@ cdef Verdict _next_wrong(Reader* r, const Expected* e, const Record* record, int
 
 cdef Verdict _reader(Given g) noexcept nogil:
     # Records of a file, the border between two reads anywhere in them.
-    cdef int64_t how = choice(&g), border = choice(&g)
+    cdef int64_t choices = choice(&g), border = choice(&g)
     cdef unsigned char* data
     cdef Expected e
     cdef Record record, before
-    cdef Reader* r = _readers[how % FRAMINGS]
+    cdef Reader* r = _readers[choices % FRAMINGS]
     cdef const char* name
     cdef Fault fault
     cdef Verdict wrong = NULL
@@ -564,10 +565,10 @@ cdef Verdict _reader(Given g) noexcept nogil:
     if e.framing == FRAME_FIXED or e.framing == FRAME_LINES:
         e.header = choice(&g) % 4
     data = copy_of(g.p, g.n)
-    if how & 16 and e.framing == FRAME_TFRECORD:
+    if choices & 16 and e.framing == FRAME_TFRECORD:
         _repair(data, g.n)
     e.p = data
-    if how & 4:
+    if choices & 4:
         e.filler = BLOCK_BYTES - border
         e.header += e.filler if e.framing == FRAME_FIXED else 0
     e.size = e.filler + g.n
@@ -593,7 +594,7 @@ cdef Verdict _reader(Given g) noexcept nogil:
                 wrong = _next_wrong(r, &e, &record, want)
             elif (rc == READER_FAULT) != (want == READER_FAULT) or want == READER_RECORD:
                 wrong = "reader: no record, or another fault"
-        if rc == READER_RECORD and how & 8:
+        if rc == READER_RECORD and choices & 8:
             before = record
             kept_at = e.begin
         else:

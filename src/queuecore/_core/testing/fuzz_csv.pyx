@@ -66,82 +66,83 @@ cdef void _take_rows(const CsvPlan* plan, const CsvPlace* places, int64_t rows, 
             append(items, p, n)
 
 
-cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, int64_t most,
+cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, int64_t max_rows,
                       bint cut, bint skip, Table* table) noexcept nogil:
     # As a source does: in blocks that grow by `step` until they hold a row. cut: find the ends of rows first, and parse
     # what they enclose. skip: pass over bad rows.
     cdef CsvPlace places[MOST_OUTPUTS]
-    cdef CsvCursor at, cut_at
-    cdef CsvBlock block, whole
+    cdef CsvCursor cursor, cut_at
+    cdef CsvBlock block, whole_block
     cdef CsvScan scan
     cdef Arena arena
-    cdef int64_t begin = 0, held = 0
+    cdef int64_t begin = 0, held_bytes = 0
     cdef int32_t i
     cdef int rc
     cdef unsigned char* text = NULL
     memset(table, 0, sizeof(Table))
     memset(&arena, 0, sizeof(Arena))
-    memset(&at, 0, sizeof(CsvCursor))
+    memset(&cursor, 0, sizeof(CsvCursor))
     memset(&block, 0, sizeof(CsvBlock))
     memset(&scan, 0, sizeof(CsvScan))
-    at.line = 1
+    cursor.line = 1
     for i in range(plan.count):
         places[i].stride = plan.columns[i].item_bytes
         places[i].base = <unsigned char*>malloc(ROWS * places[i].stride)
     while table.wrong == NULL:
         free(text)
-        text = copy_of(data + begin, held)
+        text = copy_of(data + begin, held_bytes)
         block.text = text
-        block.nbytes = held
-        block.last = begin + held == size
-        block.most = most
-        block.likely = held // 2 if most % 2 == 0 else 0
+        block.nbytes = held_bytes
+        block.last = begin + held_bytes == size
+        block.most = max_rows
+        block.likely = held_bytes // 2 if max_rows % 2 == 0 else 0
         arena_reset(&arena)
         rc = 0
         if cut:
-            whole = block
-            cut_at = at
-            rc = csv_cut(plan, &whole, &cut_at, &scan, &table.fault)
-            block.nbytes = whole.consumed
+            whole_block = block
+            cut_at = cursor
+            rc = csv_cut(plan, &whole_block, &cut_at, &scan, &table.fault)
+            block.nbytes = whole_block.consumed
             block.last = True
-            block.most = whole.rows
+            block.most = whole_block.rows
             block.rows = block.consumed = 0
         if rc == 0:
-            rc = csv_parse(plan, places, &block, &at, &arena, &table.fault)
-            if cut and rc == 0 and (block.consumed != whole.consumed or memcmp(&at, &cut_at, sizeof(CsvCursor)) != 0):
+            rc = csv_parse(plan, places, &block, &cursor, &arena, &table.fault)
+            if cut and rc == 0 and (block.consumed != whole_block.consumed
+                                    or memcmp(&cursor, &cut_at, sizeof(CsvCursor)) != 0):
                 table.wrong = "csv: rows were cut where they don't end"
-        if block.rows > most or block.consumed > block.nbytes:
+        if block.rows > max_rows or block.consumed > block.nbytes:
             table.wrong = "csv: more rows than were asked for, or than there are bytes"
             break
         _take_rows(plan, places, block.rows, &table.items)
         table.rows += block.rows
         begin += block.consumed
-        held -= block.consumed
+        held_bytes -= block.consumed
         if rc != 0:
             if not skip or table.fault.code != CODE_CSV:
                 break
             memset(&scan, 0, sizeof(CsvScan))
             while True:
                 block.text = data + begin
-                block.nbytes = held
-                block.last = begin + held == size
+                block.nbytes = held_bytes
+                block.last = begin + held_bytes == size
                 block.most = 1
-                csv_cut(plan, &block, &at, &scan, &table.fault)
+                csv_cut(plan, &block, &cursor, &scan, &table.fault)
                 begin += block.consumed
-                held -= block.consumed
+                held_bytes -= block.consumed
                 if block.rows > 0 or block.last:
                     break
-                held = least(held + step, size - begin)
+                held_bytes = least(held_bytes + step, size - begin)
             table.skipped += 1
             memset(&table.fault, 0, sizeof(Fault))
         elif block.consumed == 0:
-            if begin + held == size:
+            if begin + held_bytes == size:
                 break
-            if held > plan.max_record_bytes + 4:  # CR LF or what shows that it is longer, and a mark
+            if held_bytes > plan.max_record_bytes + 4:  # CR LF or what shows that it is longer, and a mark
                 table.wrong = "csv: a block that is longer than a row may be"
-            held = least(held + step, size - begin)
-    table.at = at
-    if table.rows + table.skipped != at.row and table.wrong == NULL:
+            held_bytes = least(held_bytes + step, size - begin)
+    table.at = cursor
+    if table.rows + table.skipped != cursor.row and table.wrong == NULL:
         table.wrong = "csv: rows that aren't counted"
     for i in range(plan.count):
         free(places[i].base)
@@ -151,12 +152,13 @@ cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t si
 
 cdef Verdict fuzz_csv(Given g) noexcept nogil:
     # Text in one block and in many, rows cut first or not, by all kernels: always the same rows and the same fault.
-    cdef int64_t how = choice(&g), step = 1 + choice(&g), most = 1 + choice(&g) % ROWS, index = choice(&g) % FORMATS
+    cdef int64_t choices = choice(&g), step = 1 + choice(&g), max_rows = 1 + choice(&g) % ROWS
+    cdef int64_t index = choice(&g) % FORMATS
     cdef Table tables[2]
     cdef Verdict wrong = NULL
     cdef const CsvPlan* plan
     cdef int32_t i
-    cdef bint skip = how & 1
+    cdef bint skip = choices & 1
     if step < g.n // 64:  # each block is looked at anew
         step = g.n // 64
     _read_table(_formats[index][0], g.p, g.n, g.n if g.n > 0 else 1, ROWS, False, skip, &tables[0])
@@ -165,7 +167,7 @@ cdef Verdict fuzz_csv(Given g) noexcept nogil:
         if wrong != NULL:
             break
         plan = _formats[index][i & 1]
-        _read_table(plan, g.p, g.n, step if i < 2 else g.n + 1, most, i == 1, skip, &tables[1])
+        _read_table(plan, g.p, g.n, step if i < 2 else g.n + 1, max_rows, i == 1, skip, &tables[1])
         if tables[1].wrong != NULL:
             wrong = tables[1].wrong
         elif i == 1 and tables[1].fault.code == CODE_TOO_LARGE:
@@ -190,8 +192,8 @@ cdef Verdict fuzz_csv(Given g) noexcept nogil:
 
 cdef Verdict fuzz_csv_record(Given g) noexcept nogil:
     # Records of decode_csv, alone and two at once.
-    cdef int64_t how = choice(&g), cut = choice(&g)
-    return both_ways(&_records[how % FORMATS], g.p, g.n, g.n if cut >= 128 else cut * g.n // 128, how & 64)
+    cdef int64_t choices = choice(&g), cut = choice(&g)
+    return both_ways(&_records[choices % FORMATS], g.p, g.n, g.n if cut >= 128 else cut * g.n // 128, choices & 64)
 
 
 def _format(int index, list kinds, fields=None, delim=b",", bint quotes=True, na=b"", int64_t limit=1 << 20,
@@ -292,37 +294,37 @@ cdef Verdict fuzz_number(Given g) noexcept nogil:
     cdef int kind = choice(&g) % 4, level
     cdef int64_t n = least(g.n, NUMBER_BYTES), nbytes = 4 if kind == 0 or kind == 2 else 8
     cdef unsigned char want[8]
-    cdef unsigned char got[8]
+    cdef unsigned char parsed[8]
     cdef unsigned char* text
     cdef bint right, valid
     cdef Growing line
     cdef CsvPlace place
     cdef CsvBlock block
-    cdef CsvCursor at
+    cdef CsvCursor cursor
     cdef Arena arena
     cdef Fault fault
     cdef Verdict wrong = NULL
     cdef int64_t i
     memset(want, 0, 8)
-    memset(got, 0, 8)
+    memset(parsed, 0, 8)
     right = _by_library(kind, g.p, n, want)
     text = copy_of(g.p, n)
     if kind == 0:
-        valid = parse_number(text, text + n, <float*>got)
+        valid = parse_number(text, text + n, <float*>parsed)
     elif kind == 1:
-        valid = parse_number(text, text + n, <double*>got)
+        valid = parse_number(text, text + n, <double*>parsed)
     elif kind == 2:
-        valid = parse_number(text, text + n, <int32_t*>got)
+        valid = parse_number(text, text + n, <int32_t*>parsed)
     else:
-        valid = parse_number(text, text + n, <int64_t*>got)
+        valid = parse_number(text, text + n, <int64_t*>parsed)
     free(text)
     if valid != right:
         return "number: valid to one, not to the other"
     if right and _not_a_number(kind, want):
-        if not _not_a_number(kind, got):
+        if not _not_a_number(kind, parsed):
             wrong = "number: no nan"
         return wrong
-    if right and memcmp(want, got, nbytes) != 0:
+    if right and memcmp(want, parsed, nbytes) != 0:
         return "number: another value"
     for i in range(n):
         if g.p[i] == 10 or g.p[i] == 13 or g.p[i] == 34 or g.p[i] == 44:
@@ -337,17 +339,17 @@ cdef Verdict fuzz_number(Given g) noexcept nogil:
     text = copy_of(line.p, line.n)
     for level in range(2):
         memset(&arena, 0, sizeof(Arena))
-        memset(&at, 0, sizeof(CsvCursor))
+        memset(&cursor, 0, sizeof(CsvCursor))
         memset(&block, 0, sizeof(CsvBlock))
         memset(&fault, 0, sizeof(Fault))
-        at.line = 1
+        cursor.line = 1
         block.text = text
         block.nbytes = line.n
         block.last = True
         block.most = ROWS
         place.stride = nbytes
         place.base = <unsigned char*>malloc(3 * nbytes)
-        valid = csv_parse(_columns[kind][level], &place, &block, &at, &arena, &fault) == 0
+        valid = csv_parse(_columns[kind][level], &place, &block, &cursor, &arena, &fault) == 0
         if valid != right or block.rows != 2 + right:
             wrong = "number: in a column, it is valid to one and not to the other"
         elif right and memcmp(place.base + 2 * nbytes, want, nbytes) != 0:

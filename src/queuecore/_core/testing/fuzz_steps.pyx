@@ -83,7 +83,7 @@ cdef void _run_free(Run* run) noexcept nogil:
 cdef Verdict both_ways(const Steps* steps, const unsigned char* p, int64_t n, int64_t cut, bint places) noexcept nogil:
     cdef unsigned char* halves[3]
     cdef int64_t offsets[3]
-    cdef int64_t at
+    cdef int64_t position
     cdef Cell input_cell
     cdef Run* runs = <Run*>calloc(3, sizeof(Run))
     cdef const Cell* cell
@@ -108,8 +108,8 @@ cdef Verdict both_ways(const Steps* steps, const unsigned char* p, int64_t n, in
     if wrong == NULL and (runs[2].rc == 0) != (runs[0].rc == 0 and runs[1].rc == 0):
         wrong = "step: a batch fails, or its elements do"
     if wrong == NULL and runs[2].rc != 0:
-        at = runs[2].fault.b if steps.element_is_b else runs[2].fault.a
-        if not 0 <= at < 2 or runs[at].rc == 0 or runs[2].fault.what != runs[at].fault.what:
+        position = runs[2].fault.b if steps.element_is_b else runs[2].fault.a
+        if not 0 <= position < 2 or runs[position].rc == 0 or runs[2].fault.what != runs[position].fault.what:
             wrong = "step: a batch fails with another fault than its elements"
     elif wrong == NULL:
         j = 0  # the same output of a lone element: it has no splits by element, and no lengths
@@ -118,15 +118,15 @@ cdef Verdict both_ways(const Steps* steps, const unsigned char* p, int64_t n, in
                     steps.outputs[0][j].item != steps.outputs[1][i].item):
                 continue
             if steps.outputs[1][i].role == ROLE_VALUES:
-                at = 0
+                position = 0
                 for k in range(2):
                     cell = &runs[k].cells[j]
-                    if cell.nbytes > runs[2].cells[i].nbytes - at or (
-                            cell.nbytes > 0 and memcmp(runs[2].cells[i].data + at, cell.data, cell.nbytes) != 0):
+                    if cell.nbytes > runs[2].cells[i].nbytes - position or (
+                            cell.nbytes > 0 and memcmp(runs[2].cells[i].data + position, cell.data, cell.nbytes) != 0):
                         wrong = "step: a batch has other values than its elements"
                         break
-                    at += cell.nbytes
-                if wrong == NULL and at != runs[2].cells[i].nbytes:
+                    position += cell.nbytes
+                if wrong == NULL and position != runs[2].cells[i].nbytes:
                     wrong = "step: a batch has more values than its elements"
             j += 1
     for i in range(3):

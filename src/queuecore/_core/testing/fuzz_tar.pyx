@@ -34,11 +34,11 @@ cdef uint32_t _seen = 0       # so that no compiler leaves out what is read
 
 cdef void _repair(unsigned char* data, int64_t n) noexcept nogil:
     # Puts the right checksums into headers, as far as their sizes lead: no fuzzer guesses them often enough.
-    cdef int64_t at = 0, i, nbytes
+    cdef int64_t position = 0, i, nbytes
     cdef unsigned char* header
     cdef long checksum
-    while n - at >= HEADER:
-        header = data + at
+    while n - position >= HEADER:
+        header = data + position
         memset(header + 148, c' ', 8)
         checksum = nbytes = 0
         for i in range(HEADER):
@@ -49,44 +49,44 @@ cdef void _repair(unsigned char* data, int64_t n) noexcept nogil:
             snprintf(<char*>header + 148, 7, b"%06lo", checksum)
         for i in range(124, 135):
             nbytes = 8 * nbytes + (header[i] & 7)
-        at += HEADER + (nbytes + HEADER - 1) // HEADER * HEADER
+        position += HEADER + (nbytes + HEADER - 1) // HEADER * HEADER
 
 
-cdef Verdict _cut(const unsigned char* data, int64_t size, int64_t step, bint known, int64_t limit,
+cdef Verdict _cut(const unsigned char* data, int64_t size, int64_t step, bint is_known, int64_t limit,
                   Samples* samples) noexcept nogil:
     cdef RecordWalk walk
     cdef int64_t starts[MOST_SAMPLES + 1]
-    cdef int64_t at = 0, need = 1, n, count = 0, records = 0
+    cdef int64_t position = 0, need = 1, n, count = 0, records = 0
     cdef int rc
     cdef unsigned char* block = NULL
     cdef Verdict wrong = NULL
     memset(samples, 0, sizeof(Samples))
     memset(&walk, 0, sizeof(RecordWalk))
-    walk.total_bytes = size if known else -1
+    walk.total_bytes = size if is_known else -1
     walk.max_record_bytes = limit
     while True:
-        n = least(step if step > need else need, size - at)
+        n = least(step if step > need else need, size - position)
         free(block)
-        block = copy_of(data + at, n)
-        rc = tar_kind().walk(&walk, block, n, not known and at + n == size, starts, MOST_SAMPLES, &count,
+        block = copy_of(data + position, n)
+        rc = tar_kind().walk(&walk, block, n, not is_known and position + n == size, starts, MOST_SAMPLES, &count,
                              &samples.fault)
         for i in range(count):
-            starts[i] += at
+            starts[i] += position
         append(&samples.starts, starts, count * sizeof(int64_t))
-        at += starts[count]
+        position += starts[count]
         records += count
-        if walk.offset != at or walk.record != records:
+        if walk.offset != position or walk.record != records:
             wrong = "tar: the walk stands elsewhere"
-        elif rc == WALK_MORE and (walk.need <= n - starts[count] or n - starts[count] == size - at):
+        elif rc == WALK_MORE and (walk.need <= n - starts[count] or n - starts[count] == size - position):
             wrong = "tar: more is asked for than there is, or what is there"
         elif rc == WALK_FULL and count != MOST_SAMPLES:
             wrong = "tar: full too early"
-        elif rc == WALK_FAULT and (samples.fault.offset != at or samples.fault.record != records):
+        elif rc == WALK_FAULT and (samples.fault.offset != position or samples.fault.record != records):
             wrong = "tar: a fault elsewhere"
         if wrong != NULL or rc == WALK_END or rc == WALK_FAULT:
             break
         need = walk.need if rc == WALK_MORE else 1
-    append(&samples.starts, &at, sizeof(int64_t))
+    append(&samples.starts, &position, sizeof(int64_t))
     free(block)
     return wrong
 
@@ -121,27 +121,28 @@ cdef Verdict _take_apart(const unsigned char* data, int64_t n) noexcept nogil:
 
 cdef Verdict fuzz_tar(Given g) noexcept nogil:
     # An archive gives the same samples in pieces as at once, and each can be taken apart.
-    cdef int64_t how = choice(&g), step = 1 + 8 * choice(&g), limit = 2048 if how & 4 else 1 << 40, begin, end, i
+    cdef int64_t choices = choice(&g), step = 1 + 8 * choice(&g), limit = 2048 if choices & 4 else 1 << 40
+    cdef int64_t begin, end, i
     cdef unsigned char* data = copy_of(g.p, g.n)
-    cdef Samples whole, pieces
+    cdef Samples whole_samples, pieces
     cdef Verdict wrong
-    if how & 2:
+    if choices & 2:
         _repair(data, g.n)
-    wrong = _cut(data, g.n, g.n, True, limit, &whole)
+    wrong = _cut(data, g.n, g.n, True, limit, &whole_samples)
     if wrong == NULL:
-        wrong = _cut(data, g.n, step, how & 1, limit, &pieces)
+        wrong = _cut(data, g.n, step, choices & 1, limit, &pieces)
         # Whether a sample is too large may be known before, or only behind, what else is wrong with it.
-        if wrong == NULL and not same(&whole.starts, &pieces.starts):
+        if wrong == NULL and not same(&whole_samples.starts, &pieces.starts):
             wrong = "tar: other samples in pieces"
-        if wrong == NULL and whole.fault.code != pieces.fault.code and (
-                whole.fault.code != CODE_TOO_LARGE and pieces.fault.code != CODE_TOO_LARGE):
+        if wrong == NULL and whole_samples.fault.code != pieces.fault.code and (
+                whole_samples.fault.code != CODE_TOO_LARGE and pieces.fault.code != CODE_TOO_LARGE):
             wrong = "tar: another fault in pieces"
         free(pieces.starts.p)
-    for i in range(whole.starts.n // <int64_t>sizeof(int64_t) - 1):
+    for i in range(whole_samples.starts.n // <int64_t>sizeof(int64_t) - 1):
         if wrong == NULL:
-            memcpy(&begin, whole.starts.p + i * sizeof(int64_t), sizeof(int64_t))
-            memcpy(&end, whole.starts.p + (i + 1) * sizeof(int64_t), sizeof(int64_t))
+            memcpy(&begin, whole_samples.starts.p + i * sizeof(int64_t), sizeof(int64_t))
+            memcpy(&end, whole_samples.starts.p + (i + 1) * sizeof(int64_t), sizeof(int64_t))
             wrong = _take_apart(data + begin, end - begin)
-    free(whole.starts.p)
+    free(whole_samples.starts.p)
     free(data)
     return wrong

@@ -104,7 +104,7 @@ cdef void _hand_get(HandJob* job) noexcept nogil:
     cdef uint32_t tokens[HAND_PIECE]
     cdef FrontRun* run
     cdef QueueOp* op
-    cdef int64_t i = 0, k, n, value, taken = 0, disorder = 0
+    cdef int64_t i = 0, k, n, value, taken_count = 0, disorder = 0
     cdef int rc
     memset(last, 255, sizeof(last))
     while True:
@@ -134,10 +134,10 @@ cdef void _hand_get(HandJob* job) noexcept nogil:
             if <int64_t><uint32_t>value <= last[value >> 32]:
                 disorder += 1
             last[value >> 32] = <int64_t><uint32_t>value
-        taken += n
+        taken_count += n
         if rc == HAND_CLOSED and hand_size(job.hand) == 0:
             break
-    job.taken.fetch_add(taken, kRelaxed)  # relaxed: read when the threads have ended
+    job.taken.fetch_add(taken_count, kRelaxed)  # relaxed: read when the threads have ended
     job.disorder.fetch_add(disorder, kRelaxed)
 
 
@@ -245,7 +245,7 @@ cdef int _call_wait(HandJob* job, int side, QueueOp* op, int64_t timeout_ns) noe
 cdef int _call_put(HandJob* job, HandCall* c) noexcept nogil:
     cdef uint32_t* tokens = <uint32_t*>malloc((c.n + 1) * sizeof(uint32_t))
     cdef int64_t* keys = <int64_t*>malloc((c.n + 1) * sizeof(int64_t))
-    cdef int64_t k, at = 0
+    cdef int64_t k, position = 0
     cdef int rc
     cdef QueueOp op
     for k in range(c.n):
@@ -257,20 +257,20 @@ cdef int _call_put(HandJob* job, HandCall* c) noexcept nogil:
     else:
         # More rows than a piece has come in several, as those of a very long enqueue_many.
         while True:
-            op.tokens = tokens + at
-            op.keys = keys + at
-            k = c.n - at if c.n - at < HAND_PIECE else HAND_PIECE
-            if at == 0:
+            op.tokens = tokens + position
+            op.keys = keys + position
+            k = c.n - position if c.n - position < HAND_PIECE else HAND_PIECE
+            if position == 0:
                 op.n = k
                 op.more = k < c.n
             else:
-                hand_refill(job.hand, <Philox*>job.random, &op, k, at + k < c.n)
+                hand_refill(job.hand, <Philox*>job.random, &op, k, position + k < c.n)
             rc = _call_wait(job, SIDE_PUT, &op, c.timeout_ns)
-            at += op.done
-            if rc != HAND_DONE or at == c.n:
+            position += op.done
+            if rc != HAND_DONE or position == c.n:
                 break
         hand_leave(job.hand, SIDE_PUT, <Philox*>job.random, &op)
-        for k in range(at, c.n):
+        for k in range(position, c.n):
             pool_push(job.pool, tokens[k])
     free(tokens)
     free(keys)

@@ -104,25 +104,25 @@ cdef class FileStream:
         """Up to n bytes, and the error or None."""
         cdef bytearray into = bytearray(n + 1)
         cdef unsigned char* place = into
-        cdef int64_t got = -1
+        cdef int64_t read_bytes = -1
         cdef Fault fault
         cdef bint good
         with nogil:
-            good = stream_read(&self.stream, place, n, &got, &fault)
+            good = stream_read(&self.stream, place, n, &read_bytes, &fault)
         if place[n] != 0:
             raise AssertionError("written beyond the end")
-        return bytes(into[:got]), None if good else fault_error(&fault, self.name)
+        return bytes(into[:read_bytes]), None if good else fault_error(&fault, self.name)
 
     def skip(self, int64_t piece):
         """Read all of it, so many bytes at a time; how many there were."""
         cdef unsigned char* into = <unsigned char*>malloc(piece)
-        cdef int64_t got = piece, total = 0
+        cdef int64_t read_bytes = piece, total = 0
         cdef Fault fault
         cdef bint good = True
         with nogil:
-            while good and got == piece:
-                good = stream_read(&self.stream, into, piece, &got, &fault)
-                total += got
+            while good and read_bytes == piece:
+                good = stream_read(&self.stream, into, piece, &read_bytes, &fault)
+                total += read_bytes
             free(into)
         if not good:
             raise fault_error(&fault, self.name)
@@ -147,51 +147,51 @@ cdef class FileStream:
         stream_close(&self.stream)
 
 
-def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_bytes, int64_t most=1 << 40):
+def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_bytes, int64_t max_bytes=1 << 40):
     """Decompress, both sides in pieces of so many bytes, each at the end of memory after which there is none.
 
     Returns
     -------
     tuple
-        The bytes, up to a little more than `most`; the WHAT_ number of the fault, 0 or, of data that isn't at its end,
-        -1; its place.
+        The bytes, up to a little more than `max_bytes`; the WHAT_ number of the fault, 0 or, of data that isn't at its
+        end, -1; its place.
     """
     cdef Inflater f
     cdef const unsigned char* start = data
     cdef const unsigned char* source = start
-    cdef int64_t n = len(data), at = 0, left = 0, written = 0, total = 0
+    cdef int64_t n = len(data), position = 0, left = 0, written = 0, total = 0
     cdef int64_t nbytes = ((source_bytes if source_bytes > into_bytes else into_bytes) + 4095) & ~<int64_t>4095
     cdef unsigned char* sources = <unsigned char*>guarded_pages(nbytes)
     cdef unsigned char* results = <unsigned char*>guarded_pages(nbytes)
     cdef unsigned char* into = results + nbytes - into_bytes
     cdef void* room = alloc_lines(INFLATER_BYTES)
-    cdef int what
+    cdef int reason
     cdef list parts = []
     if sources == NULL or results == NULL or room == NULL:
         raise MemoryError
     memset(room, 0xa5, INFLATER_BYTES)
-    what = inflater_begin(&f, encoding, room)
-    while what == 0 and total <= most:
+    reason = inflater_begin(&f, encoding, room)
+    while reason == 0 and total <= max_bytes:
         with nogil:
-            what = inflater_run(&f, &source, &left, into, into_bytes, &written)
+            reason = inflater_run(&f, &source, &left, into, into_bytes, &written)
         parts.append(into[:written])
         total += written
-        if what == 0 and written < into_bytes:
+        if reason == 0 and written < into_bytes:
             if left != 0:
                 raise AssertionError("stopped before the end of its source")
-            if at == n:
-                what = -1 if f.inside else 0
+            if position == n:
+                reason = -1 if f.inside else 0
                 break
-            left = source_bytes if n - at > source_bytes else n - at
+            left = source_bytes if n - position > source_bytes else n - position
             source = sources + nbytes - left
-            memcpy(sources + nbytes - left, start + at, left)
-            at += left
+            memcpy(sources + nbytes - left, start + position, left)
+            position += left
     place = f.place
     inflater_end(&f)
     guarded_free(sources, nbytes)
     guarded_free(results, nbytes)
     free(room)
-    return b"".join(parts), what, place
+    return b"".join(parts), reason, place
 
 
 def find_library(int encoding=1):
@@ -244,17 +244,17 @@ def crc32c_by(str name, bytes data, uint32_t crc=0):
     raise ValueError(name)
 
 
-def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True,
+def tfrecord_read(bytes data, int64_t block, int64_t max_records=1000, bint is_known=True,
                   int64_t max_record_bytes=TFRECORD_MOST_BYTES, bint check=True, bint resync=False):
     """Read a stream of TFRecords as a reader does, in blocks of that many bytes, or of as many as the framing asks for.
 
-    known: the framing is told how long the stream is. resync: go on after damage. Returns the records as (offset,
+    is_known: the framing is told how long the stream is. resync: go on after damage. Returns the records as (offset,
     index, data), the errors, and the longest block that was asked for.
     """
     cdef RecordWalk walk
     cdef Fault fault, damage
-    cdef int64_t* starts = <int64_t*>calloc(most + 1, sizeof(int64_t))
-    cdef int64_t size = len(data), at = 0, count = 0, i, n, wanted = 0, need = 1, start, whole
+    cdef int64_t* starts = <int64_t*>calloc(max_records + 1, sizeof(int64_t))
+    cdef int64_t size = len(data), position = 0, count = 0, i, n, longest = 0, need = 1, start, frame_bytes
     cdef const unsigned char* p
     cdef int rc
     cdef Guarded guarded = Guarded(size)
@@ -262,46 +262,47 @@ def tfrecord_read(bytes data, int64_t block, int64_t most=1000, bint known=True,
     if starts == NULL:
         raise MemoryError
     memset(&walk, 0, sizeof(RecordWalk))
-    walk.total_bytes = size if known else -1
+    walk.total_bytes = size if is_known else -1
     walk.max_record_bytes = max_record_bytes
     walk.check = check
     try:
         while True:
             n = max(block, need)
-            wanted = max(n, wanted)
-            n = min(n, size - at)
-            p = guarded.put(<const unsigned char*><const char*>data + at, n)
-            rc = tfrecord_walk(&walk, p, n, not known and at + n == size, starts, most, &count, &fault)
+            longest = max(n, longest)
+            n = min(n, size - position)
+            p = guarded.put(<const unsigned char*><const char*>data + position, n)
+            rc = tfrecord_walk(&walk, p, n, not is_known and position + n == size, starts, max_records, &count, &fault)
             for i in range(count):
-                start = at + starts[i]
-                whole = starts[i + 1] - starts[i]
-                if check and not tfrecord_check(p + starts[i] + TFRECORD_HEADER, whole - TFRECORD_FRAME):
+                start = position + starts[i]
+                frame_bytes = starts[i + 1] - starts[i]
+                if check and not tfrecord_check(p + starts[i] + TFRECORD_HEADER, frame_bytes - TFRECORD_FRAME):
                     tfrecord_damaged(start, walk.record - count + i, &damage)
                     faults.append(fault_error(&damage, b"stream"))
                     if not resync:
-                        return records, faults, wanted
+                        return records, faults, longest
                 else:
                     records.append((start, walk.record - count + i,
-                                    data[start + TFRECORD_HEADER:start + whole - TFRECORD_FRAME + TFRECORD_HEADER]))
-            at += starts[count]
+                                    data[start + TFRECORD_HEADER:
+                                         start + frame_bytes - TFRECORD_FRAME + TFRECORD_HEADER]))
+            position += starts[count]
             need = walk.need if rc == WALK_MORE else 1
             if rc == WALK_END:
-                return records, faults, wanted
+                return records, faults, longest
             if rc == WALK_FAULT:
                 faults.append(fault_error(&fault, b"stream"))
                 if not resync or fault.code == CODE_TRUNCATED:
-                    return records, faults, wanted
-                at += 1
+                    return records, faults, longest
+                position += 1
                 while True:
-                    n = min(max(block, TFRECORD_HEADER), size - at)
-                    p = guarded.put(<const unsigned char*><const char*>data + at, n)
-                    if tfrecord_resync(p, n, size - at if known else -1, max_record_bytes, &i):
-                        at += i
+                    n = min(max(block, TFRECORD_HEADER), size - position)
+                    p = guarded.put(<const unsigned char*><const char*>data + position, n)
+                    if tfrecord_resync(p, n, size - position if is_known else -1, max_record_bytes, &i):
+                        position += i
                         break
-                    if at + n == size:
-                        return records, faults, wanted
-                    at += i
-                walk.offset = at
+                    if position + n == size:
+                        return records, faults, longest
+                    position += i
+                walk.offset = position
                 walk.record += 1
     finally:
         free(starts)
@@ -401,8 +402,8 @@ cdef int _append_rows(list columns, const CsvPlan* plan, const CsvPlace* places,
     return 0
 
 
-cdef void _skip_row(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, CsvCursor* at,
-                    int64_t* begin, int64_t* held) noexcept:
+cdef void _skip_row(const CsvPlan* plan, const unsigned char* data, int64_t size, int64_t step, CsvCursor* cursor,
+                    int64_t* begin, int64_t* held_size) noexcept:
     # The rest of a bad row, however many blocks that takes.
     cdef CsvBlock block
     cdef CsvScan scan
@@ -411,100 +412,101 @@ cdef void _skip_row(const CsvPlan* plan, const unsigned char* data, int64_t size
     memset(&scan, 0, sizeof(CsvScan))
     while True:
         block.text = data + begin[0]
-        block.nbytes = held[0]
-        block.last = begin[0] + held[0] == size
+        block.nbytes = held_size[0]
+        block.last = begin[0] + held_size[0] == size
         block.most = 1
-        csv_cut(plan, &block, at, &scan, &fault)
+        csv_cut(plan, &block, cursor, &scan, &fault)
         begin[0] += block.consumed
-        held[0] -= block.consumed
+        held_size[0] -= block.consumed
         if block.rows or block.last:
             return
-        held[0] = min(held[0] + step, size - begin[0])
+        held_size[0] = min(held_size[0] + step, size - begin[0])
 
 
-def csv_table(CsvFormat format not None, bytes data not None, int64_t block_bytes, int64_t most=1 << 40, bint cut=False,
-              bint skip=False, int64_t header_rows=0):
+def csv_table(CsvFormat format not None, bytes data not None, int64_t block_bytes, int64_t max_rows=1 << 40,
+              bint cut=False, bint skip=False, int64_t header_rows=0):
     """Parse a file in blocks that grow by block_bytes until they hold a row; return (columns, cursor, error or None,
     skipped rows).
 
-    most: rows a call. cut: find the rows' ends first, and give them to the parser as whole blocks. skip: pass over bad
-    rows.
+    max_rows: rows a call. cut: find the rows' ends first, and give them to the parser as whole blocks. skip: pass over
+    bad rows.
     """
     cdef CsvPlan* plan = &format.plan
-    cdef CsvCursor at, cut_at
-    cdef CsvBlock block, whole
+    cdef CsvCursor cursor, cut_at
+    cdef CsvBlock block, whole_block
     cdef CsvScan scan
     cdef Arena arena
     cdef Fault fault
-    cdef int64_t size = len(data), held = 0, begin = 0, room = 1024, skipped = 0
+    cdef int64_t size = len(data), held_size = 0, begin = 0, room = 1024, skipped = 0
     cdef int rc
     cdef unsigned char* held_bytes = NULL
     cdef CsvPlace* places
     cdef list columns = [[] for _ in range(plan.count)]
     error = None
-    if block_bytes < 1 or most < 1:
+    if block_bytes < 1 or max_rows < 1:
         raise ValueError("nothing to do")
-    if most < room:
-        room = most
-    memset(&at, 0, sizeof(CsvCursor))
+    if max_rows < room:
+        room = max_rows
+    memset(&cursor, 0, sizeof(CsvCursor))
     memset(&block, 0, sizeof(CsvBlock))
     memset(&scan, 0, sizeof(CsvScan))
     memset(&fault, 0, sizeof(Fault))
-    at.line = 1
+    cursor.line = 1
     arena_init(&arena)
     places = _places_new(plan, room)
     try:
         while True:
             # A copy of just these bytes, so that a sanitizer sees who reads others.
             free(held_bytes)
-            held_bytes = <unsigned char*>malloc(held if held > 0 else 1)
+            held_bytes = <unsigned char*>malloc(held_size if held_size > 0 else 1)
             if held_bytes == NULL:
                 raise MemoryError
-            memcpy(held_bytes, <const unsigned char*>data + begin, held)
+            memcpy(held_bytes, <const unsigned char*>data + begin, held_size)
             block.text = held_bytes
-            block.nbytes = held
-            block.last = begin + held == size
+            block.nbytes = held_size
+            block.last = begin + held_size == size
             block.most = room
             arena_reset(&arena)
-            whole = block
+            whole_block = block
             rc = 0
             if header_rows > 0:
                 block.most = header_rows
-                rc = csv_cut(plan, &block, &at, &scan, &fault)
+                rc = csv_cut(plan, &block, &cursor, &scan, &fault)
                 header_rows -= block.rows
                 block.rows = 0
             else:
                 if cut:
-                    cut_at = at
-                    rc = csv_cut(plan, &whole, &cut_at, &scan, &fault)
-                    block.nbytes = whole.consumed
+                    cut_at = cursor
+                    rc = csv_cut(plan, &whole_block, &cut_at, &scan, &fault)
+                    block.nbytes = whole_block.consumed
                     block.last = True
-                    block.most = whole.rows
+                    block.most = whole_block.rows
                 if rc == 0:
                     with nogil:
-                        rc = csv_parse(plan, places, &block, &at, &arena, &fault)
-                    if cut and rc == 0 and (block.consumed != whole.consumed
-                                            or memcmp(&at, &cut_at, sizeof(CsvCursor))):
-                        raise AssertionError(f"parsed {block.consumed} bytes of {whole.consumed} in {whole.rows} rows")
+                        rc = csv_parse(plan, places, &block, &cursor, &arena, &fault)
+                    if cut and rc == 0 and (block.consumed != whole_block.consumed
+                                            or memcmp(&cursor, &cut_at, sizeof(CsvCursor))):
+                        raise AssertionError(
+                            f"parsed {block.consumed} bytes of {whole_block.consumed} in {whole_block.rows} rows")
                 else:
                     block.rows = block.consumed = 0
             _append_rows(columns, plan, places, block.rows)
             begin += block.consumed
-            held -= block.consumed
+            held_size -= block.consumed
             if rc != 0:
                 if not skip or fault.code != CODE_CSV:
                     error = fault_error(&fault, b"t.csv")
                     break
-                _skip_row(plan, data, size, block_bytes, &at, &begin, &held)
+                _skip_row(plan, data, size, block_bytes, &cursor, &begin, &held_size)
                 skipped += 1
             elif block.consumed == 0:
-                if begin + held == size:
+                if begin + held_size == size:
                     break
                 # beside the row: CR LF, or what shows that it is longer, and a mark
-                if held > plan.max_record_bytes + 4:
-                    raise AssertionError(f"{held} bytes of a row are not refused")
-                held = min(held + block_bytes, size - begin)
-        return columns, (at.offset, at.row, at.line), error, skipped
+                if held_size > plan.max_record_bytes + 4:
+                    raise AssertionError(f"{held_size} bytes of a row are not refused")
+                held_size = min(held_size + block_bytes, size - begin)
+        return columns, (cursor.offset, cursor.row, cursor.line), error, skipped
     finally:
         _places_free(plan, places)
         free(held_bytes)
@@ -514,7 +516,7 @@ def csv_table(CsvFormat format not None, bytes data not None, int64_t block_byte
 def csv_time(CsvFormat format not None, bytes data not None, int64_t rows):
     """Return the seconds that parsing a file of so many rows takes, in blocks of 256 KiB, into rows of a table."""
     cdef CsvPlan* plan = &format.plan
-    cdef CsvCursor at
+    cdef CsvCursor cursor
     cdef CsvBlock block
     cdef Arena arena
     cdef Fault fault
@@ -536,8 +538,8 @@ def csv_time(CsvFormat format not None, bytes data not None, int64_t rows):
             places[i].base = places[i - 1].base + plan.columns[i - 1].item_bytes
         places[i].stride = width
     memset(table, 1, rows * width)
-    memset(&at, 0, sizeof(CsvCursor))
-    at.line = 1
+    memset(&cursor, 0, sizeof(CsvCursor))
+    cursor.line = 1
     arena_init(&arena)
     block.text = data
     block.likely = 0
@@ -548,7 +550,7 @@ def csv_time(CsvFormat format not None, bytes data not None, int64_t rows):
             block.nbytes = left if block.last else 256 << 10
             block.most = rows - done
             arena_reset(&arena)
-            rc = csv_parse(plan, places, &block, &at, &arena, &fault)
+            rc = csv_parse(plan, places, &block, &cursor, &arena, &fault)
             if rc != 0 or block.consumed == 0:
                 break
             block.text += block.consumed
@@ -630,17 +632,17 @@ cdef class LinesPages:
         memset(text + len(data), 10, self.text.pages + self.text.nbytes - text - len(data))
         return text
 
-    def find(self, bytes data not None, int64_t most, Py_ssize_t gap=0):
+    def find(self, bytes data not None, int64_t max_lines, Py_ssize_t gap=0):
         """Return the ends in a text with `gap` bytes behind it (-1: at the start of a page), and how many newlines it
         has."""
         cdef const unsigned char* text = self._place(data, gap)
         cdef uint32_t* ends
         cdef int64_t count, i
-        if not 0 <= most <= <int64_t>self.room:
-            raise ValueError(most)
-        ends = <uint32_t*>(self.ends.pages + self.ends.nbytes) - most
+        if not 0 <= max_lines <= <int64_t>self.room:
+            raise ValueError(max_lines)
+        ends = <uint32_t*>(self.ends.pages + self.ends.nbytes) - max_lines
         ends[-1] = 0xabadcafe
-        count = self.kernels.find(text, len(data), ends, most)
+        count = self.kernels.find(text, len(data), ends, max_lines)
         if ends[-1] != 0xabadcafe or memcmp(text, <const unsigned char*>data, len(data)) != 0:
             raise AssertionError("something else was written")
         return [ends[i] for i in range(count)], lines_count(text, len(data))
@@ -650,7 +652,7 @@ cdef class LinesPages:
         """Return values and splits of the lines that end so, which take `nbytes`; `behind` these, memory stays as it
         is."""
         cdef const unsigned char* text = self._place(data, gap)
-        cdef int64_t n = len(ends), i, taken, most, before
+        cdef int64_t n = len(ends), i, taken_bytes, limit, before
         cdef uint32_t* places
         cdef int64_t* splits
         cdef unsigned char* values
@@ -663,10 +665,10 @@ cdef class LinesPages:
             places[i] = ends[i]
         memset(self.values.pages, 0xcd, self.values.nbytes)
         splits[-1] = -7
-        most = lines_most(begin, places, n)
-        taken = self.kernels.gather(text, begin, places, n, values, base, splits)
-        if not nbytes <= most or taken != nbytes or splits[-1] != -7:
-            raise AssertionError(f"{taken} of {nbytes} bytes, {most} at most; {splits[-1]}")
+        limit = lines_most(begin, places, n)
+        taken_bytes = self.kernels.gather(text, begin, places, n, values, base, splits)
+        if not nbytes <= limit or taken_bytes != nbytes or splits[-1] != -7:
+            raise AssertionError(f"{taken_bytes} of {nbytes} bytes, {limit} at most; {splits[-1]}")
         before = values - self.values.pages
         for i in range(<int64_t>self.values.nbytes):
             if not before <= i < before + nbytes and self.values.pages[i] != 0xcd:

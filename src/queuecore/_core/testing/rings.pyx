@@ -223,28 +223,28 @@ def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint3
         (by an owner), ``late`` (pushes after the seal). And ``popped``, which is how many pushes were taken.
     """
     cdef RingJob* job = <RingJob*>alloc_lines(sizeof(RingJob))
-    cdef int64_t i, taken = 0, most = capacity + producers + 64 * gatherers
+    cdef int64_t i, taken_count = 0, limit = capacity + producers + 64 * gatherers
     job.fifo = <FifoRing*>alloc_lines(sizeof(FifoRing))
     job.spare = <FifoRing*>alloc_lines(sizeof(FifoRing))
     fifo_init(job.fifo, capacity, start)
-    fifo_init(job.spare, <uint32_t>most, start)
-    job.rows = <Row*>calloc(most, sizeof(Row))
+    fifo_init(job.spare, <uint32_t>limit, start)
+    job.rows = <Row*>calloc(limit, sizeof(Row))
     job.pushed = <int64_t*>calloc(producers, sizeof(int64_t))
     job.seen = <unsigned char*>calloc(producers * rounds, 1)
     job.producers, job.singles, job.gatherers = producers, singles, gatherers
     job.rounds, job.seal_at, job.gather = rounds, seal_at, gather
     with nogil:
-        for i in range(most):
+        for i in range(limit):
             fifo_push(job.spare, <uint32_t>i, False)
         _ring_run(job, _ring_step, producers + singles + gatherers)
     for i in range(producers):
-        taken += job.pushed[i]
+        taken_count += job.pushed[i]
         job.lost.fetch_add(job.pushed[i] - sum(job.seen[i * rounds + n] for n in range(rounds)), kRelaxed)
     try:
         return {
             "lost": job.lost.load(kRelaxed), "twice": job.twice.load(kRelaxed), "disorder": job.disorder.load(kRelaxed),
             "gaps": job.gaps.load(kRelaxed), "late": job.late.load(kRelaxed),
-            "uncounted": taken - job.popped.load(kRelaxed), "popped": taken}
+            "uncounted": taken_count - job.popped.load(kRelaxed), "popped": taken_count}
     finally:
         fifo_free(job.fifo)
         fifo_free(job.spare)

@@ -674,51 +674,51 @@ cdef Scenario[19] _scenarios = [
     _window, _both_outside, _push_turns, _ends, _ends, _ends]
 
 
-cdef int _try(int which, uint64_t seed, int* check) noexcept nogil:
+cdef int _try(int index, uint64_t seed, int* check) noexcept nogil:
     # One schedule of one scenario: its verdict, after a look at what it left behind.
     cdef Trial t
     cdef int verdict
     cdef int64_t i
     memset(&t, 0, sizeof(t))
-    _set_up(&t, seed, _capacities[which], which == PARK_LIGHT)
-    if which == BOTH_FULL:
+    _set_up(&t, seed, _capacities[index], index == PARK_LIGHT)
+    if index == BOTH_FULL:
         fifo_push(t.a, 0, False)
         fifo_push(t.b, 0, False)
-    if which == BOTH_OUTSIDE:
+    if index == BOTH_OUTSIDE:
         fifo_outside(t.a, 1)
         fifo_outside(t.b, 1)
-    if which == TURNS:
+    if index == TURNS:
         for i in range(12):
             fifo_push(t.a, <uint32_t>i, False)
-    if which >= ENDING:
-        t.ending_notes = 1 if which == ENDING + 1 else NOTES
-        t.ending_phases = 1 if which == ENDING + 2 else PHASES
+    if index >= ENDING:
+        t.ending_notes = 1 if index == ENDING + 1 else NOTES
+        t.ending_phases = 1 if index == ENDING + 2 else PHASES
         t.calls = 4
         t.want = 2
         t.good = 1
         t.kind = seed & 1
-    verdict = run_schedule(seed, _fibres[which], _scenarios[which], &t, 20000)
+    verdict = run_schedule(seed, _fibres[index], _scenarios[index], &t, 20000)
     check[0] = what()
     if verdict == 0:
-        if which == BOTH_EMPTY and t.answer[0] == RING_EMPTY and t.answer[1] == RING_EMPTY:
+        if index == BOTH_EMPTY and t.answer[0] == RING_EMPTY and t.answer[1] == RING_EMPTY:
             check[0] = 20
-        elif which == BOTH_FULL and t.answer[0] == RING_FULL and t.answer[1] == RING_FULL:
+        elif index == BOTH_FULL and t.answer[0] == RING_FULL and t.answer[1] == RING_FULL:
             check[0] = 21
-        elif which == BOTH_OUTSIDE and t.answer[0] == RING_FULL and t.answer[1] == RING_FULL:
+        elif index == BOTH_OUTSIDE and t.answer[0] == RING_FULL and t.answer[1] == RING_FULL:
             check[0] = 28
-        elif which == PUSH_TURNS and t.rows[0].get() != 8:
+        elif index == PUSH_TURNS and t.rows[0].get() != 8:
             check[0] = 29
-        elif which == SEALING and t.pushed != t.popped:
+        elif index == SEALING and t.pushed != t.popped:
             check[0] = 22
-        elif which == TURNS and t.popped != 12:
+        elif index == TURNS and t.popped != 12:
             check[0] = 23
-        elif which == MUTEX and t.rows[0].get() != 9:
+        elif index == MUTEX and t.rows[0].get() != 9:
             check[0] = 24
-        elif which == POOL and not _pool_whole(&t):
+        elif index == POOL and not _pool_whole(&t):
             check[0] = 26
-        elif which == STOP and t.good != 1:
+        elif index == STOP and t.good != 1:
             check[0] = 27
-        elif which == SLOTS and t.rows[0].get() + t.rows[1].get() != 9:
+        elif index == SLOTS and t.rows[0].get() + t.rows[1].get() != 9:
             check[0] = 25
         verdict = 1 if check[0] else 0
     _tear_down(&t)
@@ -742,12 +742,12 @@ def explore(str scenario, uint64_t first, uint64_t count, relaxed=(), unordered=
     tuple or None
         Of the first schedule that went wrong: seed, verdict, which check of the scenario failed. None: all were fine.
     """
-    cdef int which = (*SCENARIOS, *BROKEN).index(scenario), verdict = 0, check = 0
+    cdef int index = (*SCENARIOS, *BROKEN).index(scenario), verdict = 0, check = 0
     cdef uint64_t seed = first
     weaken(EDGES, relaxed, unordered)
     with nogil:
         while seed < first + count:
-            verdict = _try(which, seed, &check)
+            verdict = _try(index, seed, &check)
             if verdict != 0:
                 break
             seed += 1
@@ -792,7 +792,7 @@ def history(uint64_t seed, unordered=()):
 CALLS = ("push", "pop", "pop_many", "seal", "turn_take", "turn_give", "push_turn_take", "push_turn_give", "outside")
 
 
-def suspend_in(str call, uint64_t at, uint64_t seed, int64_t want, int32_t filled):
+def suspend_in(str call, uint64_t position, uint64_t seed, int64_t want, int32_t filled):
     """Suspend a thread for good before the at-th atomic operation of one call, and let four others push and pop.
 
     The ring holds four, and ``filled`` at the start. Returns the verdict, the labels of the operation (None: the call
@@ -808,7 +808,7 @@ def suspend_in(str call, uint64_t at, uint64_t seed, int64_t want, int32_t fille
         _set_up(&t, seed, 4, False)
         for _i in range(filled):
             fifo_push(t.a, 1, False)
-        suspend(0, at)
+        suspend(0, position)
         verdict = run_schedule(seed, 5, _crowd, &t, <uint64_t>want * 2000)
         suspend(0, 0)
         _tear_down(&t)

@@ -523,14 +523,14 @@ def suspend_hand(str call, places, uint64_t seed, int64_t want, int32_t filled, 
     cdef HandTrial t
     cdef int verdict, i
     cdef int32_t _i
-    cdef uint64_t at
+    cdef uint64_t position
     memset(&t, 0, sizeof(t))
     t.kind = HAND_CALLS.index(call)
     t.capacity = capacity
     t.wanted = want
     t.victims = len(places)
-    for i, at in enumerate(places):
-        suspend(i, at)
+    for i, position in enumerate(places):
+        suspend(i, position)
     with nogil:
         _hand_set_up(&t, seed)
         for _i in range(filled):
@@ -589,13 +589,13 @@ def stopped_history(places, uint64_t puts, uint64_t seed, int32_t filled, int64_
     cdef HandTrial t
     cdef Call* call
     cdef int verdict, i
-    cdef uint64_t at
+    cdef uint64_t position
     memset(&t, 0, sizeof(t))
     t.capacity = capacity
     t.victims = len(places)
     t.put_first = puts
-    for i, at in enumerate(places):
-        suspend(i, at)
+    for i, position in enumerate(places):
+        suspend(i, position)
     with nogil:
         _hand_set_up(&t, seed)
         for i in range(filled):

@@ -34,13 +34,13 @@ cdef int32_t _first_digit(const unsigned char* text, int32_t* digit) noexcept no
     return 0 if 0 <= digit[0] < 10 else -<int32_t>text[0]
 
 
-cdef int32_t _hold(const int64_t* address, int32_t* told) noexcept nogil:
+cdef int32_t _hold(const int64_t* address, int32_t* is_told) noexcept nogil:
     # Comes back when there is a number at the address. The number behind it tells that the function has been called.
     cdef Atomic[int32_t]* number = <Atomic[int32_t]*>address[0]
     number[1].store(1, kRelaxed)  # relaxed: the test polls it, and orders nothing by it
     while number.load(kAcquire) == 0:  # acquire: pairs with the store of the test
         sched_yield()
-    told[0] = number.load(kRelaxed)  # relaxed: the same thread
+    is_told[0] = number.load(kRelaxed)  # relaxed: the same thread
     return 0
 
 
@@ -184,9 +184,9 @@ def decode_pictures(list files, Step step=None, list parts=None):
     cdef Py_ssize_t n = len(files), i
     cdef const unsigned char** data = <const unsigned char**>calloc(n + 1, sizeof(void*))
     cdef int64_t* sizes = <int64_t*>calloc(n + 1, sizeof(int64_t))
-    cdef JpegPart* wanted = <JpegPart*>calloc(n + 1, sizeof(JpegPart))
+    cdef JpegPart* boxes = <JpegPart*>calloc(n + 1, sizeof(JpegPart))
     cdef const JpegPart* part = NULL
-    cdef bint whole = parts is None
+    cdef bint is_whole = parts is None
     cdef Cell[2] cells
     cdef Arena arena
     cdef Fault fault
@@ -195,10 +195,10 @@ def decode_pictures(list files, Step step=None, list parts=None):
     cdef int rc = 0
     memset(cells, 0, sizeof(cells))
     arena_init(&arena)
-    if data == NULL or sizes == NULL or wanted == NULL:
+    if data == NULL or sizes == NULL or boxes == NULL:
         raise MemoryError
     for i in range(0 if parts is None else n):
-        wanted[i].top, wanted[i].left, wanted[i].height, wanted[i].width, wanted[i].by = parts[i]
+        boxes[i].top, boxes[i].left, boxes[i].height, boxes[i].width, boxes[i].by = parts[i]
     for i in range(n):
         data[i] = <const unsigned char*><const char*>files[i]
         sizes[i] = len(files[i])
@@ -216,8 +216,8 @@ def decode_pictures(list files, Step step=None, list parts=None):
                 arena.element = i
                 if step is None:
                     place = <unsigned char*>arena_take(&arena, <size_t>room)
-                    if not whole:
-                        part = &wanted[i]
+                    if not is_whole:
+                        part = &boxes[i]
                     nbytes = _jpeg_alone(codecs, data[i], sizes[i], part, place)
                 else:
                     cells[0].data = <unsigned char*>data[i]
@@ -236,12 +236,12 @@ def decode_pictures(list files, Step step=None, list parts=None):
         arena_free(&arena)
         free(data)
         free(sizes)
-        free(wanted)
+        free(boxes)
 
 
 # Chains
 
-def run_chain(int dtype, bint widest, links, const unsigned char[::1] items not None, float[::1] made not None):
+def run_chain(int dtype, bint widest, links, const unsigned char[::1] items not None, float[::1] outputs not None):
     """Run the loop of a chain: `links` are kinds and constants, `items` the bytes of as many items as are made."""
     cdef ChainLink all_links[16]
     cdef ChainFn run = chain_fn(dtype, widest)
@@ -250,6 +250,6 @@ def run_chain(int dtype, bint widest, links, const unsigned char[::1] items not 
         all_links[count].kind = kind
         all_links[count].constant = constant
         count += 1
-    if made.shape[0] == 0 or run == NULL:
+    if outputs.shape[0] == 0 or run == NULL:
         raise ValueError("nothing to make, or no such chain")
-    run(&items[0], &made[0], made.shape[0], all_links, count)
+    run(&items[0], &outputs[0], outputs.shape[0], all_links, count)

@@ -103,8 +103,8 @@ cdef class PipesAlone:
         if error is not None:
             raise error
 
-    def take(self, bint told=True):
-        """Return the bytes of the next batch, or None at the end; `told`: the course is told that it was taken."""
+    def take(self, bint tells=True):
+        """Return the bytes of the next batch, or None at the end; `tells`: the course is told that it was taken."""
         cdef Pipe* p = self.pipes.hold()
         cdef uint64_t k = self.pipes.next_k
         cdef Batch* b
@@ -118,7 +118,7 @@ cdef class PipesAlone:
             assert not b.failed.load(kRelaxed)  # relaxed: published by B3 in window.pxd
             data = slab_slot(p.slab, b.slot)[:b.rows * p.plan.layout.record_bytes]
             slots_push(&p.slab.stack, b.slot)
-            if told:
+            if tells:
                 self.place.course.take(p, b, k, 1)
             self.pipes.take(p, b, k)
             return data

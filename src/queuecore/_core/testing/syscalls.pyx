@@ -214,11 +214,11 @@ cdef Atomic[uint64_t] _watched            # a thread
 cdef Atomic[int64_t] _waits               # its calls of open, close, stat and fstat
 
 
-cdef int _met(int kind, void* where) noexcept nogil:
+cdef int _met(int kind, void* pointer) noexcept nogil:
     # What becomes of this call. Sets errno if it fails.
     global _hit_where
     cdef int64_t n, nth
-    cdef int how
+    cdef int failure
     _calls[kind].fetch_add(1, kRelaxed)
     if not _kinds.load(kRelaxed) >> kind & 1:
         return NOTHING
@@ -228,14 +228,14 @@ cdef int _met(int kind, void* where) noexcept nogil:
         return NOTHING
     if _hits.fetch_add(1, kRelaxed) == 0:
         _hit_kind.store(kind, kRelaxed)
-        _hit_where = where
-    how = <int>_how.load(kRelaxed)
-    if how == FAIL:
+        _hit_where = pointer
+    failure = <int>_how.load(kRelaxed)
+    if failure == FAIL:
         qc_errno(_failure(kind))
-    elif how == SLOW:
+    elif failure == SLOW:
         kRealSyscalls.sleep(SLOW_NS)
         return NOTHING
-    return how
+    return failure
 
 
 cdef int _failure(int kind) noexcept nogil:
@@ -325,9 +325,9 @@ cdef bint _is_refused(int fd, uint64_t bits) noexcept nogil:
 cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, int flags) noexcept nogil:
     cdef iovec piece
     cdef uint64_t bits = <uint64_t>offset | (flags != 0)
-    cdef int64_t most
-    cdef int i, how = _met(READ, _caller(0))
-    if how == FAIL:
+    cdef int64_t limit
+    cdef int i, failure = _met(READ, _caller(0))
+    if failure == FAIL:
         return -1
     for i in range(count):
         bits |= <uint64_t><uintptr_t>iov[i].iov_base | iov[i].iov_len
@@ -339,14 +339,14 @@ cdef int64_t _test_preadv(int fd, const iovec* iov, int count, int64_t offset, i
         return -1
     if _cached.load(kRelaxed):
         flags = 0
-    most = _most_of(how, <int64_t>iov[0].iov_len)
-    if most < 0:
+    limit = _most_of(failure, <int64_t>iov[0].iov_len)
+    if limit < 0:
         return -1
     _sleep_long()
-    if most > 0:
+    if limit > 0:
         piece = iov[0]
-        if <int64_t>piece.iov_len > most:
-            piece.iov_len = most
+        if <int64_t>piece.iov_len > limit:
+            piece.iov_len = limit
         return kRealSyscalls.preadv(fd, &piece, 1, offset, flags)
     return kRealSyscalls.preadv(fd, iov, count, offset, flags)
 
@@ -358,7 +358,7 @@ cdef void _sleep_long() noexcept nogil:
         left -= DELAY_NS
 
 
-cdef int64_t _most_of(int how, int64_t nbytes) noexcept nogil:
+cdef int64_t _most_of(int failure, int64_t nbytes) noexcept nogil:
     # Returns how many bytes come of a read of so many, at most; 0: all. -1: it fails, and errno says why.
     cdef int64_t n = _reads.fetch_add(1, kRelaxed) + 1, every = _interrupt_every.load(kRelaxed)
     if every > 0 and n % every == 0:
@@ -369,7 +369,7 @@ cdef int64_t _most_of(int how, int64_t nbytes) noexcept nogil:
                                                   and n > _fail_read_at.load(kRelaxed))):
         qc_errno(<int>_fail_read_errno.load(kRelaxed))
         return -1
-    if how == SHORT:  # one byte, or a part that its number chooses
+    if failure == SHORT:  # one byte, or a part that its number chooses
         return 1 if n % 3 == 0 else 1 + (n * 40503 >> 3) % max(nbytes, 1)
     return _short.load(kRelaxed)
 
@@ -388,14 +388,14 @@ cdef void _test_ring_close(Uring* ring) noexcept nogil:
 
 cdef void _refuse_entries(WholeRing* ring) noexcept nogil:
     # Lets those fail that ask for what a disk could not do.
-    cdef unsigned at = ring.entry_head[0]
+    cdef unsigned position = ring.entry_head[0]
     cdef RingEntry* entry
-    while at != ring.entry_tail[0]:
-        entry = &ring.entries[at & ring.entry_mask]
+    while position != ring.entry_tail[0]:
+        entry = &ring.entries[position & ring.entry_mask]
         if _is_refused(entry.fd, entry.offset | entry.to | entry.nbytes):
             _bad_reads.fetch_add(1, kRelaxed)
             entry.fd = -1
-        at += 1
+        position += 1
 
 
 cdef int _test_ring_enter(Uring* ring, int64_t wait_ns) noexcept nogil:
@@ -410,17 +410,17 @@ cdef int _test_ring_enter(Uring* ring, int64_t wait_ns) noexcept nogil:
 
 cdef int _test_ring_reap(Uring* ring, void** whose, int32_t* result) noexcept nogil:
     # A read that fails, or gives less than it was asked for, has given everything in truth.
-    cdef int64_t most = -1
-    cdef int how
+    cdef int64_t limit = -1
+    cdef int failure
     if _rings_hang.load(kRelaxed) or not kRealSyscalls.ring_reap(ring, whose, result):
         return 0
-    how = _met(READ, _caller(0))
-    if how != FAIL:
-        most = _most_of(how, result[0])
-    if result[0] > 0 and most < 0:
+    failure = _met(READ, _caller(0))
+    if failure != FAIL:
+        limit = _most_of(failure, result[0])
+    if result[0] > 0 and limit < 0:
         result[0] = -errno
-    elif result[0] > most > 0:
-        result[0] = <int32_t>most
+    elif result[0] > limit > 0:
+        result[0] = <int32_t>limit
     return 1
 
 
@@ -523,13 +523,13 @@ cdef int _test_affinity(size_t nbytes, cpu_set_t* cpus) noexcept nogil:
 cdef int64_t _test_clock() noexcept nogil:
     # It never goes back: what it was put ahead stays, also behind the test.
     cdef int64_t now, since, jump_ns
-    cdef int how = _met(CLOCK, _caller(0))
-    if how == JUMP:
+    cdef int failure = _met(CLOCK, _caller(0))
+    if failure == JUMP:
         jump_ns = SHORT_JUMP_NS if _sticky.load(kRelaxed) else LONG_JUMP_NS
         _ahead_ns.fetch_add(jump_ns, kRelaxed)
         timeline.import_ns += jump_ns
     now = kRealSyscalls.clock()
-    if how == STOP:
+    if failure == STOP:
         since = 0
         _stopped_at.compare_exchange_strong(since, now, kRelaxed, kRelaxed)
     since = _stopped_at.load(kRelaxed)
@@ -607,7 +607,7 @@ cdef void _install() noexcept:
 # ---- any call
 # ----------------------------------------------------------------------------------------------------------------------
 
-def plan(kinds, int64_t nth, str how="fail", *, bint sticky=False, int error=0):
+def plan(kinds, int64_t nth, str failure="fail", *, bint sticky=False, int error=0):
     """Say what becomes of the nth call, from now on, of some kinds; nothing else is planned any more.
 
     Parameters
@@ -616,7 +616,7 @@ def plan(kinds, int64_t nth, str how="fail", *, bint sticky=False, int error=0):
         Names of `KINDS`. Calls of all of them are counted together.
     nth : int
         1 is the next call; 0 none, so that calls are only counted.
-    how : str
+    failure : str
         ``fail``: it fails. ``slow``: it takes 20 milliseconds. ``short``: a read gives a part of what is there, often
         one byte. ``jump``: the clock is an hour ahead from then on. ``stop``: the clock stands still for 50
         milliseconds. A clock can't fail.
@@ -634,7 +634,7 @@ def plan(kinds, int64_t nth, str how="fail", *, bint sticky=False, int error=0):
     _seen.store(0, kRelaxed)
     _hits.store(0, kRelaxed)
     _nth.store(nth if nth > 0 else 1 << 62, kRelaxed)
-    _how.store(HOWS.index(how), kRelaxed)
+    _how.store(HOWS.index(failure), kRelaxed)
     _sticky.store(sticky, kRelaxed)
     _error.store(error, kRelaxed)
     _kinds.store(mask, kRelaxed)
