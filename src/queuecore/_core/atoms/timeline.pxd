@@ -7,7 +7,7 @@
 #       writes no event before `taken` has passed the one that was there.
 #   I2  Lines live as long as anybody holds a reference: the pipes, for their threads, and the timeline.
 from libc.stdint cimport int32_t, int64_t, uint32_t
-from queuecore._core.atoms.platform cimport Atomic, cpu_ticks, kAcquire, kRelaxed, kRelease, monotonic_ns
+from queuecore._core.atoms.platform cimport Atomic, kAcquire, kRelaxed, kRelease
 
 cdef enum:
     LINE_EVENTS = 4096   # room of a ring, a power of two
@@ -69,25 +69,8 @@ cdef extern from *:
 ctypedef Line* LinePtr
 
 
-cdef inline void clocks(int64_t* ticks, int64_t* ns) noexcept nogil:
-    # Reads the processor's clock and the monotonic one at the same time: again, if the thread was stopped between them.
-    cdef int64_t before, moment, between, least = -1
-    cdef int _i
-    for _i in range(4):
-        before = cpu_ticks()
-        moment = monotonic_ns()
-        between = cpu_ticks() - before
-        if least < 0 or between < least:
-            least = between
-            ticks[0] = before + between // 2
-            ns[0] = moment
-
-
-# The monotonic clock as it was when the process began. Tests that put the clock ahead put this ahead too: the
-# processor's own clock doesn't jump, and a tick would seem to take longer.
-cdef int64_t import_ns
-
-# Returns how many ns a tick of the processor's clock takes, as measured since the process began.
+# Returns how many ns a tick of the processor's clock takes, as measured since the process began, by the clock that no
+# test puts ahead: the processor's own doesn't jump, and a tick would seem to take longer.
 cdef double tick_ns() noexcept nogil
 
 

@@ -3,14 +3,34 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint32_t, uintptr_t
 from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.platform cimport (
-    alloc_lines, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, size_product)
+    alloc_lines, cpu_ticks, kAcqRel, kAcquire, kRelaxed, kRelease, layout_hash, monotonic_ns, size_product)
 from queuecore._core.atoms.process cimport check_layout
 
 check_layout(layout_hash())
 
 
-cdef int64_t _import_ticks
-clocks(&_import_ticks, &import_ns)
+cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
+    cppclass RealCalls "queuecore::Syscalls":
+        int64_t (*clock)() noexcept
+    const RealCalls kRealSyscalls
+
+
+cdef void _clocks(int64_t (*clock)() noexcept nogil, int64_t* ticks, int64_t* ns) noexcept nogil:
+    # Reads the processor's clock and another one at the same time: again, if the thread was stopped between them.
+    cdef int64_t before, moment, between, least = -1
+    cdef int _i
+    for _i in range(4):
+        before = cpu_ticks()
+        moment = clock()
+        between = cpu_ticks() - before
+        if least < 0 or between < least:
+            least = between
+            ticks[0] = before + between // 2
+            ns[0] = moment
+
+
+cdef int64_t _import_ticks, _import_ns
+_clocks(kRealSyscalls.clock, &_import_ticks, &_import_ns)
 
 # How the timelines that live now read the processor's clock: all alike, since streams that follow one another share
 # rows, and on a busy machine two readings of both clocks differ by over a millisecond.
@@ -20,8 +40,8 @@ cdef double _rate
 
 cdef double tick_ns() noexcept nogil:
     cdef int64_t ticks = 0, ns = 0
-    clocks(&ticks, &ns)
-    return <double>(ns - import_ns) / <double>max(ticks - _import_ticks, <int64_t>1)
+    _clocks(kRealSyscalls.clock, &ticks, &ns)
+    return <double>(ns - _import_ns) / <double>max(ticks - _import_ticks, <int64_t>1)
 
 
 cdef Lines* _lines_new(int32_t count) noexcept nogil:
@@ -79,7 +99,7 @@ cdef class Timeline:
         self.lines.push = <int (*)(const char*) noexcept nogil>push
         self.lines.pop = <int (*)() noexcept nogil>pop
         if _alive == 0:
-            clocks(&_began_ticks, &_began_ns)
+            _clocks(monotonic_ns, &_began_ticks, &_began_ns)
             _rate = tick_ns()
         _alive += 1
         self.began_ticks, self.began_ns, self.rate = _began_ticks, _began_ns, _rate

@@ -12,7 +12,6 @@ from queuecore._core.atoms.process cimport (
     buffer_give, buffer_take, check_layout, live_threads as native_live_threads, process_syscalls)
 from queuecore._core.atoms.platform cimport (
     Atomic, FileStat, PinFn, UnpinFn, Uring, iovec, kRelaxed, layout_hash)
-from queuecore._core.atoms cimport timeline
 from queuecore._core.device.pinned cimport give_idle
 
 check_layout(layout_hash())
@@ -521,13 +520,11 @@ cdef int _test_affinity(size_t nbytes, cpu_set_t* cpus) noexcept nogil:
 
 
 cdef int64_t _test_clock() noexcept nogil:
-    # It never goes back: what it was put ahead stays, also behind the test.
-    cdef int64_t now, since, jump_ns
+    # Within a test it never goes back: reset_faults takes back what it was put ahead.
+    cdef int64_t now, since
     cdef int failure = _met(CLOCK, _caller(0))
     if failure == JUMP:
-        jump_ns = SHORT_JUMP_NS if _sticky.load(kRelaxed) else LONG_JUMP_NS
-        _ahead_ns.fetch_add(jump_ns, kRelaxed)
-        timeline.import_ns += jump_ns
+        _ahead_ns.fetch_add(SHORT_JUMP_NS if _sticky.load(kRelaxed) else LONG_JUMP_NS, kRelaxed)
     now = kRealSyscalls.clock()
     if failure == STOP:
         since = 0
