@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from queuecore._core import require_compiled
 
-# First of all: what follows imports compiled modules, and an un-built tree should say what to do.
+# First of all: the imports below need compiled modules, and an un-built tree should say what to do.
 require_compiled()
 
 from queuecore import data, device as device, errors, ops, stdqueue  # noqa: E402

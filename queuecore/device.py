@@ -34,7 +34,7 @@ def record_stream(batch: Any, stream: Any = None) -> None:
     ----------
     batch : array, or a dict, tuple or list of them, nested
         From an iterator of a `queuecore.data.DeviceDataset`, `queuecore.QueueBase.to_device` or a loader on a device:
-        CuPy's arrays, views of them, or PyTorch's tensors of the same memory. What is on the host needs nothing.
+        CuPy's arrays, views of them, or PyTorch's tensors of the same memory. Arrays on the host need nothing.
     stream : stream or int, optional
         CuPy's, PyTorch's, anything with ``__cuda_stream__``, or the handle of one that lives until the batch is gone.
         `None`: the current one of this thread, for a tensor PyTorch's, for other arrays CuPy's.

@@ -1,6 +1,6 @@
 """Threads that stop together: `Coordinator`, `LooperThread`, and `QueueRunner`, whose threads fill a queue.
 
-The names and rules are TensorFlow's, eager and without a session. What differs: the first real error is the one that
+The names and rules are TensorFlow's, eager and without a session. Two differences: the first real error is the one that
 `Coordinator.join` raises, whenever it comes, and a runner that fails closes its queue with the cause.
 """
 

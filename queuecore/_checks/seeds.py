@@ -51,8 +51,8 @@ def set_random_seed(seed: SupportsIndex | None) -> None:
 
     Notes
     -----
-    It is read when an operation (``Dataset.shuffle``, for example) is *made*, not when it runs; what was made before
-    keeps its seeds. It holds for the whole process. The two seeds make a pair as in TensorFlow:
+    It is read when an operation (``Dataset.shuffle``, for example) is *made*, not when it runs; an operation made
+    before keeps its seeds. It holds for the whole process. The two seeds make a pair as in TensorFlow:
 
     ================ ============== ==================================================================
     graph-level seed operation seed pair

@@ -95,7 +95,7 @@ class CuPyArrays:
         return int(memory.ptr)
 
     def array(self, memory: Any, offset: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        """Return a `cupy.ndarray` that lies in memory and keeps it; who takes it by DLPack is known as a reader."""
+        """Return a `cupy.ndarray` that lies in memory and keeps it; a reader by DLPack is noted."""
         return _leased_array()(shape, dtype, memptr=memory + offset)
 
     def compiled(self, kernel: Kernel) -> Compiled:

@@ -561,7 +561,7 @@ class _Reached:
             if step:
                 one = one if one == k else body.index(one)
                 terms.append(f"{one} * {step}" if step not in (1, -1) else one if step > 0 else f"-{one}")
-        # Indices are unsigned: what is subtracted on the way comes back by wrapping.
+        # Indices are unsigned: a subtraction on the way is undone by wrapping.
         if len(terms) == 1 and terms[0].isidentifier():
             return terms[0]
         return body.index(" + ".join(terms)) if terms else "0"

@@ -37,7 +37,7 @@ class ElementIterator(Protocol):
     """Elements that come one by one, with a place after each: an iterator of a dataset, or what a queue gives."""
 
     def __next__(self) -> Any:
-        """Return the next element. What it raises may stand for an element: it can be asked for more."""
+        """Return the next element. An error may stand for an element: more can be asked for."""
         ...
 
     def _stop(self) -> None: ...
@@ -310,7 +310,7 @@ def _broke(staged: Staged, errors: list[BaseException], idle: threading.Event, e
 def _fill(work: Callable[[], None], staged: Staged, errors: list[BaseException], idle: threading.Event) -> None:
     try:
         work()
-    except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
+    except BaseException as error:  # of any class: it comes out in its place, in the consumer's thread
         errors.append(error)
     finally:
         staged.end()

@@ -78,7 +78,7 @@ class Target(NamedTuple):
 class Widening:
     """The stages behind the copy, as one kernel.
 
-    What comes after a batch natively makes the same of the batch as of its rows one by one. So here, as on the host,
+    Native steps after a batch make the same of the batch as of its rows one by one. So here, as on the host,
     all stages get rows, and where the batch comes between them doesn't matter.
 
     Attributes

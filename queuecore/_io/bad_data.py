@@ -174,7 +174,7 @@ class Quarantine:
             number = failed.errno or errno.EIO
         self._count(-1, file, nbytes)
         unwritten = _unwritable(self._path, number)
-        # The cause, too: who asks for elements while an exception is handled makes that the context.
+        # The cause, too: an exception that is handled meanwhile becomes the context.
         unwritten.__context__ = error
         raise unwritten from error
 

@@ -252,7 +252,7 @@ class PlainFile:
         return answer
 
     def _filled(self, answer: _Answer, into: memoryview) -> bool:
-        """Fill a view with an answer's next bytes. What has more of them stays, for the next view."""
+        """Fill a view with an answer's next bytes. An answer with more of them stays, for the next view."""
         try:
             filled = answer.readinto(into)
         except (OSError, http.client.HTTPException, ValueError):

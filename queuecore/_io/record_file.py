@@ -173,7 +173,7 @@ class RecordFile:
             self._abandon()
 
     def _abandon(self) -> None:
-        # What isn't whole is to be nowhere.
+        # An incomplete file is to be nowhere.
         with self._lock:
             if not self._closed:
                 self._closed = True

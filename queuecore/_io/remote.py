@@ -1,6 +1,6 @@
 """Files of object stores and web servers, by the URLs that fsspec knows: opened, and read in ranges.
 
-Native threads ask for ranges; threads of Python's, the servers, get them here. What a store needs to know (keys,
+Native threads ask for ranges; threads of Python's, the servers, get them here. The store's configuration (keys,
 endpoints, regions) comes from fsspec's own configuration, or is given with the names.
 """
 
@@ -84,7 +84,7 @@ T = TypeVar("T")
 class RemoteStore:
     """By what URLs are opened, and where what they have is kept. Immutable.
 
-    Native code has its number, and hands that back with the names of files; whoever holds the number holds the store
+    Native code has its number, and hands that back with the names of files; a holder of the number holds the store
     too, as long as anybody waits for the file.
 
     Parameters
@@ -405,7 +405,7 @@ class _File:
         # Counted by a call that threads can't divide; several: answers to them may be of several contents.
         self._requests = itertools.count()
         self._several = False
-        # What fsspec reads through others is no thing for several threads, and would be fetched by each.
+        # Files that fsspec reads through others are not for several threads, and each would fetch them.
         self._turn: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
         if b"::" in name:
             self._turn = _turns.setdefault(name, threading.Lock())
@@ -422,7 +422,7 @@ class _File:
             # In a chain, what says that a file is the same needn't be what has its bytes.
             if cache is not None and self._whole is None and self._has_marks and b"::" not in name:
                 self._cached = cache.file(name, self.size, self._stamp)
-        itself = weakref.proxy(self)  # no circle: what was read ahead goes at once when the file is closed
+        itself = weakref.proxy(self)  # no circle: bytes read ahead go at once when the file is closed
         self.ahead = AheadReader(
             self.size,
             lambda start, into, goes_on: itself._bytes(start, into, goes_on),
@@ -511,7 +511,7 @@ class _File:
         return room if data is None else data
 
     def _requested(self, start: int, end: int, into: memoryview, until: int | None = None) -> bytes | memoryview | None:
-        # None: the bytes are where they should be. Those behind them will be wanted up to `until`.
+        # None: the bytes are where they should be. The next ones will be wanted up to `until`.
         if next(self._requests) > 0:
             self._several = True
         if self._plain is not None and self._plain.readinto(start, into, self._etag, until):

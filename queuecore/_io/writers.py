@@ -58,7 +58,7 @@ class TFRecordWriter(RecordFile):
         If the compression or its level is unknown.
     NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError
         If the operating system, or a store, refuses the file. Also from `write`, `flush` and `close`: then `offset` is
-        how far the file goes, and `record` (not if compressed) is the first record that is not in it. What was half
+        how far the file goes, and `record` (not if compressed) is the first record that is not in it. A record half
         written is cut off again, as far as the system allows, and the writer can't be used any more. Of a URL nothing
         is left, and `offset` and `record` say how far it had come.
     UnimplementedError
@@ -68,7 +68,7 @@ class TFRecordWriter(RecordFile):
     Notes
     -----
     A writer may be used from any number of threads: a record is never mixed with another. Records are collected, up to
-    256 KiB, before they are written. Nothing is atomic: who reads the file before it is closed may find less.
+    256 KiB, before they are written. Nothing is atomic: a reader of the file before it is closed may find less.
 
     A URL is written in the blocks of its library, to S3 as an upload of several parts, whose requests the library
     repeats where they fail. The file is there once `close` has returned, and whole. It isn't there at all, or is as it
@@ -196,7 +196,7 @@ class FixedLengthRecordWriter(RecordFile):
         items = np.ascontiguousarray(records, base).reshape(-1)
         rows = items.view(np.uint8).reshape(-1, self._dtype.itemsize)
         if len(self._unused):
-            # Whatever memory held there is nobody's business.
+            # The earlier content of that memory is nobody's business.
             rows = rows.copy()
             rows[:, self._unused] = 0
         self._append(len(rows), flat(rows, "records"))

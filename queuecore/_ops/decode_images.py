@@ -291,7 +291,7 @@ _TURNS = {
 def _turned(pixels: np.ndarray, picture: Any) -> np.ndarray:
     try:
         orientation = picture.getexif().get(_ORIENTATION)
-    except Exception:  # as native code: what can't be understood says nothing
+    except Exception:  # as native code: an unreadable tag says nothing
         orientation = 1
     swapped, mirrored = _TURNS.get(orientation, (False, ()))
     return np.flip(pixels.swapaxes(0, 1) if swapped else pixels, mirrored)
@@ -471,7 +471,7 @@ def decode_and_crop_jpeg(
 
     Notes
     -----
-    Only the rows and columns of the window become pixels. What lies before it is read, what lies behind it isn't,
+    Only the rows and columns of the window become pixels. The rows before it are read, the rows behind it aren't,
     unless the picture is progressive. TensorFlow's ``io.decode_and_crop_jpeg`` differs at the left and the right
     border, since it smooths colours without the neighbouring pixels. Runs without the GIL.
 

@@ -210,7 +210,7 @@ def python(function: Callable[..., Any], outputs: Any = None) -> Stage:
     ----------
     function : callable
         Gets the components as arguments, in their order: arrays, or bytes where a component is one string (an object
-        array of them where it is more). Those that a native step made are its own, to keep or to change. Returns an
+        array of them where it is more). Arrays that a native step made are its own, to keep or to change. Returns an
         array or bytes; of several components a tuple or a list of them, or a dict by their names.
     outputs : list of (dtype, shape), or dict of them by name, optional
         The outputs' dtypes and shapes, so that native steps can follow: booleans, numbers, or bytes of any length; a

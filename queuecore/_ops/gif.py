@@ -78,7 +78,8 @@ class Animation:
     def pixels(self, count: int) -> np.ndarray:
         """Return the screen after each of the first `count` frames, of shape (count, height, width, 3).
 
-        Every frame lies over what the earlier ones left, whatever their disposal says; what none has drawn is black.
+        Every frame lies over what the earlier ones left, whatever their disposal says; pixels that none has drawn are
+        black.
         """
         screens = np.zeros((count, self.height, self.width, 3), np.uint8)
         for number, frame in enumerate(self.frames[:count]):

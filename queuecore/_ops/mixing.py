@@ -235,7 +235,7 @@ def cutmix(
         As for `mixup`.
     alpha : float, default 1
         As for `mixup`, where the share is that of the picture's area which stays. The part is in all pictures of a
-        batch at the same place, which is drawn; what would lie outside is cut off.
+        batch at the same place, which is drawn; its part outside the picture is cut off.
     channels_first : bool, default False
         Whether pictures are [batch, channels, height, width].
 

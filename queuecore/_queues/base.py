@@ -33,7 +33,7 @@ _HOLDS = {"S": BYTES, "U": STR}
 
 
 class Settled(str):
-    """A name that needs no number: whoever gives it knows that it is the only one."""
+    """A name that needs no number: its giver knows that it is the only one."""
 
     __slots__ = ()
 
@@ -242,8 +242,8 @@ class QueueBase:
         Notes
         -----
         Doesn't wait. The arrays may have strides. Nothing is copied, unless the free places don't lie side by side, or
-        somebody still has one of the arrays, or a view of one, when the elements are put: those go in as copies then,
-        and what was kept is its keeper's own (``stats()["copied_rows"]`` counts). A name that is bound to an array, as
+        somebody still has one of the arrays, or a view of one, when the elements are put: these go in as copies then,
+        and the kept array is its keeper's own (``stats()["copied_rows"]`` counts). A name that is bound to an array, as
         by ``as [rows]``, keeps it; one that is bound to the list doesn't.
 
         Examples
@@ -403,7 +403,7 @@ class QueueBase:
 
         Notes
         -----
-        Leased elements don't count against the capacity: who keeps arrays keeps the memory of all `n` elements, and
+        Leased elements don't count against the capacity: kept arrays keep the memory of all `n` elements, and
         others get fresh memory (``stats()["held_rows"]`` counts). Elements that don't lie side by side are copied
         (``stats()["copied_rows"]`` counts).
         """

@@ -126,7 +126,7 @@ class ReaderBase:
         return self._native.produced
 
     def num_work_units_completed(self) -> int:
-        """Return how many work units are done; those that failed don't count."""
+        """Return how many work units are done; failed ones don't count."""
         return self._native.completed
 
     def reset(self) -> None:
@@ -207,7 +207,7 @@ class ReaderBase:
                     raise OutOfRangeError("the work of this reader is at its end") from None
 
         def next_name() -> bytes:
-            # What is taken stays until it is handed on: Ctrl-C may come in between.
+            # A taken record stays until it is handed on: Ctrl-C may come in between.
             if self._taken is None or self._taken[0] is not work:
                 self._taken = work, take()
             try:

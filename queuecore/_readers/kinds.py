@@ -71,8 +71,8 @@ class FixedLengthRecordReader(ReaderBase):
         How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
         most. Ctrl-C, or a program's stop, ends the wait.
     allow_special : bool, default False
-        Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
-        Otherwise they are refused (`UnavailableError`) without waiting for anybody.
+        Read pipes and devices too, to their end: a pipe's is that of its last writer. Bytes that were read are gone
+        from them. Otherwise they are refused (`UnavailableError`) without waiting for anybody.
     storage_options : dict, optional
         What fsspec needs to know to open names that are URLs: as of `queuecore.data.FixedLengthRecordDataset`.
     name : str, optional
@@ -87,7 +87,7 @@ class FixedLengthRecordReader(ReaderBase):
 
     Notes
     -----
-    The key is ``name:i``, i counting the records of the file from 0. What is left at a file's end, no whole record, is
+    The key is ``name:i``, i counting the records of the file from 0. A rest at a file's end, no whole record, is
     left out. A file that ends inside its header is damaged (`TruncatedRecordError`); in TensorFlow it ends the data.
 
     Examples
@@ -152,14 +152,14 @@ class TextLineReader(ReaderBase):
     skip_header_lines : int, default 0
         Lines at the beginning of each file that are left out.
     max_record_bytes : int, default 64 MiB
-        How long a line may be, without its end. What is longer is refused (`RecordTooLargeError`), and no more of it
+        How long a line may be, without its end. A longer one is refused (`RecordTooLargeError`), and no more of it
         than that is ever in memory.
     retries : int, default 0
         How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
         most. Ctrl-C, or a program's stop, ends the wait.
     allow_special : bool, default False
-        Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
-        Otherwise they are refused (`UnavailableError`) without waiting for anybody.
+        Read pipes and devices too, to their end: a pipe's is that of its last writer. Bytes that were read are gone
+        from them. Otherwise they are refused (`UnavailableError`) without waiting for anybody.
     storage_options : dict, optional
         What fsspec needs to know to open names that are URLs: as of `queuecore.data.FixedLengthRecordDataset`.
     name : str, optional
@@ -223,8 +223,8 @@ class TFRecordReader(ReaderBase):
         How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
         most. Ctrl-C, or a program's stop, ends the wait.
     allow_special : bool, default False
-        Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
-        Otherwise they are refused (`UnavailableError`) without waiting for anybody.
+        Read pipes and devices too, to their end: a pipe's is that of its last writer. Bytes that were read are gone
+        from them. Otherwise they are refused (`UnavailableError`) without waiting for anybody.
     storage_options : dict, optional
         What fsspec needs to know to open names that are URLs: as of `queuecore.data.FixedLengthRecordDataset`.
     name : str, optional
@@ -306,8 +306,8 @@ class WholeFileReader(ReaderBase):
         How often a read that fails with an I/O error (``EIO``) is tried again, after 10 ms, 20 ms and so on, 100 ms at
         most. Ctrl-C, or a program's stop, ends the wait.
     allow_special : bool, default False
-        Read pipes and devices too, to their end: a pipe's is that of its last writer. What was read is gone from them.
-        Otherwise they are refused (`UnavailableError`) without waiting for anybody.
+        Read pipes and devices too, to their end: a pipe's is that of its last writer. Bytes that were read are gone
+        from them. Otherwise they are refused (`UnavailableError`) without waiting for anybody.
     storage_options : dict, optional
         What fsspec needs to know to open names that are URLs: as of `queuecore.data.FixedLengthRecordDataset`.
     name : str, optional

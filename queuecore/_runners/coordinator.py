@@ -22,7 +22,8 @@ _log = logging.getLogger("queuecore")
 # join() sleeps on one thread after the other, and looks for the stop this often, in seconds: nothing can sleep on both.
 _SLICE = 0.05
 
-# Set on an exception that a queue was closed with: what that queue raises from it is no news, and no end of data.
+# Set on an exception that a queue was closed with: an error that the queue raises from it is no news, and no end of
+# data.
 FAILURE = "_queuecore_failure"
 
 _ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
@@ -129,7 +130,7 @@ class Coordinator:
     Waits hold no GIL and hear Ctrl-C within 100 ms; `wait_for_stop` returns as soon as the stop is requested. A forked
     child has none of the threads; there the coordinator goes on as a plain object.
 
-    As TensorFlow's, with these differences. The first *real* error wins, also after a plain stop; those after it are in
+    As TensorFlow's, with these differences. The first *real* error wins, also after a plain stop; later ones are in
     `exceptions`. A `CancelledError` that is reported after the stop is the stop's own doing and is left out, as is
     every error that a queue raised from a failure which is known already. `request_stop` takes an exception anywhere,
     not only where it is handled. Interrupts pass through `stop_on_exception` in the main thread.
@@ -339,7 +340,7 @@ class Coordinator:
         Returns
         -------
         context manager
-            It swallows the exception, but for `KeyboardInterrupt` and `SystemExit` in the main thread: those are
+            It swallows the exception, but for `KeyboardInterrupt` and `SystemExit` in the main thread: these are
             recorded and go on.
 
         Examples

@@ -264,7 +264,7 @@ class QueueRunner:
             try:
                 thread.start()
             except BaseException as error:
-                # No more threads, or Ctrl-C: those that run must not go on without the others.
+                # No more threads, or Ctrl-C: threads that run must not go on without the others.
                 self._threads = self._threads[:index]
                 if coord is not None:
                     report(coord, error)

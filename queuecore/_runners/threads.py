@@ -44,7 +44,7 @@ class Thread(threading.Thread):
             super().start()  # which says so
         own = vars(self)
         start = SafeStart(self._bootstrap, self.run, self.broke)  # type: ignore[attr-defined]
-        own.pop("broke", None)  # what it refers to goes with the work, not with the thread
+        own.pop("broke", None)  # its references go with the work, not with the thread
         own.update(_started=start, _bootstrap=start.boot, run=start.run)
         try:
             super().start()

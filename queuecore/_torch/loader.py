@@ -74,7 +74,7 @@ class DataLoader(Loader, Generic[T]):
         With a queuecore dataset: it gets a list of elements, as tensors, in the caller's thread. Without it, batches
         are made natively.
     pin_memory : bool, default False
-        With a GPU: batches come in pinned memory; those of a queuecore dataset on the GPU, as with ``device="cuda"``.
+        With a GPU: batches come in pinned memory; a queuecore dataset's on the GPU, as with ``device="cuda"``.
         Without a GPU: a warning, as PyTorch's.
     drop_last : bool, default False
         As in PyTorch: a last batch with fewer elements is dropped.

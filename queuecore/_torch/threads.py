@@ -101,7 +101,7 @@ class Alone:
 
 
 class _Raised:
-    """A worker's error on its way to the loop: what carried it there doesn't keep it.
+    """A worker's error on its way to the loop: its carrier doesn't keep it.
 
     An error that has been raised holds the frames that it came through, and with them the loop's iterator. A stream
     keeps its last elements for a while, where no collector looks.
@@ -165,7 +165,7 @@ class Team:
         self._started = 0
 
     def stop(self) -> None:
-        """Tell all threads to end: those at work end when their current calls have returned."""
+        """Tell all threads to end: threads at work end when their current calls have returned."""
         self._stopped = self._scope.stopped = True
         self.order.put(None)
         for done in self.done:

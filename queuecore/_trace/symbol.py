@@ -57,7 +57,7 @@ class Untraced(NamedTuple):
 
 
 class GiveUp(BaseException):
-    """The end of a trace. Not an `Exception`: what the function catches must not change what it does."""
+    """The end of a trace. Not an `Exception`: no ``except Exception`` of the function's catches it."""
 
 
 # Every bit of these functions' results follows from the operands alone, not from their place in memory.
@@ -695,7 +695,7 @@ _COMPARISONS = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.g
 
 
 def _operated(self: Symbol, ufunc: Any, inputs: Sequence[Any]) -> Symbol:
-    """Return what an operator of Python's gives. Those of its bools, which are whole numbers, differ from NumPy's."""
+    """Return what an operator of Python's gives. Results for bools, which are whole numbers, differ from NumPy's."""
     truths = [type(one) is bool or type(one) is Symbol and one._value.truth for one in inputs]
     made = all(truths)
     if made and ufunc not in _BITWISE and ufunc not in _COMPARISONS:

@@ -2,8 +2,9 @@
 
 The floor is what one thread can do when it only asks the kernel for the bytes: ``preadv`` into one reused buffer of
 about a batch. Nothing that looks at the data can be much faster on one core, so rates are given as shares of it. All
-contenders run in one process, on the same files, in turns: the floor itself drifts within minutes. What other programs
-take of the machine is looked at too, and what each contender takes of the processors, which hardly depends on them.
+contenders run in one process, on the same files, in turns: the floor itself drifts within minutes. The share that other
+programs take of the machine is looked at too, and what each contender takes of the processors, which hardly depends on
+them.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class TarDataset(Dataset):
     Notes
     -----
     Files of an archive that follow each other, and whose names are alike up to the first dot behind the last slash, are
-    a sample; what is behind the dot is a file's key, in small letters. Other members (folders, links, names without a
+    a sample; the part behind the dot is a file's key, in small letters. Other members (folders, links, names without a
     dot) are passed over. An element is a dict of `bytes`: maps decode them, natively.
 
     A sample that lacks a key, or has a key twice, is an `InvalidArgumentError` in its place; an archive that is damaged

@@ -451,7 +451,7 @@ class Dataset(Sources, Grouping, Keeping):
         -----
         As that of `map`, the function is first called with symbols, and runs in the native threads if it does no more
         to them than can be done so; so does ``len``, of elements that are one array. Else it is called in Python for
-        each element. NumPy stacks the batches, in a thread of its own. What the function raises in Python is a
+        each element. NumPy stacks the batches, in a thread of its own. The function's exception in Python becomes a
         `PipelineError` in its place, after the batches of what came before; an element that is longer than
         `padded_shapes` allows is a `DataLossError`, with `pad_to_bucket_boundary` one that reaches the last boundary an
         `InvalidArgumentError`. ``on_error="skip"`` leaves such elements out.
@@ -644,7 +644,8 @@ class Dataset(Sources, Grouping, Keeping):
 
             - "keep": the first shards get one element more, as in tf.data.
             - "drop": every shard gets as many as the last one; if there are fewer elements than shards, none.
-            - "pad": every shard gets as many as the first one: those that lack an element get one from the beginning of
+            - "pad": every shard gets as many as the first one: shards that lack an element get one from the beginning
+            of
               the pass again, in turn, as often round as it takes.
             - "raise": an `InvalidArgumentError`, from ``iter()`` where the number of elements is known without reading,
               else on every shard after the same number of elements.
@@ -675,12 +676,12 @@ class Dataset(Sources, Grouping, Keeping):
         is begun again at the end of each pass, as often as elements are lacking, and read from there: a function or a
         generator in Python runs again for them. Every shard goes through all elements; only native maps before the step
         are done by each on its own alone, unless there is a `batch`. So every shard tells the errors of all elements,
-        each in its place and once in a pass, and counts good elements alone; what such a map can't decode is told where
-        it would be, also where it would pad. With ``on_error="skip"`` all shards leave out the same elements, and have
-        as many, but for those that such a map can't decode. What is left out is counted and logged once in a pass, and
-        once more for what comes before a saved place.
+        each in its place and once in a pass, and counts good elements alone; an element that such a map can't
+        decode is told where it would be, also where it would pad. With ``on_error="skip"`` all shards leave out the
+        same elements, and have as many, but for those that such a map can't decode. An element left out is counted and
+        logged once in a pass, and once more for what comes before a saved place.
 
-        What belongs to other shards isn't read if records have known places, also after a `shuffle`, but for gaps of a
+        Records of other shards aren't read if records have known places, also after a `shuffle`, but for gaps of a
         few KiB, which the file system reads anyway. The step may stand anywhere: after a seeded `shuffle`, all
         processes together go over one order; before it, each shuffles its own part. Processes without a common seed
         have different orders, so shard before an unseeded shuffle.
@@ -735,10 +736,10 @@ class Dataset(Sources, Grouping, Keeping):
         Elements are always made ahead, by native threads, without this step too; it only says how far. It never changes
         what comes, nor in which order. Of several, the one that asks for most memory counts.
 
-        What Python makes one by one, a generator or a function of `map`, is made for no more elements than the last
-        step says, or the last ones together: after n elements were taken, for n + `buffer_size`, whether batches or
-        not, and for as many more as `num_parallel_calls` has threads. So 0 calls it only for an element that is asked
-        for. Further steps in Python in between, other than `batch`, run ahead as they do without this step.
+        Python, in a generator or a function of `map`, makes elements one by one, and no more than the last step says,
+        or the last ones together: after n elements were taken, n + `buffer_size`, whether batches or not, and as many
+        more as `num_parallel_calls` has threads. So 0 calls it only for an element that is asked for. Further steps in
+        Python in between, other than `batch`, run ahead as they do without this step.
         """
         check_name(name)
         wanted = AUTOTUNE if buffer_size is None else buffer_size
@@ -919,18 +920,18 @@ class Dataset(Sources, Grouping, Keeping):
         and from the record's number in it: so the number of threads changes nothing; in a function, too.
 
         A function that became a stage makes what it would make of arrays, bit for bit, with NumPy's rules for dtypes;
-        NumPy's warnings (of an overflow, for example) don't come. Whatever else it does happens while it is traced,
+        NumPy's warnings (of an overflow, for example) don't come. Its other effects happen while it is traced,
         not for each element, and values that it takes from elsewhere stay as they were then.
 
         A function that runs in Python gets an element as an iterator gives it: after a `batch` the whole batch, as
-        views of memory that is kept as long as they are, so that NumPy's functions work on it at once. What it returns
+        views of memory that is kept as long as they are, so that NumPy's functions work on it at once. Its result
         becomes an element: numbers NumPy's, strings `bytes`. Arrays are copied at once, so that it may fill the same
         one again; not copied are those that nobody else refers to (known where Python counts all references: with a
         GIL, before 3.14), and those in memory that nobody can write to, of `bytes` or of a map of a file that is only
-        read. Its structure and dtypes must be those of the first one. What it raises is a `PipelineError` in its place
-        in the order, with the exception as ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they are. It
-        can't use an iterator that it makes elements for, but make others. To know `element_spec`, the first element is
-        made, once.
+        read. Its structure and dtypes must be those of the first one. Its exception becomes a `PipelineError` in its
+        place in the order, with the exception as ``__cause__``; `KeyboardInterrupt` and `SystemExit` come out as they
+        are. It can't use an iterator that it makes elements for, but make others. To know `element_spec`, the first
+        element is made, once.
 
         A list that a function returns, native or not, counts as a tuple, as in tf.data (so does that of `decode_csv`);
         one that is a part of a tuple, dict or list is an array.
@@ -944,11 +945,11 @@ class Dataset(Sources, Grouping, Keeping):
 
         A record that can't be decoded is an error in its place in the order, after all elements before it.
 
-        What `on_device` marks goes to the device, from before the `batch` as well as from after it, if all maps between
-        it and `prefetch_to_device` go there too, and nothing else makes new elements there (`zip`, `unbatch`,
+        Maps that `on_device` marks go to the device, from before the `batch` as well as from after it, if all maps
+        between it and `prefetch_to_device` go there too, and nothing else makes new elements there (`zip`, `unbatch`,
         `padded_batch` and so on). Together they are one kernel, with the maps of the `DeviceDataset`, which says what
         can be in one (`DeviceDataset.map`). All others are done on the host, as without the mark; `DeviceDataset.plan`
-        says why. What comes out is the same, bit for bit, and so are saved places.
+        says why. The elements are the same, bit for bit, and so are saved places.
 
         Examples
         --------
@@ -1037,7 +1038,7 @@ class Dataset(Sources, Grouping, Keeping):
 
         Notes
         -----
-        What `filter` says of native and of other functions, and of errors, holds here too. To go on from a saved
+        The rules of `filter` for native and other functions, and for errors, hold here too. To go on from a saved
         state, the function is called for all elements before it.
 
         Examples
@@ -1111,9 +1112,9 @@ class Dataset(Sources, Grouping, Keeping):
         Notes
         -----
         The function is called in Python, in one thread, for one element after the other. It may change the state that
-        it gets and return it: what it returns as an element is a copy where the two share memory. What it raises is a
-        `PipelineError` in the place of the element, and the next call gets the state from before. To go on from a saved
-        place, the function is called for all elements before it.
+        it gets and return it: what it returns as an element is a copy where the two share memory. Its exception becomes
+        a `PipelineError` in the place of the element, and the next call gets the state from before. To go on from a
+        saved place, the function is called for all elements before it.
 
         Follows ``tf.data.Dataset.scan``.
 
@@ -1639,13 +1640,13 @@ class Dataset(Sources, Grouping, Keeping):
 
         Notes
         -----
-        Filled as elements are read; only a pass that is read to its end counts. What is in memory goes with the
+        Filled as elements are read; only a pass that is read to its end counts. A cache in memory goes with the
         dataset and its iterators. A shuffle before it has one order, that of the pass that is kept.
 
         The files appear when they are complete, and never half. They are used by any later run of the same steps, seeds
         and arrays over the same files, which may be missing by then. For other ones, and for input files whose size or
         time has changed, there is a `FailedPreconditionError` that names the difference: remove the cache's files then.
-        Python functions and URLs are known by their names only. What is damaged is a `ChecksumError`,
+        Python functions and URLs are known by their names only. Damage is a `ChecksumError`,
         `TruncatedRecordError` or `DataLossError` that names the place.
 
         Files don't say of what classes tuples with names and records are. Where elements are Python objects, the
@@ -1723,7 +1724,7 @@ class Dataset(Sources, Grouping, Keeping):
         `reader_func` makes of the shards: it is called for each pass. A `shuffle` in it needs a seed where a saved
         place is to be found again. A pass is complete when all of the input was read, which is ahead of what was asked
         for. The shards are parts of one file. Another `shard_func`, by its name, has files of its own; it is called in
-        Python, for each element that is written. What either raises is a `PipelineError`, also with
+        Python, for each element that is written. An exception of either becomes a `PipelineError`, also with
         ``on_error="skip"``.
 
         Follows ``tf.data.Dataset.snapshot``, whose default shards are as many as there are CPUs.
@@ -1770,7 +1771,7 @@ class Dataset(Sources, Grouping, Keeping):
         Notes
         -----
         Like a function of `map` it becomes a native stage if that is possible, and else runs in Python, in one thread.
-        Elements are not copied, and in Python it can't write to their arrays: they go on behind it. What it raises, and
+        Elements are not copied, and in Python it can't write to their arrays: they go on behind it. Its exceptions, and
         an answer that is no bool (`InvalidArgumentError`), come in their place in the order; with ``on_error="skip"``
         such an element is left out.
 
@@ -1813,8 +1814,9 @@ class Dataset(Sources, Grouping, Keeping):
         -----
         It holds for what comes before it, as ``Options(on_error="skip")`` does for all of an iterator: damaged records,
         files that can't be opened, and functions that raise. Faults of the machine (failed reads, no memory) are errors
-        still. What it leaves out is not in ``stats()``. Of a `zip`, an error takes an element of each dataset away, so
-        that pairs stay pairs. Good elements of a batch that an error cuts short are given, which tf.data drops.
+        still. Elements that it leaves out are not in ``stats()``. Of a `zip`, an error takes an element of each dataset
+        away, so that pairs stay pairs. Good elements of a batch that an error cuts short are given, which tf.data
+        drops.
 
         Where a run goes on at a saved place, the elements of the pass before it are made again.
 
@@ -1871,7 +1873,7 @@ class Dataset(Sources, Grouping, Keeping):
         Notes
         -----
         Each element is taken as it is when it is yielded: arrays are copied before the generator goes on, if they have
-        to be (see `map`), so it may fill the same one again. What it gets as `args` are arrays of its own in each pass.
+        to be (see `map`), so it may fill the same one again. Its `args` are arrays of its own in each pass.
 
         With types and shapes (each with its number of dimensions; of strings at most one) elements go into rows, as
         those of arrays do: `map` and other steps behind it are native where they can be, and arrays are views of a
@@ -1879,7 +1881,7 @@ class Dataset(Sources, Grouping, Keeping):
 
         Numbers are converted to the dtype, if that loses nothing but digits behind the point's: an element of another
         type, structure or shape is an `InvalidArgumentError` in its place in the order. Without types, elements are
-        taken as they come, converted like what a function of `map` returns. What the generator raises is a
+        taken as they come, converted like what a function of `map` returns. The generator's exception becomes a
         `PipelineError` in its place; `KeyboardInterrupt` and `SystemExit` come out as they are.
 
         The generator runs in a thread of its own, under the GIL, ahead of the consumer, and is closed when the
@@ -1993,7 +1995,7 @@ class Dataset(Sources, Grouping, Keeping):
 
         `map_func` is called in Python, once an element, and once more beforehand, for the first one: the structure of
         the elements shows in what it returns. All datasets must have elements alike: else it is a `DtypeError`, when
-        the first other one comes. What it raises is a `PipelineError`, which has that as its ``__cause__``. Rows of
+        the first other one comes. Its exception becomes a `PipelineError`, and is that one's ``__cause__``. Rows of
         the datasets, each read by native threads of its own, are put together without copying elements one by one.
 
         Of names of files that are known beforehand (`from_tensor_slices`, `list_files`), `map_func` is called at once,
@@ -2453,7 +2455,7 @@ class Dataset(Sources, Grouping, Keeping):
         Returns
         -------
         str
-            A line for each step, the last one first; what a step takes its elements from stands behind it, further
+            A line for each step, the last one first; a step's input stands behind it, further
             in. In front of each line: whether it runs natively, in threads that don't take the GIL, or in Python; at
             its end what part of it that is, and what forced Python. A native map makes many rows at a time, or one
             after the other where it can't. On a terminal long lines are broken.

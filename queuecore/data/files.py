@@ -55,7 +55,7 @@ class FixedLengthRecordDataset(Dataset):
     buffer_size : int, optional
         Not used: how much is read at a time is our choice.
     compression_type : {"", "GZIP", "ZLIB", "ZSTD", "LZ4", "XZ", "BZ2"}, optional
-        How files are compressed. What is compressed is read from its start.
+        How files are compressed. A compressed file is read from its start.
     num_parallel_reads : int, optional
         Native worker threads, where `Options.num_threads` isn't set. It doesn't change the order.
     name : str, optional
@@ -90,7 +90,7 @@ class FixedLengthRecordDataset(Dataset):
     record, most often because records have another length, unless `tail` or ``Options(on_error="skip")`` leaves such a
     rest out. Of later files, of URLs, and where the size doesn't tell, in a compressed file, the whole records come
     first. It names the file, and where it applies the offset and
-    the record. Those classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`,
+    the record. Its classes are `NotFoundError`, `PermissionDeniedError`, `NotAFileError`, `UnavailableError`,
     `TruncatedRecordError`, `SourceChangedError` (a file that was written to or replaced while it was in use:
     when the last of it was read, bytes that it had when it was opened must not have changed, by its size and
     modification time; to append, to rename, to delete is no change, but a later pass must find the file as it was).
@@ -198,8 +198,8 @@ class NumpyDataset(Dataset):
 
     The header of every file is read here: so dtype, shape and length are known, and what is wrong with a header is an
     error at once. Rows are read when their turn comes, by native threads and without the GIL. A file that has another
-    header by then, or fewer bytes, is a `SourceChangedError` in its place in the order. What is appended isn't read. A
-    dataset that is pickled has the headers in it.
+    header by then, or fewer bytes, is a `SourceChangedError` in its place in the order. Bytes that are appended aren't
+    read. A dataset that is pickled has the headers in it.
 
     Nothing is mapped, and no file is loaded as a whole. Where an array is saved in Fortran's order, a row is gathered
     out of all columns by reads of at most 16 KiB. That is quick for batches of narrow rows. It takes a read for each
@@ -269,8 +269,8 @@ class TextLineDataset(Dataset):
     `Ragged`: the bytes of all lines side by side, and where each begins. Lines of more than `Options.max_record_bytes`
     (64 MiB) are refused with a `RecordTooLargeError`, of which no more than that is ever in memory.
 
-    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds takes a few times
-    its own size in memory, most if records are short.
+    Several threads work on one file at a time, and never change the order. Elements that a ``shuffle`` holds take a few
+    times its own size in memory, most if records are short.
 
     The class follows ``tf.data.TextLineDataset``; `skip_header_lines` is ours.
 
@@ -350,8 +350,8 @@ class TFRecordDataset(Dataset):
     that of the length before anything is believed of it: a `ChecksumError`, `TruncatedRecordError` or
     `RecordTooLargeError` (over `Options.max_record_bytes`, 1 GiB) comes in its place in the order.
 
-    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds takes a few times
-    its own size in memory, most if records are short.
+    Several threads work on one file at a time, and never change the order. Elements that a ``shuffle`` holds take a few
+    times its own size in memory, most if records are short.
 
     The class follows ``tf.data.TFRecordDataset``.
 
@@ -512,8 +512,8 @@ class CsvDataset(Dataset):
     types. Rows of more than `Options.max_record_bytes` (64 MiB) are refused: so a quote that is never closed doesn't
     fill the memory.
 
-    Several threads work on one file at a time, and never change the order. What a ``shuffle`` holds takes a few times
-    its own size in memory, most if records are short.
+    Several threads work on one file at a time, and never change the order. Elements that a ``shuffle`` holds take a few
+    times its own size in memory, most if records are short.
 
     The class follows ``tf.data.experimental.CsvDataset``.
 

@@ -764,7 +764,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Callable
 
     Notes
     -----
-    All functions run in Python. What they raise is a `PipelineError` in its place, and leaves the state as it was.
+    All functions run in Python. Their exceptions become a `PipelineError` in its place, and leave the state as it was.
 
     Examples
     --------
@@ -809,7 +809,7 @@ def pad_to_cardinality(cardinality: SupportsIndex, mask_key: str = "valid") -> C
 
     Notes
     -----
-    What is appended has the shape of the first element, which is made for it, once. Follows
+    The elements appended have the shape of the first one, which is made for this, once. Follows
     ``tf.data.experimental.pad_to_cardinality``.
 
     Examples

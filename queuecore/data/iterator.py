@@ -211,8 +211,8 @@ class Iterator(Held, IteratorBase):
         -----
         Never blocks. Threads are at work, so the numbers need not belong to the same moment. Native threads read the
         processor's own clock, whose rate is estimated anew at each call: the same times may differ by some
-        millionths. A row's seconds count from the first ``next()``; those of a run that is over at a
-        `load_state_dict` stay in. What Python waits for otherwise, a lock or a disk, counts as ``busy``.
+        millionths. A row's seconds count from the first ``next()``; seconds of a run that is over at a
+        `load_state_dict` stay in. Python's other waits, for a lock or a disk, count as ``busy``.
 
         Examples
         --------
@@ -251,7 +251,7 @@ class Iterator(Held, IteratorBase):
 
         Notes
         -----
-        Each native thread of the iterator has a row, and so have the consumer and the copies to a device; those of
+        Each native thread of the iterator has a row, and so have the consumer and the copies to a device; the rows of
         streams over inputs are grouped by their stages, with the next higher level, and streams that follow one another
         share rows. A slice is a unit of work, or a wait. Flows lead from a block that was read from a file, where
         records have no known places, to the units that make rows of it, from these to the batch that the consumer
@@ -348,7 +348,7 @@ class Iterator(Held, IteratorBase):
         Notes
         -----
         With another batch size, index or number of shards, the state stands for the place at which all shards have
-        given as many elements: those that came before it in the whole order don't come again, on any of the shards,
+        given as many elements: elements before it in the whole order don't come again, on any of the shards,
         and all others do. It must be a whole number of elements of the dataset at hand, or it is a
         `ResumeMismatchError`.
 

@@ -467,8 +467,8 @@ class ReinitializableIterator(_Switched):
         DtypeError
             If the elements have another structure or other dtypes.
         InvalidArgumentError
-            If their shapes can't be right, or `dataset` is no `Dataset`. What only the data shows is an error with the
-            element.
+            If their shapes can't be right, or `dataset` is no `Dataset`. A shape that only the data shows is an error
+            with the element.
         """
         settled = self._check(dataset)
         return lambda: self._begin(dataset, settled)

@@ -67,11 +67,11 @@ class Options(Settings):
     memory_budget : int, optional
         Bytes that the buffers of an iterator may take, at least 1 MiB: batches in the making and those that are held,
         what is read ahead, and what a shuffle keeps; of a dataset of other datasets, all of them together. The default
-        (`None`) follows from the sizes of batches and the number of threads; what `Dataset.prefetch` asks for beyond
-        that takes no more than a quarter of the memory that this process may have (of the machine's, of its control
-        groups', of ``ulimit -v``). Less memory means fewer threads, less
-        ahead and a smaller `max_leases`. Copies that the consumer gets, Python objects, the places that a shuffle keeps
-        (some 40 bytes an element) and the scratch memory of decoders come on top.
+        (`None`) follows from the sizes of batches and the number of threads; batches that `Dataset.prefetch` asks for
+        beyond that take no more than a quarter of the memory that this process may have (of the machine's, of its
+        control groups', of ``ulimit -v``). Less memory means fewer threads, less ahead and a smaller `max_leases`.
+        Copies that the consumer gets, Python objects, the places that a shuffle keeps (some 40 bytes an element) and
+        the scratch memory of decoders come on top.
     stall_warn : float, optional
         After how many seconds in which nothing moves (no byte is read, no batch begun) a consumer that waits is told so
         by a `RuntimeWarning`, which names the files that are being read. Default 60; ``math.inf``: never.
@@ -110,9 +110,9 @@ class Options(Settings):
         Bytes that files in `cache_dir` may take, at least 64 MiB; the longest unused go first. Each process may exceed
         them by a 32nd. Default: half of what the disk has free or the cache takes already.
     offline : bool, optional
-        Whether remote files come from `cache_dir` alone, as they were when they were kept; what isn't there is an
-        `UnavailableError` in its place. What a dataset reads when it is made (headers of ``.npy`` files, and of CSV for
-        names of columns) comes from the store. Default: `False`.
+        Whether remote files come from `cache_dir` alone, as they were when they were kept; a file that isn't there is
+        an `UnavailableError` in its place. A dataset's reads while it is made (headers of ``.npy`` files, and of CSV
+        for names of columns) come from the store. Default: `False`.
     identity : {"stat", "content"}, optional
         By what a saved place knows its files again. ``"stat"`` (the default): by size and modification time, as they
         were when they were opened. ``"content"``: by a digest of their bytes, so that files which were copied, or

@@ -240,7 +240,7 @@ class Children:
         return child
 
     def numbered(self, number: int) -> Child | InPlace | BaseException:
-        """Return the dataset of an element of the input; those before it that nobody asked for wait."""
+        """Return the dataset of an element of the input; earlier ones that nobody asked for wait."""
         while self.n <= number and not self.ended:
             self._pull()
         for index, child in enumerate(self._waiting):

@@ -52,7 +52,7 @@ class Ignore(Node):
         return True
 
     def check_sizes(self) -> None:
-        """Do nothing: what is wrong with a file of the input is left out in its place."""
+        """Do nothing: a bad file of the input is left out in its place."""
 
     def layout(self) -> Layout:
         return self.inputs[0].layout

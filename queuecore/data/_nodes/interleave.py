@@ -90,8 +90,8 @@ class Interleave(Node):
                         return self.child_of(element, number)
                 return None
             except QueueCoreError as error:
-                # It comes out where it belongs, when elements are asked for; or is left out then. What is no fault of
-                # the data may be another time.
+                # It comes out where it belongs, when elements are asked for; or is left out then. An error that is no
+                # fault of the data may be another time.
                 if not is_bad_data(error):
                     raise
                 if number == (_FEW_TRIED if skips is None else _MOST_TRIED):

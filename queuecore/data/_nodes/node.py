@@ -234,7 +234,7 @@ def _hand_in_passes(node: Node, run: NodeRun, feed: Feed) -> None:
         try:
             if node.hand_in(run, feed, after, start):
                 feed.end(after)
-        except BaseException as error:  # whatever it is, it comes out in its place, in the consumer's thread
+        except BaseException as error:  # of any class: it comes out in its place, in the consumer's thread
             feed.end(after, error)
 
 

@@ -126,7 +126,7 @@ class PythonMap(ObjectNode):
         used = None
         with contextlib.closing(self._results(run, pass_, min(start, tape.low))) as results:
             for result in results:
-                if next_number >= 0 and 0 in run.used:  # what waits here has used up something, and was not given
+                if next_number >= 0 and 0 in run.used:  # a waiting result has used up something, and was not given
                     used = run.used.pop(0)
                 if result.number in numbers_gone:
                     continue

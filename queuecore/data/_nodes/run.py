@@ -487,7 +487,7 @@ class _Children:
             child.draw(trace, level)
 
     def memory_bytes(self) -> int:
-        # One at a time: those that end meanwhile are not kept from it.
+        # One at a time: children that end meanwhile are not kept from it.
         return sum(child.stats()["memory_bytes"] for child in self._living())
 
     def note(self, index: int | None, counts: Counts) -> None:

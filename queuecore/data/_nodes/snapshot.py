@@ -266,7 +266,7 @@ class ShardWriter(CacheFileWriter):
 
     def add(self, chunk: Chunk) -> Chunk:
         shards = self._shards_of(chunk)
-        if self.error is not None:  # what comes before it is good
+        if self.error is not None:  # the elements before it are good
             chunk = chunk.part(0, len(shards))
         order = np.argsort(shards, kind="stable")
         for group in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1):

@@ -1,4 +1,4 @@
-"""The threads that write files for an iterator: who closes it waits for them, and so does the end of the program."""
+"""The threads that write files for an iterator: its close waits for them, and so does the end of the program."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ class FixedLengthSource(Source):
     def frame(self, size: int) -> tuple[int, str | None]:
         """Return the number of whole records in a file of `size` bytes, and what is wrong with the rest of it.
 
-        The native core counts by the same rule: a file of no bytes is empty and fine; what follows the last record
+        The native core counts by the same rule: a file of no bytes is empty and fine; the rest after the last record
         must be nothing, or no more than the gap between two records.
         """
         if size == 0:
@@ -205,7 +205,7 @@ def _has_bytes(path: bytes) -> bool:
         with open(path, "rb", buffering=0) as file:
             return bool(file.read(1))
     except PermissionError:
-        return False  # what the file system says of it counts, as for files that say more
+        return False  # the file system's word on it counts, as for files that say more
     except OSError as error:
         raise errors.os_error(error.errno or 0, f"cannot read {os.fsdecode(path)}: ", path=path, stage=_STAGE) from None
 

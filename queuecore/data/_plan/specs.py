@@ -180,7 +180,7 @@ def _shape_of_value(value: Any, dims: int) -> tuple[int | None, ...]:
 def classes_of(result: Made, batched: bool) -> Any:
     """Return the class of each component of an element, in its structure.
 
-    Found by doing with nothing what the native core does with data: what is assembled in Python says so best itself.
+    Found by doing with nothing what the native core does with data: an element assembled in Python says so best itself.
     """
     parts = [_nothing(one) for one in result.components]
     if not batched:

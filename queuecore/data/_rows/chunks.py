@@ -121,7 +121,7 @@ class Row(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """The error of an element that can't be made, in its place: those behind it can."""
+    """The error of an element that can't be made, in its place: later ones can."""
 
     error: BaseException
 

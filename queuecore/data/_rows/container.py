@@ -24,7 +24,7 @@ __all__ = ["MOST_EXPANDED", "Packer", "framed", "read_piece", "unpack"]
 
 _HEADER_BYTES = 12
 _FRAME_BYTES = 16
-# Of everything large in a piece. What is read lies at such an address too.
+# Of everything large in a piece. Memory that it is read into has such an address too.
 _ALIGN = 16
 # Python refuses to read longer ones from text.
 _MOST_INT_BITS = 8192

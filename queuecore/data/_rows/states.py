@@ -20,7 +20,7 @@ _TEXTS = {"S": BYTES, "U": np.dtype("U")}
 
 
 def _leaf(value: Any) -> Any:
-    """Return a part of a state as an array or a NumPy scalar; what isn't made of arrays as it is."""
+    """Return a part of a state as an array or a NumPy scalar; a part that isn't made of arrays as it is."""
     if isinstance(value, (bytes, Ragged, Sparse)):  # an array would cut off zero bytes at the end of bytes
         return value
     try:

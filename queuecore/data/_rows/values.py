@@ -64,9 +64,9 @@ def converted(value: Any) -> tuple[Any, Any]:
     """Return a value as an element, and its structure: dtypes in tuples and dicts, to be compared.
 
     Numbers become NumPy's, lists arrays, strings `bytes`, and several strings a `Ragged`. Tuples, dicts, arrays,
-    `Ragged`, `Sparse` and datasets stay: these arrays must be ours already, as `queuecore._core.atoms.own` has it. What
-    only becomes an array here is a copy. The structure of an empty list is ``("empty list", ndim)``: it has no type
-    yet, and is an array of float64 until `settled` gives it one.
+    `Ragged`, `Sparse` and datasets stay: these arrays must be ours already, as `queuecore._core.atoms.own` has it. A
+    value that only becomes an array here is a copy. The structure of an empty list is ``("empty list", ndim)``: it has
+    no type yet, and is an array of float64 until `settled` gives it one.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def settled(value: Any, structure: Any, spec: Any) -> tuple[Any, Any]:
 class Types:
     """The types of elements that come one after the other, for their empty lists.
 
-    Those of the elements before decide; the first elements wait for one that has a type.
+    The types of earlier elements decide; the first elements wait for one that has a type.
     """
 
     def __init__(self) -> None:

@@ -124,7 +124,7 @@ class Dataset(DatasetBase):
         return make_initializable_iterator(self, shared_name)
 
     def options(self) -> Options:
-        """Return the options that were set for it and its inputs, to read: those that were set last win."""
+        """Return the options that were set for it and its inputs, to read: the last ones set win."""
         return _options(self._variant).fix()
 
     # ---- sources

@@ -103,8 +103,8 @@ class Function:
             self.result = tuple(result) if isinstance(result, list) else result
             self.spec, results = tensors_of(self.result, label)
         own = {op: index for index, op in enumerate(body)}
-        # Operations with effects run in the order of their creation, even if nothing reads them. What stands for an
-        # argument, or for a value of a loop, is none; those of branches and loops run within these.
+        # Operations with effects run in the order of their creation, even if nothing reads them. A stand-in for an
+        # argument, or for a value of a loop, is none; operations of branches and loops run within these.
         active = [
             op
             for op in body

@@ -559,7 +559,7 @@ class Graph:
         yield container_name
 
     def switch_to_thread_local(self) -> None:
-        """Give each thread its own `control_dependencies` and `device`; those of now are what each begins with.
+        """Give each thread its own `control_dependencies` and `device`; each begins with the present ones.
 
         Before that they hold for operations that any thread adds. Scopes of names and variables are each thread's own
         in any case.

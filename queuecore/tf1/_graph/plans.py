@@ -173,7 +173,7 @@ def _note(error: QueueCoreError, op: Operation) -> None:
 
 
 def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
-    """Run a plan's operations; those that may wait, and don't need each other, each in its own thread."""
+    """Run a plan's operations; independent ones that may wait run in threads of their own."""
     results: queue.SimpleQueue[tuple[KernelStep, BaseException | None]] = queue.SimpleQueue()
     pending = list(plan.steps)
     finished = set()

@@ -251,7 +251,7 @@ class Session:
         return resource
 
     def note_started(self, queue: Any) -> None:
-        """Note that a runner fills a queue: what waits for it isn't stalled."""
+        """Note that a runner fills a queue: a wait for it isn't stalled."""
         self._started.add(queue)
 
     def _say_stalled(self, name: str) -> None:
@@ -335,7 +335,7 @@ class Session:
             return [pair for inner, part in zip(key, value, strict=True) for pair in self._pairs(inner, part)]
         if not hasattr(key, "_fetch"):
             return [(self._feedable(key), value)]
-        # One that is of several tensors; those that are known need no value.
+        # One that is of several tensors; known ones need no value.
         parts, given = _flat_parts(key), _flat_values(value)
         if len(given) < len(parts):
             parts = [tensor for tensor in parts if constant_value(tensor) is None]

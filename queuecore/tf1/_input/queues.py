@@ -31,7 +31,7 @@ _MISMATCH = r"component (\d+): expected shape \[(.*?)\], got \[(.*?)\]"
 
 
 def _told(error: QueueCoreError, what: str, run: Any, *texts: Any) -> QueueCoreError:
-    # An error of a queue in TensorFlow's words. The end of a session closes its queues: what waited was cancelled.
+    # An error of a queue in TensorFlow's words. The end of a session closes its queues: their waits were cancelled.
     if run.session.is_closed:
         return CancelledError(f"{what} operation was cancelled: the session was closed while it waited ({error})")
     retell(error, *texts)

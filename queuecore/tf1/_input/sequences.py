@@ -80,7 +80,7 @@ class _Segments:
             self._put(index, segments[0], states)
 
     def save(self, name: str, keys: Any, values: Any) -> None:
-        """Give segments one of their states; those that have all are ready."""
+        """Give segments one of their states; segments that have all are ready."""
         with self._lock:
             if self._cancelled:
                 raise CancelledError(f"{self.name} is closed")
@@ -131,7 +131,7 @@ class _Segments:
                         raise
 
     def close(self, cancel: bool) -> None:
-        """Take no more examples; those that are there go on, unless they are cancelled."""
+        """Take no more examples; examples that are in go on, unless they are cancelled."""
         with self._lock:
             if self._closed and not cancel:
                 raise CancelledError(f"Barrier '{self.name}' is already closed.")
@@ -371,7 +371,7 @@ class SequenceQueueingStateSaver:
         return self._next_batch
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Operation:
-        """Return an operation that takes no more examples; those that are there go on, unless it cancels them."""
+        """Return an operation that takes no more examples; examples that are in go on, unless it cancels them."""
 
         def kernel(run: Any) -> None:
             self.of(run.session).close(cancel_pending_enqueues)

@@ -35,8 +35,8 @@ def _nbytes(values: Sequence[Any]) -> int:
 
 class _Entries:
     # The contents of an area in one session: for each key the values that are there, by component. One lock guards
-    # all. Whoever has to wait hangs up a bell, a native queue of one place, and waits without the lock for an element
-    # in it: that wait ends as those of all queues do.
+    # all. A thread that has to wait hangs up a bell, a native queue of one place, and waits without the lock for an
+    # element in it: that wait ends as those of all queues do.
 
     def __init__(self, area: StagingAreaBase) -> None:
         self.dtypes = area.dtypes

@@ -1,4 +1,4 @@
-"""Operations that check values: ``tf.assert_equal`` and its like. What is known to be wrong fails when it is built."""
+"""Operations that check values: ``tf.assert_equal`` and its like. A check known to fail does so when it is built."""
 
 from __future__ import annotations
 

@@ -476,7 +476,7 @@ def _ragged_part(feature: RaggedFeature, outer: Sides, steps: bool) -> _Part:
     partitions = list(feature.partitions)
     inner: list[int] = []
     while partitions and isinstance(partitions[-1], RaggedFeature.UniformRowLength) and dtype != string:
-        inner.insert(0, int(partitions.pop().length))  # those are a dimension of the values
+        inner.insert(0, int(partitions.pop().length))  # such rows are a dimension of the values
     levels = len(partitions) + len(outer) + steps
 
     def taken(component: Any) -> list[Any]:

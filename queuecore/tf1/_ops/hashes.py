@@ -228,7 +228,7 @@ def string_to_hash_bucket(
 
 
 def string_to_hash_bucket_strong(input: Any, num_buckets: int, key: Sequence[int], name: str | None = None) -> Tensor:
-    """As `string_to_hash_bucket_fast`, by a function with a key: who doesn't know it can't fill one bucket on purpose.
+    """As `string_to_hash_bucket_fast`, by a function with a key: without it nobody can fill one bucket on purpose.
 
     Parameters
     ----------

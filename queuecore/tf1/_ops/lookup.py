@@ -463,7 +463,7 @@ class MutableHashTable(_Table):
         return get_default_graph().create_op("LookupTableInsert", inputs, [], kernel, name or "LookupTableInsert")
 
     def remove(self, keys: Any, name: str | None = None) -> Operation:
-        """Return an operation that removes keys; those that aren't there don't matter."""
+        """Return an operation that removes keys; absent ones don't matter."""
         inputs = [self._checked(convert_to_tensor(keys, self.key_dtype))]
 
         def kernel(run: Any, old: Any) -> None:

@@ -352,7 +352,7 @@ def reverse_sequence(
 
 
 def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Tensor:
-    """Return a tensor whose items are moved along axes; those that leave at one end come in at the other."""
+    """Return a tensor whose items are moved along axes; items that leave at one end come in at the other."""
     operand, by, along = convert_to_tensor(input), _integers(shift, "shift"), _integers(axis, "axis")
 
     def kernel(x: Any, steps: Any, axes: Any) -> Any:

@@ -206,7 +206,7 @@ def count_nonzero(
 def histogram_fixed_width(
     values: Any, value_range: Any, nbins: Any = 100, dtype: Any = np.int32, name: str | None = None
 ) -> Tensor:
-    """Return how many numbers lie in each of equally wide ranges; those outside count in the first and the last one.
+    """Return how many numbers lie in each of equally wide ranges; numbers outside count in the first and the last one.
 
     Parameters
     ----------

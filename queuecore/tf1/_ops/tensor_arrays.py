@@ -160,7 +160,7 @@ class TensorArray:
     handle, flow : Tensor, optional
         Those of another handle, instead of a size.
     infer_shape : bool, default True
-        Whether all elements have one shape. What is read where nothing was written is 0 then, if one shape is known.
+        Whether all elements have one shape. A read where nothing was written gives 0 then, if one shape is known.
     element_shape : shape, optional
         Of the elements.
     colocate_with_first_write_call : bool, default True
@@ -265,7 +265,7 @@ class TensorArray:
             self._facts.shape.assert_is_compatible_with(element_shape)
 
     def identity(self) -> TensorArray:
-        """Return the same array; what uses it comes after the present control dependencies."""
+        """Return the same array; its uses come after the present control dependencies."""
         return self._writing("Identity", [], lambda cells: None, None)
 
     def read(self, index: Any, name: str | None = None) -> Tensor:
@@ -344,7 +344,7 @@ class TensorArray:
         )
 
     def size(self, name: str | None = None) -> Tensor:
-        """Return the number of its elements, an int32; those that weren't written count too."""
+        """Return the number of its elements, an int32; elements that weren't written count too."""
         return self._reading("TensorArraySizeV3", [], (), lambda cells: np.int32(len(cells.values)), name, int32)
 
     def mark_used(self) -> None:

@@ -22,7 +22,7 @@
 #       5. B noted before the beginning (I2), and a participant makes something only after a look that found something:
 #          one of B's looks found something within the phase, before F. This contradicts 1.
 #   I4  A native participant's look that finds nothing to do may have changed what others see; the next one, of the same
-#       state, does not. So there are two phases: what the first one's looks changed, those of the second one see.
+#       state, does not. So there are two phases: the second one's looks see the changes that the first one's made.
 # Time plays no part: a late thread only delays the decision.
 # Progress: all are blocking, for a few loads under a turn (ending_decide: for each thread, the table once).
 # Sources: the two collects of Afek and others, "Atomic Snapshots of Shared Memory" (1993), and the waves of Mattern,
@@ -40,7 +40,7 @@ cdef struct Waiter:
     uint64_t thread
     int32_t notes    # since the phase began
     bint native
-    bint over        # what it waits for will never come
+    bint over        # the event that it waits for will never come
 
 cdef struct Ending:
     Turn turn        # all below is used under it

@@ -1,5 +1,5 @@
 # The allocator of native code, by the names of the C library: through the table of system calls (syscalls.hpp), so that
-# tests can let any request fail. Who takes memory here frees it here; that of alloc_lines, too.
+# tests can let any request fail. Memory taken here is freed here; that of alloc_lines, too.
 from libc.stddef cimport size_t
 
 cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:

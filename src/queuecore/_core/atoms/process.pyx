@@ -73,7 +73,7 @@ cdef int native_thread_start(ThreadMain main, void* arg, const char* name) noexc
 
 
 cdef void native_thread_ended() noexcept nogil:
-    _threads.fetch_sub(1, kRelease)  # A1 release: pairs with A2; what the thread did is over
+    _threads.fetch_sub(1, kRelease)  # A1 release: pairs with A2; the thread's work is over
 
 
 cdef int32_t live_threads() noexcept nogil:
@@ -161,7 +161,7 @@ cdef void* buffer_take(size_t nbytes) noexcept nogil:
         turn_give(&_kept_turn)
     if p == NULL:
         p = map_pages(nbytes)
-    if p == NULL and _unmap_kept():  # what is kept counts where a process may have so much address space (RLIMIT_AS)
+    if p == NULL and _unmap_kept():  # kept pages count where a process may have so much address space (RLIMIT_AS)
         p = map_pages(nbytes)
     return p
 

@@ -38,7 +38,7 @@ cdef enum:
 
 
 cdef inline bint stop_requested(StopFlag* s) noexcept nogil:
-    # F1 acquire: pairs with F2 and F3; what came before the stop is seen after it
+    # F1 acquire: pairs with F2 and F3; writes before the stop are seen after it
     return s.state.load(order(F1, kAcquire)) == STOP_SET
 
 
@@ -72,7 +72,7 @@ cdef inline bint stop_event_set(Atomic[int64_t]* at, int64_t now) noexcept nogil
 
 
 cdef inline int64_t stop_event_at(Atomic[int64_t]* at) noexcept nogil:
-    return at.load(order(E2, kAcquire))  # E2 acquire: pairs with E1; what came before the stop is seen after it
+    return at.load(order(E2, kAcquire))  # E2 acquire: pairs with E1; writes before the stop are seen after it
 
 
 # Starts up to `threads` workers named name-0, name-1, ... Returns 0, or an errno with *started workers running; the
@@ -92,7 +92,8 @@ cdef bint runner_join(Runner* r, int64_t deadline_ns) noexcept nogil
 # gets no processor, or waits for another thread. Reads /proc: not for the hot path. The first 128 threads are looked
 # at.
 cdef int32_t runner_stuck(Runner* r) except -1
-# Returns the stop of the runner that this thread works for, or NULL: it is none's. What it waits for it gives up then.
+# Returns the stop of the runner that this thread works for, or NULL: it is none's. Once that is set,
+# the thread gives up its waits.
 cdef StopFlag* this_stop() noexcept nogil
 # Once the interpreter is exiting, a Python thread other than the main one stays here for good, without the GIL: an
 # error would only make its program print a traceback during the exit.

@@ -265,7 +265,7 @@ cdef class StopEvent:
         """Request the stop. Return True if this call is the one that set it."""
         if not stop_event_set(&self.at, monotonic_ns()):
             return False
-        # this wakes waits on children and on the parent, too: those not concerned sleep on
+        # this wakes waits on children and on the parent, too: waits not concerned sleep on
         event_notify_all(self.changed)
         return True
 

@@ -117,6 +117,6 @@ cdef void lines_drop(Lines* lines) noexcept nogil
 cdef class Timeline:
     cdef Lines* lines
     cdef int64_t began_ticks, began_ns
-    cdef double rate           # ns in a tick. The same for all events: those of one moment are at one place
+    cdef double rate           # ns in a tick. The same for all events: events of one moment are at one place
 
     cdef int64_t _ns(self, int64_t ticks) noexcept

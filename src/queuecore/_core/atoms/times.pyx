@@ -68,7 +68,7 @@ cdef class ThreadTimes:
     def begin_wait(bint output):
         """Note that the calling thread waits: for room, or else for input.
 
-        What it waits for within that counts as this wait.
+        Waits within that count as this wait.
         """
         begin_wait(ON_OUTPUT if output else ON_INPUT)
 

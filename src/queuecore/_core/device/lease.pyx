@@ -163,7 +163,7 @@ cdef class DeviceLease:
         self.end_()
 
     def record_stream(self, stream, uintptr_t handle):
-        """Say that another stream reads the batch, too: what it gets up to the lease's end comes before what is written
+        """Say that another stream reads the batch, too: its work up to the lease's end comes before what is written
         there next.
 
         Parameters

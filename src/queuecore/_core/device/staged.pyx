@@ -494,7 +494,7 @@ cdef class Staged:
         stream : object
             Kept until the lease's end.
         handle : int
-            Of that stream: what it gets from now on comes after the copy.
+            Of that stream: its work from now on comes after the copy.
         arrays : Arrays, optional
             What makes arrays of the batch; the lease says so.
         """

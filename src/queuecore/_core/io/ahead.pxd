@@ -10,9 +10,9 @@
 #   H1  The list of ranges, and all of a range but its bytes, are under `turn`, which is held for a few comparisons.
 #   H2  The bytes of a range are its server's while it is RANGE_ASKED. From RANGE_HERE on nobody writes to them, and who
 #       copies them holds a reference.
-#   H3  The failure of a range that a reader asked for is told to all that wait for it. Who waits for one that was only
+#   H3  The failure of a range that a reader asked for is told to all that wait for it. A waiter for one that was only
 #       asked for ahead, or comes later, asks again, for what it needs itself.
-# Any thread, without a turn. Only ahead_copy copies; nothing here waits. Who has to wait parks at `come`.
+# Any thread, without a turn. Only ahead_copy copies; nothing here waits. Threads that have to wait park at `come`.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.atoms.platform cimport Atomic, EventCount, Turn
 

@@ -47,7 +47,7 @@ cdef struct CodecCall:
     int64_t written          # bytes that were made
     bint ended               # the member or frame is complete
 
-# The functions of a library. Those that return an int return 0 or a WHAT_ number of atoms/errors.pxd.
+# The functions of a library. An int that they return is 0 or a WHAT_ number of atoms/errors.pxd.
 cdef struct CodecKind:
     # Makes the state. If it fails, `end` isn't called.
     int (*begin)(Inflater* f) noexcept nogil

@@ -154,7 +154,7 @@ cdef extern from *:
 
 check_layout(layout_hash())
 
-# Those behind the first three have the numbers of their encodings, and one more.
+# The ones behind the first three have the numbers of their encodings, and one more.
 cdef enum:
     LIBRARY_ISAL = 1
     LIBRARY_ZLIB = 2

@@ -2,20 +2,21 @@
 # as the storage is good for, while the workers go on with other units.
 #
 # Its threads are two crews. The pool does any request: a thread one, and waits for it. Rings (uring.pxd) hand reads of
-# open files to the kernel: a thread up to kRingReads at a time. What a ring can't do it passes on to the pool. Where
+# open files to the kernel: a thread up to kRingReads at a time. A ring passes on to the pool what it can't do. Where
 # the kernel has no rings, or none any longer, the pool does everything.
 #
-# A job is what one unit waits for: some requests. Whoever fills a job in hands it over (engine_submit), and gets it
+# A job is what one unit waits for: some requests. Its owner fills a job in, hands it over (engine_submit), and gets it
 # back when all its requests are done: `done` is called with it, once, by one of the engine's threads. Until then the
 # job, and the memory that its requests read into, are the engine's.
 #   E1  At most `depth` requests are being done at any time. `depth` follows what is measured: it doubles as long as
 #       that brings more bytes, and halves, now and then, if that brings as many: requests that only wait make others
 #       late.
-#   E2  Requests of a crew begin in the order in which they were handed over. Those of the pool, which nobody else can
+#   E2  Requests of a crew begin in the order in which they were handed over. The pool's, which nobody else can
 #       do, go before those of rings.
-#   E3  A request that failed says so, and nothing else: who wants its bytes reads them again, and gets the fault.
-#   E4  A thread of a crew that has nothing to do sleeps on the crew's event. Whoever gives it something, a request or
-#       the room for one, notifies that (engine_urge).
+#   E3  A request that failed says so, and nothing else: a thread that wants its bytes reads them again, and gets the
+#       fault.
+#   E4  A thread of a crew that has nothing to do sleeps on the crew's event. A thread that gives it something, a
+#       request or the room for one, notifies that (engine_urge).
 # engine_submit: any thread. The others: the engine's threads; system calls. None may be called with a turn held.
 from libc.stdint cimport int32_t, int64_t, uint32_t
 from queuecore._core.atoms.platform cimport EventCount, Turn, Uring

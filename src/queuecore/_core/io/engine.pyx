@@ -121,7 +121,7 @@ cdef void engine_judge(Engine* e, double rate) noexcept nogil:
     # Looks whether the depth that is being tried is good, and what to try next.
     cdef bint good = rate > (MORE_BRINGS if e.trying == TRY_MORE else LESS_COSTS) * e.best
     if e.trying == TRY_NOTHING:
-        e.best = rate  # what was good once may have been luck, or another time's
+        e.best = rate  # a good result may have been luck, or another time's
         e.hold -= 1
         if e.hold <= 0:
             e.trying = e.then
@@ -158,7 +158,7 @@ cdef inline int64_t _room(const Engine* e, const Crew* c) noexcept nogil:
 
 
 cdef void _grow(Engine* e, Crew* c) noexcept nogil:
-    # Starts the threads that the depth asks for. Those that don't start are never tried again.
+    # Starts the threads that the depth asks for. A thread that doesn't start is never tried again.
     cdef int32_t before, count, started
     cdef bint none
     turn_take(&e.turn)

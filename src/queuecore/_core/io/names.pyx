@@ -13,7 +13,7 @@ check_layout(layout_hash())
 cdef class FileList:
     """List of file names, shared by every iterator of a dataset. While folders are listed, it grows.
 
-    Whatever needs all names waits until they are listed.
+    A call that needs all names waits until they are listed.
 
     Parameters
     ----------

@@ -2,9 +2,9 @@
 # descriptors from REMOTE_FD on, and the calls are those of the system.
 #
 # A native thread never takes the GIL: it hands a call in and sleeps. Threads of Python's, the servers, take the calls
-# in order; each does one under the GIL, and copies bytes without. Bytes are read by way of ahead.pxd: what is here
-# already costs no call, and a server writes to the memory of a range, never to a reader's.
-#   R1  A call is its caller's, and the list's or a server's; who lets go of it last frees it.
+# in order; each does one under the GIL, and copies bytes without. Bytes are read by way of ahead.pxd: a byte that is
+# here already costs no call, and a server writes to the memory of a range, never to a reader's.
+#   R1  A call is its caller's, and the list's or a server's; the last holder frees it.
 #   R2  A caller whose runner stops leaves at once. `result` and `st` are the server's until CALL_DONE.
 # Any thread without a turn; blocking, but for what says otherwise. The runner of a native thread that waits here ends
 # the wait (this_stop).
@@ -38,7 +38,7 @@ cdef void remote_follow(int fd, int next_fd) noexcept nogil
 cdef void set_errno(int value) noexcept nogil
 
 
-# The calls of the system, for descriptors of both kinds. What may not wait never gets bytes of a remote file.
+# The calls of the system, for descriptors of both kinds. A read that may not wait never gets bytes of a remote file.
 cdef inline void file_close(int fd) noexcept nogil:
     if fd >= REMOTE_FD:
         remote_close(fd)

@@ -352,7 +352,7 @@ cdef class AheadReader:
         cdef AheadRange* mine = NULL
         cdef unsigned char* to = NULL
         cdef int64_t read_bytes = 0, part = 0, nbytes
-        if self.file.generation != fork_generation():  # what was under way never comes
+        if self.file.generation != fork_generation():  # requests under way never end
             self._anew(self.file.size)
             begin(_opener, _errno_of, _start)
         nbytes = min(<int64_t>into.shape[0], self.file.size - offset)
@@ -521,7 +521,7 @@ cdef int _told(AheadReader reader, failure) except -1:
 
 
 cdef int _number_of(failure) except -1:
-    # Returns the errno by which a failure is told; what it was, the opener's module knows.
+    # Returns the errno by which a failure is told; the opener's module knows the failure itself.
     try:
         return _errno_of(failure) or EIO
     except BaseException:
@@ -596,7 +596,7 @@ cdef int _start_one() except -1:
     # The server counts already.
     try:
         _start()
-    except BaseException:  # those that run do the work
+    except BaseException:  # the running ones do the work
         turn_take(&_calls.turn)
         _calls.servers -= 1
         turn_give(&_calls.turn)

@@ -25,7 +25,7 @@ cdef extern from *:
       struct Names* names;
       FileEntry** blocks;        // what is known of the files; entry_of
       int64_t listed;            // files of which there are entries; guarded by the turn
-      // All of them; while more may be listed, more than there can be. Relaxed, always: whoever waits for the end is
+      // All of them; while more may be listed, more than there can be. Relaxed, always: a waiter for the end is
       // woken once this is stored (Stream.extend), and looks again.
       Atomic<int64_t> files;
       int64_t record_bytes, header_bytes, footer_bytes, hop_bytes;
@@ -189,7 +189,7 @@ cdef bint table_unsettled(FileTable* t) noexcept nogil
 # System calls, as all that follows, but for what says otherwise.
 cdef bint table_settle(FileTable* t, Fault* fault) noexcept nogil
 # Opens a known file by its name. False: it is the file that was discovered, and has changed since. True also if the
-# name is another file's, or none's: what was read is no worse for that. System calls.
+# name is another file's, or none's: the bytes read are no worse for that. System calls.
 cdef bint table_named_unchanged(const FileTable* t, int64_t f, Fault* fault) noexcept nogil
 # Returns a file that a thread reads now, from file `after` on; -1: none.
 cdef int64_t table_pinned(FileTable* t, int64_t after) noexcept nogil

@@ -400,7 +400,7 @@ cdef void _make_direct(FileTable* t, int64_t f, int fd) noexcept nogil:
 
 cdef void _expect_beginning(FileTable* t, int64_t f, int fd) noexcept nogil:
     # Has the kernel read the beginning of a file that is opened before its turn, so that fewer reads have to wait. It
-    # needn't be as long as the page cache has everything. What follows is left to the kernel's own reading ahead, which
+    # needn't be as long as the page cache has everything. The rest is left to the kernel's own reading ahead, which
     # makes larger pages. A permutation opens all its files before it reads any, so it asks for none.
     # relaxed: a hint
     if t.cold.load(kRelaxed) != 0 and not _is_direct(t, fd):
@@ -676,7 +676,7 @@ cdef bint table_unpin(FileTable* t, int64_t f, int64_t records, bint nowait, Fau
     e.pins -= 1
     if e.pins == 0:
         _idle_append(t, f)
-        if not nowait:  # closing may wait; who comes next closes what is too much
+        if not nowait:  # closing may wait; the next caller closes what is too much
             stale = _take_idle(t, t.fd_limit, &other)
     turn_give(&t.turn)
     _close(t, other, stale)

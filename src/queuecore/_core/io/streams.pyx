@@ -137,7 +137,7 @@ cdef bint _read(ByteStream* s, unsigned char* into, int64_t n, int64_t* read_byt
     cdef int64_t part
     cdef int patience = PATIENCE, err
     read_bytes[0] = 0
-    if n > s.size - s.place:  # what is appended meanwhile doesn't count
+    if n > s.size - s.place:  # bytes appended meanwhile don't count
         n = s.size - s.place
     while read_bytes[0] < n:
         if s.quiet:

@@ -1,7 +1,7 @@
 # Tar archives as records: samples, as WebDataset has them.
 #
 # A sample is the files of an archive that follow each other and have one stem: the name up to the first dot behind the
-# last slash. What is behind the dot is the file's key. Files without a stem or a key, folders, links and other members
+# last slash. The part behind the dot is the file's key. Files without a stem or a key, folders, links and other members
 # without data are no part of a sample. A record is the archive's own bytes from the first header of a sample up to that
 # of the next one: so nothing is copied until a step takes it apart.
 #

@@ -190,7 +190,7 @@ cdef int _member(const unsigned char* data, int64_t n, int64_t position, bint ch
         return _wrong(m, WHAT_TAR_SPARSE)
     if kind == 0 and m.name.nbytes > 0 and m.name.data[m.name.nbytes - 1] == c'/':
         kind = c'5'  # old archives have folders by their names
-    # Folders, links, devices and pipes have no data, whatever their size says. What is of an unknown kind has.
+    # Folders, links, devices and pipes have no data, whatever their size says. Members of an unknown kind have.
     m.regular = kind == 0 or kind == c'0' or kind == c'7'
     m.nbytes = 0 if c'1' <= kind <= c'6' else size
     m.data = place

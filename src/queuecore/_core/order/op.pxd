@@ -117,7 +117,7 @@ cdef struct ShuffleState:
     bint shuffled_again  # by an operator above, which may keep the record at which the source is cut
     int64_t iteration    # of the dataset object: where its master generator stands
     int64_t begun        # iterations begun in this run
-    bint cut             # an error has ended its input: what it gives comes in another order than without that error
+    bint cut             # an error has ended its input: its elements come in another order than without that error
     int64_t passes       # of the source, in one iteration
     int64_t entered_pass, entered_end  # the place after the last record that entered
 

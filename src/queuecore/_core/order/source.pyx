@@ -241,7 +241,7 @@ cdef int _break(Order* order, SourceOp* s, RecordBlock* block) noexcept nogil:
 
 cdef bint _breaks(Order* order, SourceOp* s, RecordBlock* block) noexcept nogil:
     # Returns whether the next record comes out as a break, or a break comes ahead of it. A record that was handed in as
-    # an error when the place was saved is one now, too: what follows it was given without it.
+    # an error when the place was saved is one now, too: the records behind it were given without it.
     cdef const Break* b = _break_here(order, s)
     return _is_broken(order, block) or (b != NULL and (not s.joined or b.level == LEVEL_SEAM or block != NULL))
 

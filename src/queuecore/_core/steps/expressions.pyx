@@ -1,8 +1,8 @@
 """Native steps made from traced functions: whole expressions run by NumPy's own loops, and graphs of steps.
 
 An expression goes over its output in tiles that stay in the first-level cache. Every call of a tile is the loop that
-NumPy itself would run for these dtypes, or a cast or chain that gives the same bits, so the values are NumPy's. What a
-loop says of its floats by the processor's flags is dropped.
+NumPy itself would run for these dtypes, or a cast or chain that gives the same bits, so the values are NumPy's. The
+processor's flags, by which a loop tells of its floats, are dropped.
 """
 cimport cython
 from cpython.pycapsule cimport PyCapsule_GetPointer

@@ -252,7 +252,7 @@ cdef double _share(const MixParams* own, const Arena* arena) noexcept nogil:
 
 cdef void _draw_cut(double share, const MixParams* own, const Arena* arena, const PictureDims* p,
                     ErasedPart* part) noexcept nogil:
-    # Draws the middle of a part of the rest's size; what lies outside the picture is cut off.
+    # Draws the middle of a part of the rest's size; its part outside the picture is cut off.
     cdef uint32_t draws[4]
     cdef double ratio = 0.5 * sqrt(1 - share)
     cdef int64_t across, down, half_width = <int64_t>(ratio * <double>p.width), half_height, bottom, right

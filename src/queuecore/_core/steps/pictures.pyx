@@ -426,7 +426,7 @@ cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* row
         return step_fault(fault, WHAT_NO_MEMORY, room, 0)
     rows.picked = <const void**>(rows.ring + count)
     rows.line = <float*>(rows.picked + count)
-    # What lies behind a row is read, and multiplied by zero.
+    # Floats behind a row are read, and multiplied by zero.
     memset(rows.line + way.kept.width * way.channels, 0, (way.channels + kRowSlack) * sizeof(float))
     rows.wide = rows.line + line
     rows.normal = rows.wide + row

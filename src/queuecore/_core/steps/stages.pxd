@@ -49,7 +49,7 @@ cdef extern from *:
 
 
 cdef inline void times_add(StepTimes* t, uintptr_t params, int64_t ticks, int64_t calls) noexcept nogil:
-    # Adds to the times of a step; those of the steps behind the first 64 are left out. Relaxed, all of it: statistics.
+    # Adds to the times of a step; steps behind the first 64 are left out. Relaxed, all of it: statistics.
     cdef uintptr_t known_params
     cdef int i
     for i in range(TIMED):

@@ -562,7 +562,7 @@ cdef class PartStep(Step):
     index : int
         Which one the step gets.
     step : Step
-        Of one input. What it makes goes to that place.
+        Of one input. Its result goes to that place.
     outputs : tuple of Component
         All of them.
     """

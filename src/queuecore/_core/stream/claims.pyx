@@ -280,7 +280,7 @@ cdef void _order_without_memory(Pipe* p) noexcept nogil:
 
 
 cdef int _pull(Pipe* p, Batch* b, int64_t max_rows, RunList* out) noexcept nogil:
-    # Pulls records for the open batch. Those that are owed come in a batch of their own, before what follows them.
+    # Pulls records for the open batch. Owed ones come in a batch of their own, before what follows them.
     out.closed = False
     if order_owes(p.order) and (b.rows == 0 or b.subs == OWED_SUBS):
         b.subs = OWED_SUBS

@@ -1,9 +1,9 @@
 # Courses: the place of an iteration, and how it goes to another place.
 #
-# A course knows neither the threads nor the calls: whoever delivers a batch tells it so (take), and whoever begins a
-# run asks it where (begin). What depends on the pipe that runs, or on its feed, gets them as arguments. Errors that end
-# the stream are returned, as exceptions, and not raised. Under the GIL, but for what says nogil, which the thread that
-# delivers may call without it.
+# A course knows neither the threads nor the calls: the deliverer of a batch tells it so (take), and the beginner of a
+# run asks it where (begin). Calls that depend on the pipe that runs, or on its feed, get them as arguments. Errors that
+# end the stream are returned, as exceptions, and not raised. Under the GIL, but for what says nogil, which the thread
+# that delivers may call without it.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.stream.describe cimport Description
 from queuecore._core.stream.feed cimport Feed
@@ -59,7 +59,7 @@ cdef class Course:
     # Cuts the source before the record of a batch that can't be read, for the next run. Returns the error that ends the
     # stream, or None.
     cdef object cut_before(self, const Batch* b, Pipe* p, Feed feed)
-    # Where a fault has ended the input of a shuffle, lets the next run meet it: what was delivered since came in the
+    # Where a fault has ended the input of a shuffle, lets the next run meet it: elements delivered since came in the
     # order of that. Returns the error that ends the stream, or None.
     cdef object repeat_fault(self, Pipe* p, Feed feed)
     # Returns `ended` of the place; None: it can't be saved, as an error has changed the order that need not come

@@ -396,7 +396,7 @@ cdef Keeper keeper_new(Description d):
             unused = node
         node = after
     _kept = used
-    while unused is not None:  # what they kept may run code that comes here again
+    while unused is not None:  # objects that they kept may run code that comes here again
         after = unused.after
         unused.after = None
         unused = after

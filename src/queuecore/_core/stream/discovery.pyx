@@ -90,7 +90,7 @@ cdef int _run(Discovery* d, int64_t threads) except -1:
     cdef bint over = False
     try:
         with nogil:
-            # Those that could not be started are no loss; without any, this thread does the work.
+            # Threads that could not be started are no loss; without any, this thread does the work.
             runner_start(&d.runner, <int32_t>threads, "qc-open", _hold, &started)
             while started == 0 and _look(d, 0) == STEP_WORKED:
                 pass

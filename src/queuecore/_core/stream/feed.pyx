@@ -79,7 +79,7 @@ cdef class Feed:
             goal = p.shared.taken.load(kRelaxed) + starves + p.plan.config.at_a_time - 1
             goal += p.plan.config.ahead - goal % p.plan.config.at_a_time - p.closed
             rows = (goal * p.plan.config.batch_rows if p.plan.config.batched else goal) - begun
-            # Operators drop rows, and keep some: whatever was counted, a consumer doesn't wait in vain.
+            # Operators drop rows, and keep some: by any count, a consumer doesn't wait in vain.
             if starves and rows < 1:
                 rows = 1
             if p.blocks.available > 0:
@@ -330,7 +330,7 @@ cdef class Feed:
         """Hand in the error of the next element, which comes out in its place. False: no more of this pass is wanted.
 
         The error counts as a row in `next_pass` and in `errors_before`. It ends the pass if it comes in place of a row
-        that was delivered before the run's start: those behind it may be others now.
+        that was delivered before the run's start: later ones may be others now.
         """
         cdef Pipe* p = self.pipe
         cdef Fault f

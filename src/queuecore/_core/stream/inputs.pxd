@@ -1,6 +1,6 @@
 # Inputs: finds the records of blocks, and makes them into the inputs of steps.
 #
-# The inputs of a step are the first cells of a Scratch. Those of a step that makes several rows at once: rows of one
+# The inputs of a step are the first cells of a Scratch. For a step that makes several rows at once: rows of one
 # size lie one behind the other, where their block has them or copied; rows of varying length are spans. They are valid
 # until the arena is reset, and as long as the blocks are. All functions are wait-free, except that memory may grow.
 from libc.stdint cimport int32_t, int64_t, uint32_t

@@ -8,7 +8,7 @@ from queuecore._core.order.runs cimport Missing
 # Whether an error has cut the elements before a place short, though it need not come again.
 cdef enum:
     CUT_NONE = 0
-    CUT_SEAM = 1           # what follows goes on at `seam`, with a new batch
+    CUT_SEAM = 1           # the stream goes on at `seam`, with a new batch
     CUT_LOST = 2           # they come in another order than without the error, in which a shuffle's input ends
     CUT_FAULT = 3          # as CUT_LOST, by an error that the next run does not know of
 

@@ -40,7 +40,7 @@ cdef extern from *:
         Atomic[LinePtr] line
 
 
-# relaxed, here and below: only the meter's own thread writes; who reads needs no other memory by it
+# relaxed, here and below: only the meter's own thread writes; a reader needs no other memory by it
 cdef inline void meter_add(Meter* m, int32_t at, int64_t ticks) noexcept nogil:
     m.ticks[at].store(m.ticks[at].load(kRelaxed) + ticks, kRelaxed)
 

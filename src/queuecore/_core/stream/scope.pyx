@@ -53,7 +53,7 @@ cdef class Scope:
     def __init__(self, bint inner, node=None):
         cdef Scope scope
         cdef int again = 0
-        # what ends the scope refers to it: not to the node's functions
+        # the scope's end refers to it: not to the node's functions
         self.node = None if node is None else weakref.ref(node)
         self.parent = scope = <Scope>qc_scope if qc_scope != NULL else None
         if scope is not None:

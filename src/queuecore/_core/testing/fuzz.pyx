@@ -320,7 +320,7 @@ cdef void _inflate_pieces(int encoding, const unsigned char* p, int64_t n, int64
             source = piece = copy_of(p, left)
             p += left
             n -= left
-    if out.much:  # what comes after so much is not compared
+    if out.much:  # bytes after so many are not compared
         out.what = 0
     out.place = f.place
     inflater_end(&f)

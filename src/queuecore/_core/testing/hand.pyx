@@ -89,7 +89,7 @@ cdef void _hand_put(HandJob* job, int32_t worker) noexcept nogil:
             op.tokens = tokens + done
             op.n = n - done
             _hand_wait(job, SIDE_PUT, op, i % 7 == 0)
-            done += op.done  # what is in stays in when the time runs out
+            done += op.done  # rows that are in stay in when the time runs out
             del op
         i += n
     if job.putting.fetch_sub(1, kAcqRel) == 1:  # acq_rel: the close comes after all rows of all threads
@@ -326,7 +326,7 @@ cdef void _call(HandJob* job, HandCall* c) noexcept nogil:
         c.result = _call_put(job, c)
     else:
         c.result = _call_get(job, c)
-    c.over.store(job.clock.fetch_add(1, kSeqCst), kRelease)  # release: whoever sees that it is over sees its result
+    c.over.store(job.clock.fetch_add(1, kSeqCst), kRelease)  # release: its reader sees the result, too
 
 
 @cython.final
@@ -405,7 +405,7 @@ cdef class HandHistory:
             raise MemoryError
 
     def __dealloc__(self):
-        # Nobody waits any more: who does has a reference.
+        # Nobody waits any more: a waiter has a reference.
         hand_free(self.job.hand)
         pool_free(self.job.pool)
         free(self.job.hand)

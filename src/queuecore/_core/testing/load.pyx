@@ -40,7 +40,7 @@ cdef Job* job_new(StepFn step, int64_t width, int64_t rows) noexcept nogil:
 cdef void job_free(Job* job) noexcept nogil:
     runner_stop(job.runner, NULL)
     runner_join(job.runner, -1)
-    while native_live_threads() > 0:  # a worker's last step comes after the join; what it uses must stay until then
+    while native_live_threads() > 0:  # a worker's last step comes after the join; its memory must stay until then
         cpu_pause()
     registry_remove(job.runner)
     window_free(job.window)

@@ -71,7 +71,7 @@ cdef class Fifo:
         self.ring.tail.fetch_sub(2, kRelaxed)
 
 
-# Rings under load. The row that a token names is plain memory: who may write it is what the rings decide.
+# Rings under load. The row that a token names is plain memory: the rings decide which thread may write it.
 
 cdef struct Row:
     int64_t producer
@@ -257,7 +257,7 @@ def stress_fifo(int producers, int singles, int gatherers, int64_t rounds, uint3
 
 
 cdef int _blocking_step(void* context, int32_t worker) noexcept nogil:
-    # Even workers push into a ring of two, odd ones pop; whoever can't go on parks.
+    # Even workers push into a ring of two, odd ones pop; workers that can't go on park.
     cdef RingJob* job = <RingJob*>context
     cdef bint pusher = worker % 2 == 0
     cdef EventCount* mine = job.drained if pusher else job.filled

@@ -36,8 +36,8 @@ ANSWERS = {RING_OK: "ok", RING_EMPTY: "empty", RING_FULL: "full", RING_SEALED: "
 VERDICTS = ("fine", "wrong", "race", "all asleep", "endless")
 
 
-# All that the scenarios share. What is not Plain or atomic belongs to one fibre, or is the test's own book-keeping,
-# which the fibres, being one thread, may share.
+# All that the scenarios share. A field that is not Plain or atomic belongs to one fibre, or is the test's own
+# book-keeping, which the fibres, being one thread, may share.
 cdef struct Trial:
     FifoRing* a
     FifoRing* b
@@ -214,7 +214,7 @@ cdef void _push_turns(void* context, int me) noexcept nogil:
 
 
 cdef void _seal(void* context, int me) noexcept nogil:
-    # One seals while two push and one pops. Who is told SEALED sees what was written before the seal.
+    # One seals while two push and one pops. A thread that is told SEALED sees what was written before the seal.
     cdef Trial* t = <Trial*>context
     cdef uint32_t token
     cdef int64_t[8] last
@@ -293,7 +293,7 @@ cdef void _turns(void* context, int me) noexcept nogil:
 
 
 cdef void _park(void* context, int me) noexcept nogil:
-    # Two push three tokens each, two pop three each, through a ring that holds two; whoever can't go on sleeps.
+    # Two push three tokens each, two pop three each, through a ring that holds two; fibres that can't go on sleep.
     cdef Trial* t = <Trial*>context
     cdef EventCount* mine = t.drained if me < 2 else t.filled
     cdef EventCount* theirs = t.filled if me < 2 else t.drained
@@ -346,7 +346,7 @@ cdef void _mutex(void* context, int me) noexcept nogil:
 
 
 cdef void _slots(void* context, int me) noexcept nogil:
-    # Three threads, two slots: who has one writes to it, and reads what the last one wrote.
+    # Three threads, two slots: a holder writes to its slot, and reads what the last one wrote.
     cdef Trial* t = <Trial*>context
     cdef uint32_t slot = 0
     cdef int _i
@@ -512,7 +512,7 @@ cdef void _tear_down(Trial* t) noexcept nogil:
 
 cdef void _stop(void* context, int me) noexcept nogil:
     # Two set one flag, each with a fault, after the first of them has set another one and an event without; two look.
-    # Who sees a stop, or whose fault it was, sees what came before, and that fault whole.
+    # A thread that sees a stop, or whose fault it was, sees what came before, and that fault whole.
     cdef Trial* t = <Trial*>context
     cdef Fault fault
     cdef const Fault* first = NULL

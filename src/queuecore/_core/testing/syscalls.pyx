@@ -458,7 +458,7 @@ cdef void* _test_realloc(void* p, size_t nbytes) noexcept nogil:
     cdef void* moved
     if _met(MEMORY, _caller(0)) == FAIL:
         return NULL
-    taken_drop(p)  # before: what is given back may be another thread's at once
+    taken_drop(p)  # before: memory given back may be another thread's at once
     moved = kRealSyscalls.realloc(p, nbytes)
     if moved == NULL:
         _taken(p, _caller(0))
