@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+from helpers.data.chains import write_files
 from helpers.data.remote_store import CHAINS, MAKE, both, elements, fresh
 from helpers.process import PATIENCE, open_descriptors, run_python, soon, start_python
 
@@ -128,6 +129,21 @@ def test_an_object_that_is_replaced_comes_anew(store, folder, large):
     assert joined(kept(ds, folder, offline=True)) == other
     store.objects["bucket/a"] = content
     assert joined(kept(ds, folder)) == content and reads(store) == []
+
+
+def test_a_descriptor_whose_number_a_direct_file_had(tmp_path, folder, large):
+    """Python opens the cached file: its reads aren't direct, as those of an earlier file of that number were."""
+    syscalls = pytest.importorskip("queuecore._core.testing.syscalls")
+    content, ds = large
+    assert joined(kept(ds, folder)) == content
+    local = FixedLengthRecordDataset(write_files(tmp_path, [bytes(30_000)] * 8), 100)
+    try:
+        syscalls.play_direct("played")
+        assert joined(local.with_options(Options(direct=True))) == bytes(8 * 30_000)
+        assert syscalls.direct_read_count() > 0
+        assert joined(kept(ds, folder, offline=True)) == content
+    finally:
+        syscalls.reset_faults()
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])

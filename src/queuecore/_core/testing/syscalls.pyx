@@ -269,7 +269,10 @@ cdef int _test_open(const char* path) noexcept nogil:
 
 cdef int _test_close(int fd) noexcept nogil:
     # One that fails has closed all the same, as Linux does.
-    cdef int rc = kRealSyscalls.close(fd)
+    cdef int rc
+    if fd < MOST_FD:  # before: the number may be another file's at once, also one that Python opens
+        _is_direct[fd].store(0, kRelaxed)
+    rc = kRealSyscalls.close(fd)
     _note_wait()
     _descriptors.fetch_sub(1, kRelaxed)
     return -1 if _met(CLOSE, _caller(0)) == FAIL else rc
@@ -734,6 +737,8 @@ def reset_faults():
     _forgotten.store(0, kRelaxed)
     _expected.store(0, kRelaxed)
     _direct_how.store(DIRECT_REAL, kRelaxed)
+    for i in range(MOST_FD):
+        _is_direct[i].store(0, kRelaxed)
     _direct_reads.store(0, kRelaxed)
     _bad_reads.store(0, kRelaxed)
     _watched.store(0, kRelaxed)
