@@ -10,9 +10,7 @@ check_layout(layout_hash())
 
 
 cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
-    cppclass RealCalls "queuecore::Syscalls":
-        int64_t (*clock)() noexcept
-    const RealCalls kRealSyscalls
+    int64_t real_clock() noexcept
 
 
 cdef void _clocks(int64_t (*clock)() noexcept nogil, int64_t* ticks, int64_t* ns) noexcept nogil:
@@ -30,7 +28,7 @@ cdef void _clocks(int64_t (*clock)() noexcept nogil, int64_t* ticks, int64_t* ns
 
 
 cdef int64_t _import_ticks, _import_ns
-_clocks(kRealSyscalls.clock, &_import_ticks, &_import_ns)
+_clocks(real_clock, &_import_ticks, &_import_ns)
 
 # How the timelines that live now read the processor's clock: all alike, since streams that follow one another share
 # rows, and on a busy machine two readings of both clocks differ by over a millisecond.
@@ -40,7 +38,7 @@ cdef double _rate
 
 cdef double tick_ns() noexcept nogil:
     cdef int64_t ticks = 0, ns = 0
-    _clocks(kRealSyscalls.clock, &ticks, &ns)
+    _clocks(real_clock, &ticks, &ns)
     return <double>(ns - _import_ns) / <double>max(ticks - _import_ticks, <int64_t>1)
 
 

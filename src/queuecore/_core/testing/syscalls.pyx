@@ -262,15 +262,13 @@ cdef int _test_open(const char* path) noexcept nogil:
     fd = kRealSyscalls.open(path)
     if fd >= 0:
         _descriptors.fetch_add(1, kRelaxed)
-    if 0 <= fd < MOST_FD:
-        _is_direct[fd].store(0, kRelaxed)
     return fd
 
 
 cdef int _test_close(int fd) noexcept nogil:
     # One that fails has closed all the same, as Linux does.
     cdef int rc
-    if fd < MOST_FD:  # before: the number may be another file's at once, also one that Python opens
+    if 0 <= fd < MOST_FD:  # before: the number may be another file's at once, also one that Python opens
         _is_direct[fd].store(0, kRelaxed)
     rc = kRealSyscalls.close(fd)
     _note_wait()
