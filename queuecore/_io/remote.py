@@ -1,7 +1,7 @@
 """Files of object stores and web servers, by the URLs that fsspec knows: opened, and read in ranges.
 
-Native threads ask for ranges; threads of Python's, the servers, get them here. The store's configuration (keys,
-endpoints, regions) comes from fsspec's own configuration, or is given with the names.
+Native threads ask for ranges; threads of Python's, the servers, get them here. Keys, endpoints and regions
+come from fsspec's own configuration, or are given with the names.
 """
 
 from __future__ import annotations

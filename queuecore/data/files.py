@@ -270,7 +270,7 @@ class TextLineDataset(Dataset):
     (64 MiB) are refused with a `RecordTooLargeError`, of which no more than that is ever in memory.
 
     Several threads work on one file at a time, and never change the order. Elements that a ``shuffle`` holds take a few
-    times its own size in memory, most if records are short.
+    times their own size in memory, most if records are short.
 
     The class follows ``tf.data.TextLineDataset``; `skip_header_lines` is ours.
 
@@ -351,7 +351,7 @@ class TFRecordDataset(Dataset):
     `RecordTooLargeError` (over `Options.max_record_bytes`, 1 GiB) comes in its place in the order.
 
     Several threads work on one file at a time, and never change the order. Elements that a ``shuffle`` holds take a few
-    times its own size in memory, most if records are short.
+    times their own size in memory, most if records are short.
 
     The class follows ``tf.data.TFRecordDataset``.
 
@@ -513,7 +513,7 @@ class CsvDataset(Dataset):
     fill the memory.
 
     Several threads work on one file at a time, and never change the order. Elements that a ``shuffle`` holds take a few
-    times its own size in memory, most if records are short.
+    times their own size in memory, most if records are short.
 
     The class follows ``tf.data.experimental.CsvDataset``.
 

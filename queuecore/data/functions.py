@@ -764,7 +764,7 @@ def group_by_reducer(key_func: Callable[..., Any], reducer: Reducer) -> Callable
 
     Notes
     -----
-    All functions run in Python. Their exceptions become a `PipelineError` in its place, and leave the state as it was.
+    All functions run in Python. An exception becomes a `PipelineError` in its place, and leaves the state as it was.
 
     Examples
     --------

@@ -62,7 +62,7 @@ class Grouping(Chained):
         Notes
         -----
         `key_func` runs in Python, for each element, and `reduce_func` for each window, and once more beforehand, for
-        the first element: the structure of the elements shows in what it returns. Their errors become a `PipelineError`
+        the first element: the structure of the elements shows in what it returns. An error becomes a `PipelineError`
         in its place. Elements wait in memory until their window is full. To go on from a saved place, all elements
         before it are made again.
 

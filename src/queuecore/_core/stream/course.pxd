@@ -1,9 +1,9 @@
 # Courses: the place of an iteration, and how it goes to another place.
 #
-# A course knows neither the threads nor the calls: the deliverer of a batch tells it so (take), and the beginner of a
-# run asks it where (begin). Calls that depend on the pipe that runs, or on its feed, get them as arguments. Errors that
-# end the stream are returned, as exceptions, and not raised. Under the GIL, but for what says nogil, which the thread
-# that delivers may call without it.
+# A course knows neither the threads nor the calls: a thread that delivers a batch tells it so (take), and one that
+# begins a run asks it where (begin). Calls that depend on the pipe that runs, or on its feed, get them as arguments.
+# Errors that end the stream are returned, as exceptions, and not raised. Under the GIL, but for what says nogil, which
+# the thread that delivers may call without it.
 from libc.stdint cimport int32_t, int64_t, uint64_t
 from queuecore._core.stream.describe cimport Description
 from queuecore._core.stream.feed cimport Feed
