@@ -95,9 +95,9 @@ class Options(Settings):
         How many of these reads are in flight at most, 1 to 256. Default: as many as are measured to be good, beginning
         with 8, at most 64.
     page_cache : {"keep", "drop"}, optional
-        What becomes of the system's copy of bytes that were read from files. ``"drop"``: the page cache forgets them,
-        which keeps what others have there; for data that is far larger than memory, and read once. A page of which a
-        read takes a part stays. Default: ``"keep"``, as long as there is room.
+        What becomes of the system's copy of bytes that were read from files. ``"drop"``: the page cache is asked to
+        forget them, which keeps what others have there; for data that is far larger than memory, and read once. The
+        system keeps a page that it reads or uses at that moment. Default: ``"keep"``, as long as there is room.
     direct : bool, optional
         Whether reads pass over the page cache (``O_DIRECT``): for data much larger than memory, whose bytes would only
         push out what others have there. The disk is asked for whole blocks of 4 KiB. Where the file system refuses,

@@ -206,7 +206,7 @@ cdef void* _hit_where = NULL
 cdef Atomic[int64_t] _read_delay_ns, _reads, _fail_read_at, _fail_read_errno, _fail_read_sticky, _short
 cdef Atomic[int64_t] _interrupt_every, _rings_hang
 cdef Atomic[int64_t] _opens, _fail_open_at, _fail_open_errno, _descriptors
-cdef Atomic[int64_t] _uncached, _cached, _fstats, _far, _forgotten, _expected
+cdef Atomic[int64_t] _uncached, _cached, _fstats, _far, _forgotten, _whole_forgotten, _expected
 cdef Atomic[int64_t] _direct_how, _direct_reads, _bad_reads
 cdef Counter[MOST_FD] _is_direct
 cdef Atomic[uint64_t] _watched            # a thread
@@ -292,6 +292,8 @@ cdef int _test_storage(int fd) noexcept nogil:
 
 
 cdef int _test_forget(int fd, int64_t offset, int64_t nbytes) noexcept nogil:
+    if nbytes == 0:  # to the file's end
+        _whole_forgotten.fetch_add(1, kRelaxed)
     _forgotten.fetch_add(nbytes, kRelaxed)
     return kRealSyscalls.forget(fd, offset, nbytes)
 
@@ -733,6 +735,7 @@ def reset_faults():
     _cached.store(0, kRelaxed)
     _far.store(0, kRelaxed)
     _forgotten.store(0, kRelaxed)
+    _whole_forgotten.store(0, kRelaxed)
     _expected.store(0, kRelaxed)
     _direct_how.store(DIRECT_REAL, kRelaxed)
     for i in range(MOST_FD):
@@ -799,6 +802,11 @@ def bad_read_count():
 def forgotten_bytes():
     """Bytes that the page cache was asked to forget, since the last reset."""
     return _forgotten.load(kRelaxed)
+
+
+def forgotten_files():
+    """Files that the page cache was asked to forget as a whole, since the last reset."""
+    return _whole_forgotten.load(kRelaxed)
 
 
 def expected_bytes():
