@@ -385,8 +385,8 @@ def os_error_class(number: int) -> type[QueueCoreError]:
 
 def os_error(
     number: int | None,
-    before: str,
-    after: str = "",
+    text_before: str,
+    text_after: str = "",
     *,
     path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     reason: str | None = None,
@@ -396,9 +396,9 @@ def os_error(
 ) -> QueueCoreError:
     """Return the exception for an `errno`.
 
-    Its text is `before`, the meaning of the number or `reason` in its place, and `after`.
+    Its text is `text_before`, the meaning of the number or `reason` in its place, and `text_after`.
     """
     meaning = os.strerror(number or 0) if reason is None else reason
     return os_error_class(number or 0)(
-        before + meaning + after, errno=number, path=path, stage=stage, offset=offset, record=record
+        text_before + meaning + text_after, errno=number, path=path, stage=stage, offset=offset, record=record
     )

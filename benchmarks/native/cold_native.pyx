@@ -45,7 +45,7 @@ def read_pass(int32_t[::1] fds, int64_t[::1] offsets, int64_t[::1] lengths, int 
     (int, int)
         Bytes read, and nanoseconds.
     """
-    cdef int64_t n = fds.shape[0], i, begun, over, nbytes
+    cdef int64_t n = fds.shape[0], i, begin_ns, end_ns, nbytes
     cdef bint ring = way == "uring"
     cdef Request *requests = <Request *>malloc((n + 1) * sizeof(Request))
     if requests == NULL:
@@ -54,21 +54,21 @@ def read_pass(int32_t[::1] fds, int64_t[::1] offsets, int64_t[::1] lengths, int 
         for i in range(n):
             requests[i].fd, requests[i].offset, requests[i].nbytes = fds[i], offsets[i], lengths[i]
         with nogil:
-            begun = now_ns()
+            begin_ns = now_ns()
             nbytes = read_by_uring(requests, n, depth) if ring else read_by_threads(requests, n, depth)
-            over = now_ns()
+            end_ns = now_ns()
     finally:
         free(requests)
     if nbytes == -2:
         raise NotImplementedError("no io_uring here")
     if nbytes < 0:
         raise OSError("a read failed")
-    return nbytes, over - begun
+    return nbytes, end_ns - begin_ns
 
 
 def files_pass(names, int depth):
     """Open, measure, read and close whole files, at most `depth` at a time. Return their bytes, and nanoseconds."""
-    cdef int64_t n = len(names), i, begun, over, nbytes
+    cdef int64_t n = len(names), i, begin_ns, end_ns, nbytes
     cdef list encoded_names = [name.encode() for name in names]
     cdef const char **texts = <const char **>malloc((n + 1) * sizeof(char *))
     if texts == NULL:
@@ -77,14 +77,14 @@ def files_pass(names, int depth):
         for i in range(n):
             texts[i] = encoded_names[i]
         with nogil:
-            begun = now_ns()
+            begin_ns = now_ns()
             nbytes = files_by_threads(texts, n, depth)
-            over = now_ns()
+            end_ns = now_ns()
     finally:
         free(texts)
     if nbytes < 0:
         raise OSError("a file could not be read")
-    return nbytes, over - begun
+    return nbytes, end_ns - begin_ns
 
 
 def resident(int fd):

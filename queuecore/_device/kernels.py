@@ -428,15 +428,15 @@ class KernelTensor:
 
     def _field(self, leaf: RecordLeaf) -> KernelTensor:
         ctype, size = _type(leaf.dtype), leaf.dtype.itemsize
-        many, piece = _items(leaf.shape), leaf.piece_bytes // size
+        items_per_row, piece = _items(leaf.shape), leaf.piece_bytes // size
         unit = size // 2 if leaf.dtype.kind == "c" else size
         aligned = not any(offset % unit for offset in (self.alignment, *leaf.offsets))
         load = f"Load<{ctype}, {_word(leaf.swap > 1)}, {_word(aligned)}>::at"
 
         def item(body: _Body, k: str) -> str:
             several = _items(self.shape) > 1
-            string = self._own(body, body.index(f"{k} / {many}") if several else "0")
-            j = body.index(f"{k} % {many}") if several else k
+            string = self._own(body, body.index(f"{k} / {items_per_row}") if several else "0")
+            j = body.index(f"{k} % {items_per_row}") if several else k
             if len(leaf.offsets) == 1:
                 place = str(leaf.offsets[0])
             else:

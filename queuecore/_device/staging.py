@@ -141,11 +141,11 @@ class Staging:
             if self._closed:  # meanwhile, by another thread, which may not have seen the feed
                 self._halt()
         try:
-            sent = feed.next()
+            delivery = feed.next()
         except Exception as error:
             self._fail(error)
             raise
-        if sent is None:
+        if delivery is None:
             refused = feed.element_error()
             if refused is not None:
                 self._leave_behind(feed)
@@ -168,7 +168,7 @@ class Staging:
         stream = target.arrays.stream()
         # If an exception comes before this point, the element may come again.
         try:
-            made = self._arrays_there(sent, staged.take(*stream, target.arrays), memory)
+            made = self._arrays_there(delivery, staged.take(*stream, target.arrays), memory)
         except BaseException as error:
             self._fail(error)
             raise
@@ -192,7 +192,7 @@ class Staging:
         self._state = self._elements.state_dict()
         self._halt()
 
-    def _arrays_there(self, sent: _Sent, lease: DeviceLease, memory: Any) -> Any:
+    def _arrays_there(self, delivery: _Sent, lease: DeviceLease, memory: Any) -> Any:
         target = self._target
         if memory is not None:
             lease.copy_to(target.device, target.arrays.address(memory), memory)
@@ -200,14 +200,14 @@ class Staging:
         else:
             self._last = lease if target.ring else None
         memory = target.arrays.memory(lease)
-        self._state = sent.state
+        self._state = delivery.state
 
         def array(part: Any) -> Any:
             if not isinstance(part, _StagedPart):
                 return part
-            return target.arrays.array(memory, sent.offsets[part.number], part.shape, part.dtype)
+            return target.arrays.array(memory, delivery.offsets[part.number], part.shape, part.dtype)
 
-        return mapped(array, sent.element)
+        return mapped(array, delivery.element)
 
     def _halt(self) -> None:
         feed, self._feed = self._feed, None
@@ -319,7 +319,7 @@ def _fill(work: Callable[[], None], staged: Staged, errors: list[BaseException],
 
 
 def _stage(
-    elements: ElementIterator, staged: Staged, sent: queue.SimpleQueue[_Sent], element_errors: list[BaseException]
+    elements: ElementIterator, staged: Staged, deliveries: queue.SimpleQueue[_Sent], element_errors: list[BaseException]
 ) -> None:
     try:
         while True:
@@ -336,9 +336,9 @@ def _stage(
             offsets = staged.put(arrays)
             if offsets is None:
                 return
-            sent.put(_Sent(parts, offsets, state))
+            deliveries.put(_Sent(parts, offsets, state))
     finally:
-        del elements, staged, sent, element_errors  # as in _fill
+        del elements, staged, deliveries, element_errors  # as in _fill
 
 
 def _laid(staged: Staged, queue: DequeuedQueue) -> _Sent:

@@ -50,17 +50,17 @@ class Converter:
         self.shape = shape
         self.pads = shape is not None and None in shape
 
-    def convert(self, value: Any, many: bool) -> Any:
+    def convert(self, value: Any, is_batch: bool) -> Any:
         """Return the value as a C-contiguous array of the dtype, or a reference (many: a list of them)."""
         if self.reference:
-            return self._references(value, many)
+            return self._references(value, is_batch)
         try:
             array = np.asarray(value)
         except ValueError as error:
             raise InvalidArgumentError(f"{self.label}: {error}") from error
         if array.dtype != self.dtype:
             array = self._cast(array, value)
-        self._check_shape(array.shape, many)
+        self._check_shape(array.shape, is_batch)
         return array if array.flags.c_contiguous else array.copy(order="C")
 
     def _cast(self, array: np.ndarray, value: Any) -> np.ndarray:
@@ -85,36 +85,44 @@ class Converter:
         with np.errstate(over="ignore"):
             return array.astype(self.dtype)
 
-    def _check_shape(self, shape: tuple[int, ...], many: bool) -> None:
-        if many and not shape:
+    def _check_shape(self, shape: tuple[int, ...], is_batch: bool) -> None:
+        if is_batch and not shape:
             raise InvalidArgumentError(f"{self.label}: expected rows along a first dimension, got a scalar")
-        own = shape[1:] if many else shape
+        row_shape = shape[1:] if is_batch else shape
         if self.shape is None:
-            if len(own) > MAX_DIMS:
-                raise InvalidArgumentError(f"{self.label}: {len(own)} dimensions; at most {MAX_DIMS} are possible")
+            if len(row_shape) > MAX_DIMS:
+                raise InvalidArgumentError(
+                    f"{self.label}: {len(row_shape)} dimensions; at most {MAX_DIMS} are possible"
+                )
             return
-        if len(own) != len(self.shape) or any(
-            side is not None and side != there for side, there in zip(self.shape, own, strict=False)
+        if len(row_shape) != len(self.shape) or any(
+            side is not None and side != there for side, there in zip(self.shape, row_shape, strict=False)
         ):
-            raise InvalidArgumentError(f"{self.label}: expected shape {shape_text(self.shape)}, got {shape_text(own)}")
+            raise InvalidArgumentError(
+                f"{self.label}: expected shape {shape_text(self.shape)}, got {shape_text(row_shape)}"
+            )
 
-    def _references(self, value: Any, many: bool) -> Any:
+    def _references(self, value: Any, is_batch: bool) -> Any:
         python_type: type | None = {"S": bytes, "U": str}.get(self.dtype.kind)
-        if many and not _has_rows(value):
+        if is_batch and not _has_rows(value):
             raise InvalidArgumentError(
                 f"{self.label}: expected rows along a first dimension, got {type(value).__name__}"
             )
         if self.shape == () or (self.shape is None and python_type is None):
-            return [self._reference(one, python_type) for one in value] if many else self._reference(value, python_type)
+            return (
+                [self._reference(one, python_type) for one in value]
+                if is_batch
+                else self._reference(value, python_type)
+            )
         try:
             array = np.empty(np.shape(value), object)
             array[...] = value
         except ValueError as error:
             raise InvalidArgumentError(f"{self.label}: {error}") from error
-        self._check_shape(array.shape, many)
+        self._check_shape(array.shape, is_batch)
         for index in np.ndindex(array.shape):
             array[index] = self._reference(array[index], python_type)
-        return list(array) if many else array[()] if array.ndim == 0 else array
+        return list(array) if is_batch else array[()] if array.ndim == 0 else array
 
     def _reference(self, value: Any, python_type: type | None) -> Any:
         if python_type is None or type(value) is python_type:

@@ -98,15 +98,15 @@ class _Decoder:
         self.frames = frames
         self.details = details
 
-    def answer(self, contents: Any, needed: tuple[int, ...]) -> Any:
-        """Return the decoded input, or, without an input, a stage: native if all formats in `needed` are."""
+    def answer(self, contents: Any, formats: tuple[int, ...]) -> Any:
+        """Return the decoded input, or, without an input, a stage: native if all `formats` are."""
         if contents is not None:
             return self.eager(contents)
         options = [f"channels={self.channels}"] * (self.channels != 0 and self.frames != "always")
         options += [f"ratio={self.details[0]}"] * (self.details[0] != 1) + [str(self.dtype)] * (self.dtype != np.uint8)
         options += ["apply_exif_orientation=True"] * self.details[-1]
         text = f"{self.label}({', '.join(options)})"
-        for kind in needed:
+        for kind in formats:
             if not _has_native(kind):
                 why = f"{_SHOWN[kind]} is decoded by Pillow"
                 sides = (None,) * (4 if self.frames == "always" else 3)
@@ -251,8 +251,8 @@ def _png(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
     picture.load()
     if _PNG_END not in data:
         raise DecodeError(f"{decoder.label}: the PNG picture is cut: it ends too early")
-    own = {0: 1, 2: 3, 3: 4 if see_through else 3, 4: 2, 6: 4}[colours]
-    channels = decoder.channels or own
+    stored_channels = {0: 1, 2: 3, 3: 4 if see_through else 3, 4: 2, 6: 4}[colours]
+    channels = decoder.channels or stored_channels
     if depth == 16 and colours == 0 and not see_through:
         grey = np.asarray(picture).astype(np.uint16)[..., np.newaxis]
         if channels in (1, 3):
@@ -261,7 +261,7 @@ def _png(decoder: _Decoder, picture: Any, data: bytes) -> np.ndarray:
     if depth == 16 and decoder.dtype != np.uint8:
         raise UnimplementedError(f"{decoder.label}: more than 8 bits of such a PNG need libpng itself. {missing(_PNG)}")
     mode = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}[channels]
-    if channels in (1, 3) and own in (2, 4):
+    if channels in (1, 3) and stored_channels in (2, 4):
         picture = picture.convert("RGBA")  # so that what is see-through keeps its colour
     return np.asarray(picture.convert(mode)).reshape(*picture.size[::-1], channels)
 

@@ -285,13 +285,13 @@ def _examples(label: str, serialized: Any, sections: list[Any], names: Any, batc
     if serialized is None:
         return _example_stage(label, plan, batch)
     strings = _messages(label, serialized)
-    many = not isinstance(strings, bytes)
-    if many and batch is False:
+    is_batch = not isinstance(strings, bytes)
+    if is_batch and batch is False:
         raise InvalidArgumentError(f"{label}: expected one string of bytes, not a batch of {len(strings)}")
-    if many and names is not None and len(names) != len(strings):
+    if is_batch and names is not None and len(names) != len(strings):
         raise InvalidArgumentError(f"{label}: {len(names)} example_names for {len(strings)} messages")
-    step = _example_step(label, plan, Component(BYTES, (len(strings),) if many else ()))
-    components, lengths = plan.assemble(step.parse(strings, names if many else None), many)
+    step = _example_step(label, plan, Component(BYTES, (len(strings),) if is_batch else ()))
+    components, lengths = plan.assemble(step.parse(strings, names if is_batch else None), is_batch)
     return (*components, lengths) if plan.sequence else components[0]
 
 

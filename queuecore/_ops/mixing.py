@@ -136,21 +136,21 @@ def _mixed(
     def bind(components: tuple[Component, ...]) -> Step:
         if len(components) != 2:
             raise InvalidArgumentError(f"{label}: expected pictures and labels, got {len(components)} components")
-        pictures, named = components
+        pictures, labels = components
         _check_pixels(label, picture(label, (pictures,)))
-        if named.dtype not in (np.int64, FLOAT):
-            raise DtypeError(f"{label}: labels must be int64, or float32 for each class, not {named.dtype}")
+        if labels.dtype not in (np.int64, FLOAT):
+            raise DtypeError(f"{label}: labels must be int64, or float32 for each class, not {labels.dtype}")
         if pictures.shape is not None and len(pictures.shape) != 4:
             shown = shape_text(pictures.shape)
             raise InvalidArgumentError(f"{label}: expected a batch of pictures with 4 dimensions, got shape {shown}")
         lead = None if pictures.shape is None else pictures.shape[0]
         outputs = (
             Component(pictures.dtype if cuts else FLOAT, pictures.shape, name=pictures.name),
-            Component(FLOAT, (lead, classes), name=named.name),
+            Component(FLOAT, (lead, classes), name=labels.name),
         )
-        kinds = (cuts, bool(channels_first), named.dtype == np.int64)
+        kinds = (cuts, bool(channels_first), labels.dtype == np.int64)
         return MixStep(
-            (pictures, named), outputs, label, number_of(label, pictures.dtype), kinds, classes, strength, number
+            (pictures, labels), outputs, label, number_of(label, pictures.dtype), kinds, classes, strength, number
         )
 
     first = ", channels_first" if channels_first else ""

@@ -439,7 +439,7 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0, mode: str = "con
         raise InvalidArgumentError(f"pad: expected one of {list(PAD_MODES)} as mode, got {mode!r}")
     if mode != "constant" and not (np.isscalar(constant) and constant == 0):
         raise InvalidArgumentError(f"pad: constant is for mode 'constant', and the mode is {mode!r}: leave it out")
-    before, after = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
+    counts_before, counts_after = tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
 
     def bind(components: tuple[Component, ...]) -> Step:
         component = lone_array("pad", components)
@@ -450,7 +450,7 @@ def pad(x: Any = None, paddings: Any = None, constant: Any = 0, mode: str = "con
         padded = tuple(None if side is None else side + sum(pair) for side, pair in zip(shape, pairs, strict=True))
         check_array_size("pad", padded, component.dtype)
         output = Component(component.dtype, padded, name=component.name)
-        return PadStep((component,), (output,), before, after, fill, mode)
+        return PadStep((component,), (output,), counts_before, counts_after, fill, mode)
 
     # The constant's text is older than the other modes: plans and saved positions contain it.
     text = f"{[list(pair) for pair in pairs]}" + ("" if mode == "constant" else f", mode={mode!r}")

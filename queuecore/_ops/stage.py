@@ -125,9 +125,9 @@ def python_step(
     function: Callable[..., Any],
     outputs: Components | None,
     reason: str,
-    own: bool,
+    keeps_own_errors: bool,
 ) -> PythonStep:
-    """Return a step that calls a function. `own`: errors of queuecore come out as they are."""
+    """Return a step that calls a function. `keeps_own_errors`: errors of queuecore come out as they are."""
     converters = None
     if outputs is not None:
         converters = [
@@ -142,7 +142,7 @@ def python_step(
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:
-            if own and isinstance(error, QueueCoreError):
+            if keeps_own_errors and isinstance(error, QueueCoreError):
                 raise
             raise PipelineError(f"{label} raised {type(error).__name__}: {error}") from error
         if outputs is None or converters is None:

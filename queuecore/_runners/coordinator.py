@@ -293,14 +293,16 @@ class Coordinator:
         grace = max(0.0, check_seconds(stop_grace_period_secs, "stop_grace_period_secs"))
         threads = tuple(threads or ())
         round_ = self._round
-        begun = time.monotonic_ns()
+        begin_ns = time.monotonic_ns()
         me = threading.current_thread()
         wait_over()
         while True:
             waited = dict.fromkeys((*tuple(self._registered), *threads))
             alive = [thread for thread in waited if thread.is_alive()]
             stopped_at = round_.stop.set_at()
-            patience = math.inf if stopped_at is None else grace - (time.monotonic_ns() - max(begun, stopped_at)) / 1e9
+            patience = (
+                math.inf if stopped_at is None else grace - (time.monotonic_ns() - max(begin_ns, stopped_at)) / 1e9
+            )
             if not alive or patience <= 0:
                 break
             other = next((thread for thread in alive if thread is not me), None)

@@ -42,15 +42,15 @@ class Thread(threading.Thread):
         """
         if self._started.is_set():  # type: ignore[attr-defined]
             super().start()  # which says so
-        own = vars(self)
+        attributes = vars(self)
         start = SafeStart(self._bootstrap, self.run, self.broke)  # type: ignore[attr-defined]
-        own.pop("broke", None)  # its references go with the work, not with the thread
-        own.update(_started=start, _bootstrap=start.boot, run=start.run)
+        attributes.pop("broke", None)  # its references go with the work, not with the thread
+        attributes.update(_started=start, _bootstrap=start.boot, run=start.run)
         try:
             super().start()
         except Exception:
             # There is no thread. Behind anything else, as Ctrl-C, there may be one, which has still to run.
-            del own["_bootstrap"], own["run"]
+            del attributes["_bootstrap"], attributes["run"]
             raise
         if start.has_failed():
             with contextlib.suppress(AttributeError):  # of this Python's; what the new thread could not do

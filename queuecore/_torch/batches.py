@@ -201,12 +201,12 @@ class DatasetStream:
         if self._elements is not None:
             return
         dataset, opener, begin = self._dataset, self._batching.opened, self._begin
-        over = begin is not None and begin["over"]
-        if first is not None and not (over and begin is not None and begin["place"] is not None):
+        is_over = begin is not None and begin["over"]
+        if first is not None and not (is_over and begin is not None and begin["place"] is not None):
             first()
             first = None
         # Such a dataset begins at its place, so that one iterator is enough: to make one may have effects.
-        is_held = begin is not None and not over and bool(begin.get("held")) and not begin.get("ended")
+        is_held = begin is not None and not is_over and bool(begin.get("held")) and not begin.get("ended")
         before = None if begin is None else begin["place"] if is_held else begin.get("dataset")
         if before is not None:
             dataset.load_state_dict(copy.deepcopy(before))
@@ -214,7 +214,7 @@ class DatasetStream:
         stateful: Any = next((one for one in (elements, dataset) if is_stateful(one)), None)
         own = opener is None and stateful is not dataset and not isinstance(elements, ElementTensors)
         self._holder = dataset if own and is_stateful(dataset) else None
-        if begin is not None and not over:
+        if begin is not None and not is_over:
             self._samples, self._ended = begin["samples"], begin.get("ended", False)
         if begin is not None and stateful is None:
             for _ in range(self._samples + self._ended):
@@ -225,16 +225,16 @@ class DatasetStream:
             if stateful is dataset:
                 elements = iter(dataset)
                 # One after the end is that of the pass before, which ends here, or of a dataset that has begun anew.
-                goes_on = not (over or self._ended) or not _has_ended(elements)
-                if goes_on and (over or self._ended or elements is dataset):  # iter() may have taken it to its start
+                goes_on = not (is_over or self._ended) or not _has_ended(elements)
+                if goes_on and (is_over or self._ended or elements is dataset):  # iter() may have taken it to its start
                     elements = None
                     stateful.load_state_dict(copy.deepcopy(begin["place"]))
                     elements = dataset
-                if over:
+                if is_over:
                     if first is not None:
                         first()
                     elements = iter(dataset)
-            elif over:  # the next iterator begins with the next pass
+            elif is_over:  # the next iterator begins with the next pass
                 if isinstance(elements, ElementTensors):
                     elements.close()
                 if first is not None:
@@ -243,7 +243,7 @@ class DatasetStream:
         self._stateful, self._elements = stateful, elements
         if self._batching.every != 1 and stateful is not None:
             self._marked = copy.deepcopy(self.place())
-        for _ in range(0 if begin is None or over else begin.get("since", 0)):
+        for _ in range(0 if begin is None or is_over else begin.get("since", 0)):
             with contextlib.suppress(Exception):
                 self.batch()
             self._since += 1
@@ -282,13 +282,13 @@ class DatasetStream:
         self._data, self._samples = [], self._samples + len(data)
         return batch
 
-    def place(self, over: bool = False) -> dict[str, Any]:
+    def place(self, is_over: bool = False) -> dict[str, Any]:
         """Return the place behind the last delivered batch."""
         place = None if self._stateful is None else self._stateful.state_dict()
-        if self._data and not over:
+        if self._data and not is_over:
             place = self._before
-        made = {"samples": self._samples, "place": place, "over": over}
-        if self._ended and not self._data and not over:  # the dataset may have begun anew
+        made = {"samples": self._samples, "place": place, "over": is_over}
+        if self._ended and not self._data and not is_over:  # the dataset may have begun anew
             made["ended"] = True
         if self._stateful is self._dataset and self._stateful is not self._elements:
             made["held"] = True  # the place is the dataset's, and its iterator another object

@@ -237,7 +237,7 @@ class Parts:
         self._look(dataset)
 
     def _look(self, dataset: Any) -> None:
-        own: list[int] = []
+        own_keys: list[int] = []
         classes: dict[type, tuple[bool, bool]] = {}
         private: set[int] = set()  # datasets, and containers in them
         # Breadth first: parts near the dataset come first.
@@ -266,7 +266,7 @@ class Parts:
             if is_dataset or contains:
                 private.add(key)
             if is_dataset or generates or changes or contains:
-                own.append(key)
+                own_keys.append(key)
             if depth >= _DEEPEST:
                 continue
             if is_dataset or not is_library(kind.__module__) or kind in (FunctionType, BuiltinMethodType):
@@ -275,11 +275,11 @@ class Parts:
         functions = [one.__code__ for one in self.objects if isinstance(one, FunctionType)]
         self.is_changing |= any(map(_sets_attributes, functions))
         self.is_changing |= any(_has_setting_methods(functions_of(cls)) for cls in {type(one) for one in self.objects})
-        while own:
-            key = own.pop()
+        while own_keys:
+            key = own_keys.pop()
             if key and key not in self._copied:
                 self._copied.add(key)
-                own += self._above[key]
+                own_keys += self._above[key]
 
     def _parts(self, value: Any, is_dataset: bool) -> Iterator[tuple[str, Any]]:
         kind = type(value)

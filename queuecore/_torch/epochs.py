@@ -172,10 +172,10 @@ class Mapped(Epoch):
         self._datasets: list[Any] | None = [0, list(stay)] if holds else None
         self._low = 0 if state is None else state["batches"]  # all batches below this number were delivered
         self._ahead = set() if state is None else set(state["ahead"])  # numbers of others that were delivered
-        again = 0  # batches that were delivered, but after the dataset's state was taken
+        repeat_count = 0  # batches that were delivered, but after the dataset's state was taken
         if saved is not None:
             self._datasets = [saved[0], list(saved[1])]
-            again, self._low = self._low - saved[0], saved[0]
+            repeat_count, self._low = self._low - saved[0], saved[0]
         self._states = [None] * max(workers, 1) if self._datasets is None else list(self._datasets[1])
         self._size = size_of(loader)
         self.over = self._ended = False
@@ -225,7 +225,7 @@ class Mapped(Epoch):
             weakref.finalize(self, crew.team.stop).atexit = False
         self._hand_on()
         crew.start()
-        for _ in range(again):
+        for _ in range(repeat_count):
             with contextlib.suppress(Exception):
                 next(self)
         self._num_yielded, self.before = 0, self._low + len(self._ahead)
@@ -391,17 +391,17 @@ class StreamedBeside(Epoch):
         workers = loader.num_workers
         self._arranged = arranged(loader)
         self.before = _delivered_before(state)
-        over = state is None or state["over"]
-        goes_on = not over or loader.persistent_workers  # workers that stay go on after the end
+        is_over = state is None or state["over"]
+        goes_on = not is_over or loader.persistent_workers  # workers that stay go on after the end
         self._places: list[Any] = list(state["streams"]) if goes_on and state is not None else [None] * workers
-        self._turn: int = 0 if over or state is None else state["turn"]
+        self._turn: int = 0 if is_over or state is None else state["turn"]
         self._next = self._turn
         self._active = [True] * workers
         self._in_order, self._asked = loader.in_order, [0] * workers
         self._seeded = seeded(loader) if state is None else dict(state.get("seeded") or {})
         loader.lasting.seed = seed_of(loader, self._seeded)
         places = self._places[:]
-        if over:
+        if is_over:
             ended = [None] * workers if state is not None or loader.lasting.states is None else loader.lasting.states
             self._places = [one and one | {"over": True} for one in ended]
         if loader.persistent_workers:

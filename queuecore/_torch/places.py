@@ -112,15 +112,15 @@ class Marks:
 
 
 def beside_state(
-    arranged: Any, places: list[Any], turn: int, over: bool, seeded: dict[str, Any] | None = None
+    arranged: Any, places: list[Any], turn: int, is_over: bool, seeded: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the state of a loader whose workers go through an iterable dataset.
 
     `seeded`: the seed of the workers, and what it follows from.
     """
-    made = {"version": VERSION, "arranged": arranged, "samples": 0, "place": None, "over": over, "seeded": seeded}
+    made = {"version": VERSION, "arranged": arranged, "samples": 0, "place": None, "over": is_over, "seeded": seeded}
     # Workers that stay, and have delivered nothing in this epoch, are at the end of the one before.
-    places = [one and one | {"over": over or one["over"]} for one in places]
+    places = [one and one | {"over": is_over or one["over"]} for one in places]
     return made | {"streams": places, "turn": turn}
 
 
@@ -220,7 +220,7 @@ def sampling_again(loader: Loader, state: Mapping[str, Any] | None) -> Generator
 
     Yields whether the order is drawn apart from the global generator.
     """
-    own, draws, stateful = generators_of(loader)
+    own_generators, draws, stateful = generators_of(loader)
     if state is None and (loader.lasting.drawn is None or not draws):
         yield False
         return
@@ -230,7 +230,7 @@ def sampling_again(loader: Loader, state: Mapping[str, Any] | None) -> Generator
     if state is not None:
         sampling = state["sampling"]
         loader.lasting.drawn = None
-        _set_generators(own, sampling)
+        _set_generators(own_generators, sampling)
         if stateful is not None and sampling["sampler"] is not None:
             stateful.load_state_dict(copy.deepcopy(sampling["sampler"]))
         begin = _rng_state(sampling["global"]) if draws and sampling["global"] is not None else None
@@ -255,7 +255,7 @@ def rewound(loader: Loader, state: Mapping[str, Any] | None, indices: Iterator[A
     is drawn again from its start). Which of them shows when it is drawn again, by `indices`: if that leads elsewhere,
     the state at the epoch's beginning was the place where another epoch ended.
     """
-    own, _, stateful = generators_of(loader)
+    own_generators, _, stateful = generators_of(loader)
     if state is None or stateful is None:
         return indices, 0
     number, position, *first = state.get("sampled") or (0, None)
@@ -265,7 +265,7 @@ def rewound(loader: Loader, state: Mapping[str, Any] | None, indices: Iterator[A
             return indices, number
         if not number and drawn and (not first or is_same(drawn[0], first[0])):
             return itertools.chain(drawn, indices), 0
-    _set_generators(own, state["sampling"])
+    _set_generators(own_generators, state["sampling"])
     if number:
         stateful.load_state_dict(copy.deepcopy(position))
     return indices_of(loader), number

@@ -146,7 +146,7 @@ class Processes:
         The place at which each worker begins, or `None`.
     indexed : bool
         Whether the dataset is one with ``__getitem__``, whose places are its states.
-    before : Processes, optional
+    predecessor : Processes, optional
         The crew of the epoch before, whose processes go on.
 
     Attributes
@@ -156,13 +156,13 @@ class Processes:
     """
 
     def __init__(
-        self, loader: Loader, seed: int, first: int, places: Sequence[Any], indexed: bool, before: Processes | None
+        self, loader: Loader, seed: int, first: int, places: Sequence[Any], indexed: bool, predecessor: Processes | None
     ) -> None:
         batching = Batching.of(loader, False)
         self._seed, self._first = seed, first
         self._failed: dict[int, BaseException] = {}
         self._calls = _Calls()
-        self._iterator: Any = None if before is None else before._iterator
+        self._iterator: Any = None if predecessor is None else predecessor._iterator
         self.closed = False
         self._begun = False  # calls put before `start` are sent by it
         kinds = torch.utils.data._DatasetKind

@@ -53,7 +53,7 @@ class States:
     @contextlib.contextmanager
     def swapped_in(self) -> Generator[None]:
         """Give the process's generators this worker's states. For one thread at a time; others must not draw."""
-        before = [get() for get, _ in self._of]
+        outer_states = [get() for get, _ in self._of]
         try:
             if self._seed is None:
                 self._set(self._states)
@@ -63,7 +63,7 @@ class States:
             yield
         finally:
             self._states = [get() for get, _ in self._of]
-            self._set(before)
+            self._set(outer_states)
 
     def _set(self, states: list[Any]) -> None:
         for (_, put), state in zip(self._of, states, strict=True):

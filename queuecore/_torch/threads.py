@@ -122,22 +122,24 @@ class Team:
     Parameters
     ----------
     workers : int
-    own : bool
+    has_own_queues : bool
         Whether each worker has calls of its own; otherwise each takes the next call.
     ordered : bool
         Whether results come in the order of the calls; otherwise they come as they are made.
     pace : Pace
     """
 
-    def __init__(self, workers: int, own: bool, ordered: bool, pace: Pace) -> None:
-        lanes = workers if own and ordered else 1
-        self.calls: list[SimpleQueue[WorkerCall | None]] = [SimpleQueue() for _ in range(workers if own else 1)]
+    def __init__(self, workers: int, has_own_queues: bool, ordered: bool, pace: Pace) -> None:
+        lanes = workers if has_own_queues and ordered else 1
+        self.calls: list[SimpleQueue[WorkerCall | None]] = [
+            SimpleQueue() for _ in range(workers if has_own_queues else 1)
+        ]
         self.done: list[SimpleQueue[WorkerResult | None]] = [SimpleQueue() for _ in range(lanes)]
-        self._sorts = ordered and not own
+        self._sorts = ordered and not has_own_queues
         # The number of the call, or of the queue in `done`, whose result comes next.
         self.order: SimpleQueue[int | None] = SimpleQueue()
         self.begun: SimpleQueue[None] = SimpleQueue()
-        self._own = own
+        self._own = has_own_queues
         self._pace = pace
         self._workers = workers
         self._started = 0
@@ -176,16 +178,16 @@ class Team:
 
     def results(self) -> Generator[WorkerResult]:
         """Yield the threads' results."""
-        early: dict[int, WorkerResult] = {}
+        early_results: dict[int, WorkerResult] = {}
         try:
             while (number := self.order.get()) is not None:
                 if self._sorts:
-                    while number not in early:
+                    while number not in early_results:
                         result = self.done[0].get()
                         if result is None:
                             return
-                        early[result.number] = result
-                    yield early.pop(number)
+                        early_results[result.number] = result
+                    yield early_results.pop(number)
                     continue
                 result = self.done[number].get()
                 if result is None:
@@ -196,7 +198,7 @@ class Team:
 
     def _work(self, worker: LoaderWorker, job: Any, begins: bool) -> None:
         """Run a worker. If it `begins`, its first functions are called with its random states, one worker at a time."""
-        before = self._scope.enter()
+        outer_scope = self._scope.enter()
         number = worker.info.id
         calls, results = self.calls[number % len(self.calls)], self.done[number % len(self.done)]
         error: BaseException | None = None
@@ -225,7 +227,7 @@ class Team:
                     results.put(result)
                     del result
         finally:
-            Scope.leave(before)
+            Scope.leave(outer_scope)
             worker.leave()
             self._ended.put(None)
 
@@ -260,14 +262,16 @@ class Threads:
         self,
         jobs: list[Any],
         workers: list[LoaderWorker],
-        own: bool,
+        has_own_queues: bool,
         ordered: bool,
         timeout: float,
         begins: bool,
         say: Callable[[str], object],
     ) -> None:
         self._jobs, self.workers, self._timeout, self._begins = jobs, workers, timeout, begins
-        self.team = Team(len(workers), own or isinstance(jobs[0], DatasetStream), ordered, Pace(len(workers), say))
+        self.team = Team(
+            len(workers), has_own_queues or isinstance(jobs[0], DatasetStream), ordered, Pace(len(workers), say)
+        )
         self._iterator: Any = None
         self._failed: dict[int, BaseException] = {}
 
@@ -322,7 +326,7 @@ class _Fetched(ObjectNode):
 
     team: Team
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         raise Unknown
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:

@@ -94,14 +94,14 @@ def picture_set(dataset: Any) -> PictureSet | None:
     folders: Any = sys.modules.get("torchvision.datasets.folder")
     if folders is None or not isinstance(dataset, folders.DatasetFolder):
         return None
-    named = type(dataset).__name__
+    class_name = type(dataset).__name__
     for method in ("__getitem__", "__getitems__"):
         if getattr(type(dataset), method, None) is not getattr(folders.DatasetFolder, method, None):
-            raise Unsuited(f"{named} has a {method} of its own")
+            raise Unsuited(f"{class_name} has a {method} of its own")
     if dataset.loader is not folders.default_loader:
-        raise Unsuited(f"{named}'s loader is not torchvision's")
+        raise Unsuited(f"{class_name}'s loader is not torchvision's")
     if dataset.target_transform is not None:
-        raise Unsuited(f"{named} has a target_transform")
+        raise Unsuited(f"{class_name} has a target_transform")
     decoded = _DECODED if library(_WEBP) is not None else _DECODED[:-1]
     odd = next((path for path, _ in dataset.samples if not path.lower().endswith(decoded)), None)
     if odd is not None:

@@ -103,7 +103,7 @@ class LoaderWorker:
     @contextlib.contextmanager
     def at_work(self, states: bool) -> Generator[None]:
         """Let the thread be this worker; if `states`, with its random states in place of the process's."""
-        before, _here.info = getattr(_here, "info", None), self.info
+        outer_info, _here.info = getattr(_here, "info", None), self.info
         try:
             if states:
                 with _swap, self._states.swapped_in():
@@ -111,7 +111,7 @@ class LoaderWorker:
             else:
                 yield
         finally:
-            _here.info = before
+            _here.info = outer_info
 
     def come(self) -> None:
         """Note that a thread is about to work as this worker."""

@@ -219,8 +219,8 @@ class TraceGraph:
         )
         return result
 
-    def text(self, values: Sequence[Value], show: Callable[[list[str]], str], called: bool = False) -> str:
-        """Return the operations in words that are the same in every process; with `called`, as the user called them."""
+    def text(self, values: Sequence[Value], show: Callable[[list[str]], str], as_called: bool = False) -> str:
+        """Return the operations in words that are the same in every process, or, `as_called`, in the user's words."""
         nodes = reachable(self, values)
         uses = [0] * len(self.nodes)
         for node in nodes:
@@ -240,7 +240,7 @@ class TraceGraph:
         for node in nodes:
             operands = ", ".join(map(word, node.given))
             if (
-                called
+                as_called
                 and node.called is not None
                 and all(not isinstance(operand, Value) or operand.node.number in words for operand in node.called[1])
             ):

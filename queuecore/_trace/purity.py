@@ -388,9 +388,9 @@ def _attribute(value: Any, name: str) -> Any:
 def _unsure(context: _Known, codes: set[CodeType]) -> str:
     """Return an effect that instructions may have, as far as can be told before they run; empty: there is none."""
     codes.add(context.code)
-    named = set()
+    attributes = set()
     for name, value, _, is_last in _mentioned(context):
-        named.add(name.rpartition(".")[2])
+        attributes.add(name.rpartition(".")[2])
         function = value.__func__ if isinstance(value, MethodType) else value
         if not is_last or not callable(function) or isinstance(function, type) and _seen_or_pure(function):
             continue
@@ -402,7 +402,9 @@ def _unsure(context: _Known, codes: set[CodeType]) -> str:
             if reason := _assigned(function.__code__) or _unsure(inner, codes):
                 return reason
     for one in dis.get_instructions(context.code):
-        if one.opname in ("LOAD_METHOD", "LOAD_ATTR") and not (one.argval in named or one.argval in _computing_names()):
+        if one.opname in ("LOAD_METHOD", "LOAD_ATTR") and not (
+            one.argval in attributes or one.argval in _computing_names()
+        ):
             return f"may call {one.argval}()"
     return ""
 

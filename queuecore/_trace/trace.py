@@ -119,8 +119,8 @@ def trace(
         if not parts:
             tracer.give_up("it returns nothing", tracer.place)
         if tracer.failure is None:
-            again = (function, tuple(components), template, assemble, batch, unpack, finish)
-            outcome = _traced(tracer, function, components, shape, parts, again)
+            trace_args = (function, tuple(components), template, assemble, batch, unpack, finish)
+            outcome = _traced(tracer, function, components, shape, parts, trace_args)
     except GiveUp:
         pass
     except (Exception, SystemExit) as error:
@@ -176,7 +176,7 @@ def _traced(
     components: Sequence[Component],
     shape: Any,
     parts: list[tuple[Value, Value | None, str | None]],
-    again: tuple[Any, ...],
+    trace_args: tuple[Any, ...],
 ) -> Traced:
     values = [value for value, _, _ in parts]
     names = [name for _, _, name in parts]
@@ -205,7 +205,7 @@ def _traced(
     outputs = step.outputs
     structure = Structure(functools.partial(_assembled, shape), functools.partial(_specified, shape, outputs), shape)
     text = tracer.graph.text(values, lambda numbers: _shown(shape, numbers))
-    called = tracer.graph.text(values, lambda numbers: _shown(shape, numbers), called=True)
+    called = tracer.graph.text(values, lambda numbers: _shown(shape, numbers), as_called=True)
     stage = _TracedStage(f"traced({text})", bind, structure, rowwise)
     stage.shown = f"traced({called})"
 
@@ -215,7 +215,7 @@ def _traced(
         return computed(tracer.graph, values, inputs)
 
     stage.device = tensors_of
-    stage.again = again
+    stage.trace_args = trace_args
     return Traced(stage, outputs, shape)
 
 
@@ -230,12 +230,12 @@ def _specified(shape: Any, outputs: tuple[Component, ...], fill: Callable[[np.dt
 class _TracedStage(Stage):
     """A stage that is traced anew when it is unpickled; it can be pickled if the function can."""
 
-    __slots__ = ("again",)
+    __slots__ = ("trace_args",)
 
-    again: tuple[Any, ...]
+    trace_args: tuple[Any, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _traced_again, self.again
+        return _traced_again, self.trace_args
 
 
 def _traced_again(

@@ -479,16 +479,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     args = _parser().parse_args(argv)
-    before = {}
+    old_handlers = {}
     if threading.current_thread() is threading.main_thread():
         # Ended from outside, the demo must still remove what it wrote.
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) == signal.SIG_DFL:
-                before[number] = signal.signal(number, _stop)
+                old_handlers[number] = signal.signal(number, _stop)
     try:
         return _guarded(args.run, args)
     finally:
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
 
 

@@ -371,7 +371,7 @@ def compare(
         How often each of them runs. The order rotates, so that none always runs in the wake of the same other.
     """
     passes: list[list[Pass]] = [[] for _ in contenders]
-    before, load, own = _machine_times(), os.getloadavg()[0], time.process_time()
+    times_before, load, cpu_begin_s = _machine_times(), os.getloadavg()[0], time.process_time()
     with Progress("measure", rounds * len(contenders), "passes") as progress:
         for turn in range(rounds):
             for step in range(len(contenders)):
@@ -379,7 +379,11 @@ def compare(
                 passes[index].append(contenders[index][1](parts[turn % len(parts)]))
                 progress.update(1)
     note = others_note(
-        before, _machine_times(), time.process_time() - own, load, [pass_.bytes_per_s for pass_ in passes[0]]
+        times_before,
+        _machine_times(),
+        time.process_time() - cpu_begin_s,
+        load,
+        [pass_.bytes_per_s for pass_ in passes[0]],
     )
     rows = []
     for (name, _), mine in zip(contenders, passes, strict=True):
@@ -402,9 +406,9 @@ def _machine_times() -> tuple[float, float, float]:
 
 
 def others_note(
-    before: tuple[float, float, float],
-    after: tuple[float, float, float],
-    own: float,
+    times_before: tuple[float, float, float],
+    times_after: tuple[float, float, float],
+    own_cpu_s: float,
     load: float,
     floors: Sequence[float],
 ) -> str | None:
@@ -412,20 +416,20 @@ def others_note(
 
     Parameters
     ----------
-    before, after : (float, float, float)
+    times_before, times_after : (float, float, float)
         Of the machine's processors: seconds at work, taken away by the host (steal), and in all.
-    own : float
+    own_cpu_s : float
         Seconds of the processors that this process took.
     load : float
         The load average before.
     floors : sequence of float
         The rates of the floor, in rounds.
     """
-    busy, steal, total = (end - start for start, end in zip(before, after, strict=True))
+    busy, steal, total = (end - start for start, end in zip(times_before, times_after, strict=True))
     ordered = sorted(floors)
     spare = len(ordered) // 10  # rounds that stand out by themselves
     swing = ordered[-1 - spare] / ordered[spare]
-    others = (busy - own) / total if total else 0.0
+    others = (busy - own_cpu_s) / total if total else 0.0
     remarks = []
     if others > _BUSY:
         remarks.append(f"other programs took {100 * others:.0f}% of its processors")

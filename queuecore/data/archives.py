@@ -99,13 +99,13 @@ class TarDataset(Dataset):
         num_parallel_reads: int | None = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
-        named, choices = _wanted(keys)
+        has_key, choices = _wanted(keys)
         is_shuffled = check_bool(shuffle, "shuffle")
-        names = ["__key__"] * named + [one[0] for one in choices]
+        names = ["__key__"] * has_key + [one[0] for one in choices]
 
         def bind(components: tuple[Component, ...]) -> Step:
             outputs = tuple(Component(BYTES, (), name=name) for name in names)
-            return SampleStep(components, outputs, [[os.fsencode(key) for key in one] for one in choices], named)
+            return SampleStep(components, outputs, [[os.fsencode(key) for key in one] for one in choices], has_key)
 
         source = block_source(
             "TarDataset",

@@ -347,14 +347,14 @@ def crop_to_bounding_box(
     pictures, sides = _pictures(image, "crop_to_bounding_box")
     if min(offset_height, offset_width) < 0 or min(target_height, target_width) < 1:
         raise ValueError("offsets must be >= 0, and targets > 0")
-    needed = offset_height + target_height, offset_width + target_width
-    if any(side is not None and side < least for side, least in zip(sides[-3:-1], needed, strict=True)):
-        raise ValueError(f"pictures must be at least {needed[0]} by {needed[1]}, not {pictures.shape}")
+    min_sides = offset_height + target_height, offset_width + target_width
+    if any(side is not None and side < least for side, least in zip(sides[-3:-1], min_sides, strict=True)):
+        raise ValueError(f"pictures must be at least {min_sides[0]} by {min_sides[1]}, not {pictures.shape}")
 
     def kernel(x: Any) -> Any:
         there = np.size(x, -3), np.size(x, -2)
-        if there[0] < needed[0] or there[1] < needed[1]:
-            raise InvalidArgumentError(f"pictures must be at least {needed[0]} by {needed[1]}, not {there}")
+        if there[0] < min_sides[0] or there[1] < min_sides[1]:
+            raise InvalidArgumentError(f"pictures must be at least {min_sides[0]} by {min_sides[1]}, not {there}")
         return _cut(x, offset_height, offset_width, target_height, target_width)
 
     shape = None if pictures.shape.ndims is None else (*sides[:-3], target_height, target_width, sides[-1])

@@ -227,7 +227,7 @@ class TestCase(unittest.TestCase):
         """
         number = stream.fileno()
         with tempfile.TemporaryFile() as file:
-            before = os.dup(number)
+            old_fd = os.dup(number)
             capture = _Captured()
             stream.flush()
             os.dup2(file.fileno(), number)
@@ -235,8 +235,8 @@ class TestCase(unittest.TestCase):
                 yield capture
             finally:
                 stream.flush()
-                os.dup2(before, number)
-                os.close(before)
+                os.dup2(old_fd, number)
+                os.close(old_fd)
                 file.seek(0)
                 capture.text = file.read().decode(errors="replace")
 

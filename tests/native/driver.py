@@ -444,8 +444,8 @@ def handed() -> dict[str, object]:
     class Through(Node):
         name = "through"
 
-        def count(self, needed):
-            return self.inputs[0].count(needed)
+        def count(self, min_count):
+            return self.inputs[0].count(min_count)
 
         def layout(self):
             return self.inputs[0].layout

@@ -165,7 +165,7 @@ MUTANTS = [
         "native balanced",
         (
             "handoff/handoff.pxd hand_settle",
-            "moved = _flush(h, SIDE_PUT, random) or moved",
+            "has_moved = _flush(h, SIDE_PUT, random) or has_moved",
             "_flush(h, SIDE_PUT, random)",
         ),
     ),

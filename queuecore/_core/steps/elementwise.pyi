@@ -17,8 +17,8 @@ class PadStep(Step):
         self,
         inputs: tuple[Any, ...],
         outputs: tuple[Any, ...],
-        before: tuple[int, ...],
-        after: tuple[int, ...],
+        counts_before: tuple[int, ...],
+        counts_after: tuple[int, ...],
         fill: bytes,
         mode: str = "constant",
     ) -> None: ...

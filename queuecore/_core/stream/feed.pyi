@@ -5,7 +5,7 @@ import numpy as np
 
 @final
 class Feed:
-    def next_pass(self, after: int) -> tuple[int, int] | None: ...
+    def next_pass(self, last_pass: int) -> tuple[int, int] | None: ...
     def hand(
         self,
         pass_: int,

@@ -78,8 +78,8 @@ class Slices(Node):
             "digest": self.digest,
         }
 
-    def count(self, needed: int | None) -> int:
-        del needed
+    def count(self, min_count: int | None) -> int:
+        del min_count
         return self.rows.n
 
     def layout(self) -> Layout:
@@ -119,8 +119,8 @@ class Items(Node):
     def words(self) -> dict[str, Any]:
         return {"elements": len(self.items), "of": repr(plain(self.of))}
 
-    def count(self, needed: int | None) -> int:
-        del needed
+    def count(self, min_count: int | None) -> int:
+        del min_count
         return len(self.items)
 
     def layout(self) -> Layout:
@@ -182,8 +182,8 @@ class Numbers(Node):
         step = f", {self.numbers.step}" if self.numbers.step != 1 else ""
         return f"range({self.numbers.start}, {self.numbers.stop}{step})"
 
-    def count(self, needed: int | None) -> int:
-        del needed
+    def count(self, min_count: int | None) -> int:
+        del min_count
         return len(self.numbers)
 
     def layout(self) -> Layout:
@@ -239,8 +239,8 @@ class Counter(Node):
     def label(self) -> str:
         return f"counter({self.start}, {self.step})"
 
-    def count(self, needed: int | None) -> Count:
-        return math.inf if needed is None else needed
+    def count(self, min_count: int | None) -> Count:
+        return math.inf if min_count is None else min_count
 
     def layout(self) -> Layout:
         return Layout((Component(self.dtype, ()),))

@@ -42,8 +42,8 @@ class AssertCardinality(Node):
     def label(self) -> str:
         return f"{self.name}({self._stated})"
 
-    def count(self, needed: int | None) -> Count:
-        del needed
+    def count(self, min_count: int | None) -> Count:
+        del min_count
         return self.number
 
     def layout(self) -> Layout:

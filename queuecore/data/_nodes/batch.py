@@ -44,10 +44,10 @@ class ObjectBatch(ObjectNode):
     def uses_up(self) -> bool:
         return True
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         chain = self.inputs[0]
         batch = BatchStep(self.size, self.drop_remainder)
-        return batch.count(needed, lambda below: chain.count(below))
+        return batch.count(min_count, lambda below: chain.count(below))
 
     def spec(self) -> Any:
         return batched_spec(self.inputs[0].element_spec, self.size if self.drop_remainder else None)

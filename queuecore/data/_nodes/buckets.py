@@ -203,8 +203,8 @@ class Buckets(Node):
         how = f"lengths, for each element: {self.sorted.why}" if self.sorted.why else "native: lengths"
         return f"Python: stacks batches, of many rows at a time; {how}"
 
-    def count(self, needed: int | None) -> Count:
-        return self.inputs[0].endless(needed)
+    def count(self, min_count: int | None) -> Count:
+        return self.inputs[0].endless(min_count)
 
     def layout(self) -> Layout:
         return Layout(None)
@@ -253,29 +253,29 @@ class Buckets(Node):
                 yield from self._failed(chunk.error, shelves.rest())
                 continue
             n, columns = chunk.n, chunk.columns
-            own = columns if self.sorted.native is None else columns[:-1]
-            element = elements_of(self.sorted.components, self.sorted.template, None, own, n)
+            own_columns = columns if self.sorted.native is None else columns[:-1]
+            element = elements_of(self.sorted.components, self.sorted.template, None, own_columns, n)
             lengths, index, errors = self._indices(run, element, columns, n, number)
             first = 0
-            for row in np.flatnonzero(self._bad(own, index, errors)).tolist():
-                yield from shelves.add(own, index, first, row)
+            for row in np.flatnonzero(self._bad(own_columns, index, errors)).tolist():
+                yield from shelves.add(own_columns, index, first, row)
                 first = row + 1
-                wrong = errors.get(row) or self._misfit(element(row), int(lengths[row]), int(index[row]), number + row)
-                if not isinstance(wrong, Exception):
-                    raise wrong
+                misfit = errors.get(row) or self._misfit(element(row), int(lengths[row]), int(index[row]), number + row)
+                if not isinstance(misfit, Exception):
+                    raise misfit
                 if run.skips is None:
-                    yield from self._failed(wrong, shelves.rest())
+                    yield from self._failed(misfit, shelves.rest())
                     continue
-                if not isinstance(wrong, QueueCoreError):
-                    raise _Ended(wrong)
+                if not isinstance(misfit, QueueCoreError):
+                    raise _Ended(misfit)
                 try:
                     if shelves.made >= start:
-                        run.skips.skip(wrong)
+                        run.skips.skip(misfit)
                 except Exception as refused:
                     raise _Ended(refused) from None
-            yield from shelves.add(own, index, first, n)
+            yield from shelves.add(own_columns, index, first, n)
             number += n
-            del chunk, columns, own, element  # they keep memory that the next one may want
+            del chunk, columns, own_columns, element  # they keep memory that the next one may want
 
     def _indices(
         self, run: NodeRun, element: Callable[[int], Any], columns: list[Column], n: int, number: int
@@ -301,8 +301,8 @@ class Buckets(Node):
     def _bad(self, columns: list[Column], index: Array, errors: dict[int, BaseException]) -> Array:
         """Return which rows fit no bucket."""
         assert self.sorted is not None
-        bad = index == len(self.boundaries) if self.closed else np.zeros(len(index), bool)
-        bad[list(errors)] = True
+        is_bad = index == len(self.boundaries) if self.closed else np.zeros(len(index), bool)
+        is_bad[list(errors)] = True
         for leaf, at in enumerate(self.sorted.leaves):
             dims = dims_of(columns[at], self.sorted.components[at])
             if dims is None or self.each[0].fit.sides is None:
@@ -310,8 +310,8 @@ class Buckets(Node):
             most = np.array([(bucket.fit.sides or [])[leaf] for bucket in self.each], np.int64)
             if (most >= 0).any():
                 most[most < 0] = np.iinfo(np.int64).max
-                bad |= (dims > most[index]).any(1)
-        return bad
+                is_bad |= (dims > most[index]).any(1)
+        return is_bad
 
     def _misfit(self, element: Any, length: int, index: int, number: int) -> Exception:
         """Return the error of an element that fits no bucket."""
@@ -429,17 +429,17 @@ def buckets(
     if plain and (padding.padded_shapes is not None or padding.padding_values is not None):
         raise InvalidArgumentError(f"{_NAME}: with no_padding there is nothing to pad to, nor with")
     shapes = shapes_of(chain, padding.padded_shapes, padding.padding_values, takes_shapes=not plain)
-    each = []
+    buckets = []
     for index, size in enumerate(counts):
         if plain:
-            each.append(Bucket(size, Fit(shapes.template, None), _stacking(shapes)))
+            buckets.append(Bucket(size, Fit(shapes.template, None), _stacking(shapes)))
             continue
         most = starts[index] - 1 if closed and index < len(starts) else -1
         sides: list[Sides] = [tuple(most if side < 0 else side for side in shape) for shape in shapes.known]
         pads = [
             RowPad(number, shape, value) for number, (shape, value) in enumerate(zip(sides, shapes.values, strict=True))
         ]
-        each.append(Bucket(size, Fit(shapes.template, sides), Joiner(shapes.template, pads)))
+        buckets.append(Bucket(size, Fit(shapes.template, sides), Joiner(shapes.template, pads)))
     arguments = [None] if plain else [closed, *shapes.words]
     rows = Sorted.of(chain, function)
     return Buckets(
@@ -447,7 +447,7 @@ def buckets(
         WholeCall(_NAME, function),
         rows,
         starts,
-        each,
+        buckets,
         shapes,
         arguments,
         closed,

@@ -48,12 +48,12 @@ class Cache(Node):
     def where(self) -> str:
         return "Python: keeps rows and hands them on, a chunk at a time"
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         kept = self.store.count(self.inputs[0])
         if kept is not None:
             return kept
         chain = self.inputs[0]
-        return chain.count(needed)
+        return chain.count(min_count)
 
     def layout(self) -> Layout:
         return self.inputs[0].layout

@@ -42,8 +42,8 @@ class Seeds(Node):
     name = "seeds"
     has_elements = False
 
-    def count(self, needed: int | None) -> int:
-        del needed
+    def count(self, min_count: int | None) -> int:
+        del min_count
         return 0
 
     def layout(self) -> Layout:
@@ -77,12 +77,12 @@ class Choose(Node):
     def words(self) -> dict[str, Any]:
         return {"stop_on_empty_dataset": self.stop}
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         # Where neither the choices nor any dataset have an end, there is none.
         endless = all(chain.known_count(1) and isinstance(chain.known_count(), float) for chain in self._limits)
         if not endless:
             raise Unknown
-        return math.inf if needed is None else needed
+        return math.inf if min_count is None else min_count
 
     @property
     def _limits(self) -> tuple[Chain, ...]:
@@ -141,14 +141,15 @@ class Choose(Node):
     def _checked(self, run: NodeRun, pass_: int, start: int) -> Generator[Array]:
         with contextlib.closing(self.choices(run, pass_, start)) as parts:
             for part in parts:
-                bad = np.flatnonzero((part < 0) | (part >= self.number))
-                if len(bad):
-                    yield part[: bad[0]].astype(np.int64)
+                bad_rows = np.flatnonzero((part < 0) | (part >= self.number))
+                if len(bad_rows):
+                    row = int(bad_rows[0])
+                    yield part[:row].astype(np.int64)
                     raise InvalidArgumentError(
-                        f"Selector index out of range: choice {start + int(bad[0])} is {part[bad[0]]}, and there are "
+                        f"Selector index out of range: choice {start + row} is {part[row]}, and there are "
                         f"{self.number} datasets",
                         stage=self.name,
-                        record=start + int(bad[0]),
+                        record=start + row,
                     )
                 yield part.astype(np.int64)
                 start += len(part)
@@ -206,10 +207,10 @@ class Sample(Choose):
     def words(self) -> dict[str, Any]:
         return {**super().words(), "weights": None if self.weights is None else [one.hex() for one in self.weights]}
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         if self.stop or self.weights is None:
-            return super().count(needed)
-        return sum(chain.count(needed) for chain in self.inputs[: self.number])
+            return super().count(min_count)
+        return sum(chain.count(min_count) for chain in self.inputs[: self.number])
 
     @property
     def _limits(self) -> tuple[Chain, ...]:

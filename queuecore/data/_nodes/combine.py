@@ -52,8 +52,8 @@ class Zip(Node):
     def words(self) -> dict[str, Any]:
         return {"structure": repr(plain(self.template))}
 
-    def count(self, needed: int | None) -> Count:
-        return min(chain.count(needed) for chain in self.inputs)
+    def count(self, min_count: int | None) -> Count:
+        return min(chain.count(min_count) for chain in self.inputs)
 
     def layout(self) -> Layout:
         layouts = [chain.layout for chain in self.inputs]
@@ -139,8 +139,8 @@ class Enumerate(Node):
     def words(self) -> dict[str, Any]:
         return {"start": self.first}
 
-    def count(self, needed: int | None) -> Count:
-        return self.inputs[0].count(needed)
+    def count(self, min_count: int | None) -> Count:
+        return self.inputs[0].count(min_count)
 
     def layout(self) -> Layout:
         layout = self.inputs[0].layout
@@ -245,16 +245,16 @@ class Concatenate(Node):
             inputs = first.source.inputs
         return Concatenate((*inputs, other), alike([first, other], Concatenate.name))
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         total: Count = 0
         for at, chain in enumerate(self.inputs):
             try:
-                total += chain.count(None if needed is None else needed - int(total))
+                total += chain.count(None if min_count is None else min_count - int(total))
             except Unknown:
-                if needed is None and any(one.known_count() == math.inf for one in self.inputs[at + 1 :]):
+                if min_count is None and any(one.known_count() == math.inf for one in self.inputs[at + 1 :]):
                     return math.inf
                 raise
-            if total == math.inf or (needed is not None and total >= needed):
+            if total == math.inf or (min_count is not None and total >= min_count):
                 break
         return total
 
@@ -271,14 +271,14 @@ class Concatenate(Node):
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:
         last = len(self.inputs) - 1
         for index, chain in enumerate(self.inputs):
-            before = None
+            known_count = None
             if start and index < last and run.skips is None:
-                before = chain.known_count()
-                if before is not None and start >= before:
-                    start -= int(before)
+                known_count = chain.known_count()
+                if known_count is not None and start >= known_count:
+                    start -= int(known_count)
                     continue
             # Where a dataset's end is unknown, its elements are counted.
-            counted = bool(start) and index < last and before is None
+            counted = bool(start) and index < last and known_count is None
             with contextlib.closing(
                 laid_out(run, index, pass_, 0 if counted else start, self.fits, None, True)
             ) as chunks:
@@ -304,16 +304,18 @@ class Unbatch(Node):
     def _batched(self) -> bool:
         return _levels(self.inputs[0]) == 1 and not _of_objects(self.inputs[0])
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         chain = self.inputs[0]
         if self._batched:
             steps = chain.steps
-            at = next(index for index, step in enumerate(steps) if isinstance(step, BatchStep))
-            batch = steps[at]
-            if isinstance(batch, BatchStep) and all(isinstance(step, Map | Prefetch) for step in steps[at + 1 :]):
+            depth = next(index for index, step in enumerate(steps) if isinstance(step, BatchStep))
+            batch = steps[depth]
+            if isinstance(batch, BatchStep) and all(isinstance(step, Map | Prefetch) for step in steps[depth + 1 :]):
                 if not batch.drop_remainder:
-                    return chain.count(needed, at)
-                total = chain.count(None if needed is None else -(-needed // batch.batch_size) * batch.batch_size, at)
+                    return chain.count(min_count, depth)
+                total = chain.count(
+                    None if min_count is None else -(-min_count // batch.batch_size) * batch.batch_size, depth
+                )
                 return total if isinstance(total, float) else total // batch.batch_size * batch.batch_size
             raise Unknown
         rows = {_leading(one) for one in chain.layout.components or ()}
@@ -321,7 +323,7 @@ class Unbatch(Node):
             raise Unknown
         if each == 0:
             return 0
-        return chain.count(None if needed is None else -(-needed // each)) * each
+        return chain.count(None if min_count is None else -(-min_count // each)) * each
 
     def layout(self) -> Layout:
         chain = self.inputs[0]
@@ -381,22 +383,22 @@ class Unbatch(Node):
                     width = span(component)
                     parts.append((component, columns[:width]))
                     columns = columns[width:]
-                lengths = [_lengths(component, own, rows.n) for component, own in parts]
+                lengths = [_lengths(component, column, rows.n) for component, column in parts]
                 differ = np.zeros(rows.n, bool)
                 for other in lengths[1:]:
                     differ |= other != lengths[0]
                 position = 0
-                for bad in [*np.flatnonzero(differ).tolist(), rows.n]:
+                for bad_row in [*np.flatnonzero(differ).tolist(), rows.n]:
                     made: list[Column] = []
-                    for (component, own), counts in zip(parts, lengths, strict=True):
-                        made += _rows_in(component, sliced(own, position, bad), counts[position:bad])
-                    yield Rows(int(lengths[0][position:bad].sum()), made)
-                    if bad < rows.n:
-                        error = _unequal([int(one[bad]) for one in lengths], element + bad)
+                    for (component, column), counts in zip(parts, lengths, strict=True):
+                        made += _rows_in(component, sliced(column, position, bad_row), counts[position:bad_row])
+                    yield Rows(int(lengths[0][position:bad_row].sum()), made)
+                    if bad_row < rows.n:
+                        error = _unequal([int(one[bad_row]) for one in lengths], element + bad_row)
                         if run.skips is not None:
                             raise error
                         yield Failed(error)
-                    position = bad + 1
+                    position = bad_row + 1
                 element += rows.n
 
     def _elements(self, run: NodeRun, pass_: int) -> Generator[Piece]:

@@ -311,7 +311,7 @@ class Filter(Node):
             return "native: chooses rows"
         return f"Python, for each element: {self.predicate.why}"
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         raise Unknown
 
     def layout(self) -> Layout:

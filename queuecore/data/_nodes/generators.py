@@ -205,7 +205,7 @@ class Generated(ObjectNode):
     def layout(self) -> Layout:
         return Layout(None) if self.signature is None else layout_of(self.signature)
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         raise Unknown
 
     def spec(self) -> Any:

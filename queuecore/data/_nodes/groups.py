@@ -152,8 +152,8 @@ class GroupByWindow(Node):
     def where(self) -> str:
         return f"Python: {name_of(self.key.function)} for each element, {name_of(self.reduce)} for each window"
 
-    def count(self, needed: int | None) -> Count:
-        return self.inputs[0].endless(needed)
+    def count(self, min_count: int | None) -> Count:
+        return self.inputs[0].endless(min_count)
 
     @lazy
     def first(self) -> Chain | None:
@@ -195,13 +195,13 @@ class GroupByWindow(Node):
                 if passed < piece.n:
                     yield piece.part(passed, piece.n) if passed else piece
 
-    def _made(self, run: NodeRun, pass_: int, again: Callable[[], bool]) -> Generator[Piece]:
+    def _made(self, run: NodeRun, pass_: int, is_repeat: Callable[[], bool]) -> Generator[Piece]:
         groups: dict[int, _Group] = {}
         number = 0
         with contextlib.closing(self._elements(run, pass_)) as elements:
             for number, found in enumerate(elements):
                 if isinstance(found, Failed):
-                    yield from leave_out(run.skips, found.error, again())
+                    yield from leave_out(run.skips, found.error, is_repeat())
                     continue
                 element, add = found
                 try:
@@ -213,7 +213,7 @@ class GroupByWindow(Node):
                     add(group)
                     chain = self._reduced(key, group, number) if group.n == group.size else None
                 except BaseException as error:  # noqa: BLE001 - `leave_out` raises what isn't one element's
-                    yield from leave_out(run.skips, error, again())
+                    yield from leave_out(run.skips, error, is_repeat())
                     continue
                 if chain is not None:
                     del groups[key]  # the next window of this key may have another size
@@ -223,7 +223,7 @@ class GroupByWindow(Node):
             try:
                 chain = self._reduced(key, groups.pop(key), number)
             except BaseException as error:  # noqa: BLE001
-                yield from leave_out(run.skips, error, again())
+                yield from leave_out(run.skips, error, is_repeat())
                 continue
             yield from self._elements_of(run, chain, pass_ * _MANY + number % _MANY)
 
@@ -320,7 +320,7 @@ class GroupByReducer(ObjectNode):
     def where(self) -> str:
         return "Python, for each element: each call needs the state of the one before it"
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         raise Unknown
 
     def chunks(self, run: NodeRun, pass_: int, start: int) -> Generator[Piece]:

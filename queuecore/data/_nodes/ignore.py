@@ -44,7 +44,7 @@ class Ignore(Node):
 
     log_warning: bool
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         raise Unknown
 
     @property

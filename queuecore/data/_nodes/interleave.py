@@ -72,8 +72,8 @@ class Interleave(Node):
     def label(self) -> str:
         return f"{self.method}({name_of(self.function)}, {self.cycle}, {self.block})"
 
-    def count(self, needed: int | None) -> Count:
-        return self.inputs[0].endless(needed)
+    def count(self, min_count: int | None) -> Count:
+        return self.inputs[0].endless(min_count)
 
     @lazy
     def first(self) -> Chain | None:

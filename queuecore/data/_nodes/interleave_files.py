@@ -67,7 +67,7 @@ class Named(Node):
     def where(self) -> str:
         return "native: one stream a pass, whose rows Python hands on, a chunk at a time"
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         raise Unknown
 
     def layout(self) -> Layout:
@@ -142,8 +142,8 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
     data, ends, _ = compacted(rows.columns, rows.first, rows.n, rows.rows)[0]
     text = data.tobytes()
     names = [text[first:end] for first, end in itertools.pairwise(ends.tolist())]
-    called = function.func if isinstance(function, functools.partial) else function
-    if not isinstance(called, type) and len(names) > _MOST_NAMES:
+    callee = function.func if isinstance(function, functools.partial) else function
+    if not isinstance(callee, type) and len(names) > _MOST_NAMES:
         return None
     sources: list[Any] = []
     facts: list[Any] = []
@@ -151,7 +151,7 @@ def uniform(chain: Chain, function: Callable[..., Any]) -> BlockSource | FixedLe
     for index, name in enumerate(names):
         try:
             paths.append(name_to_read(name))
-            if index > 1 and isinstance(called, type):
+            if index > 1 and isinstance(callee, type):
                 continue
             dataset = function(name)
         except Exception:  # noqa: BLE001 - it comes out where it belongs, when elements are asked for

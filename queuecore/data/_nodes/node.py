@@ -228,14 +228,14 @@ def _hand_in(node: Node, run: NodeRun, feed: Feed) -> None:
 
 
 def _hand_in_passes(node: Node, run: NodeRun, feed: Feed) -> None:
-    after = -1
-    while (wanted := feed.next_pass(after)) is not None:
-        after, start = wanted
+    last_pass = -1
+    while (wanted := feed.next_pass(last_pass)) is not None:
+        last_pass, start = wanted
         try:
-            if node.hand_in(run, feed, after, start):
-                feed.end(after)
+            if node.hand_in(run, feed, last_pass, start):
+                feed.end(last_pass)
         except BaseException as error:  # of any class: it comes out in its place, in the consumer's thread
-            feed.end(after, error)
+            feed.end(last_pass, error)
 
 
 @dataclass(frozen=True, eq=False)

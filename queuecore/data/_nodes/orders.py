@@ -102,13 +102,13 @@ class TurnTape:
         _check(isinstance(state, list) and len(state) == 4 and _are_numbers(state[:2]))
         settled, following, open_, log = state
         _check(isinstance(open_, list) and all(_are_numbers(one) and len(one) == 3 for one in open_))
-        _check(all(number < following and bad < 2 for number, _, bad in open_))
+        _check(all(number < following and is_bad < 2 for number, _, is_bad in open_))
         _check(isinstance(log, list))
         for one in log:
             self._check_turn(one, following + len(log) + _FAR)
         self.settled: int = settled
         self.next: int = following
-        self.open: dict[int, tuple[int, bool]] = {number: (taken, bool(bad)) for number, taken, bad in open_}
+        self.open: dict[int, tuple[int, bool]] = {number: (taken, bool(is_bad)) for number, taken, is_bad in open_}
         self.log: deque[list[Any]] = deque(map(list, log))
 
     def _check_turn(self, one: Any, below: int) -> None:

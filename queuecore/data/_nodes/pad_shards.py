@@ -39,8 +39,8 @@ class Padded(Node):
 
     # The number of shards is said by the shard behind it, of which a saved place may be another one's.
 
-    def count(self, needed: int | None) -> Count:
-        total = self.inputs[0].count(needed)
+    def count(self, min_count: int | None) -> Count:
+        total = self.inputs[0].count(min_count)
         return total if isinstance(total, float) else total + -total % self.size
 
     def layout(self) -> Layout:
@@ -73,7 +73,7 @@ class Padded(Node):
         total = int(total)
         position, end = max(start, total), total + -total % self.size
         while position < end:
-            before = position
+            old_position = position
             with contextlib.closing(self._again(run, pass_, position % total, failed)) as chunks:
                 for chunk in chunks:
                     n = min(chunk.n, end - position)
@@ -81,7 +81,7 @@ class Padded(Node):
                     position += n
                     if position == end:
                         return
-            if position == before:
+            if position == old_position:
                 raise FailedPreconditionError(
                     f"shard: there were {total} elements, and none from number {position % total} on when they were "
                     "read again, for shards that lack one",

@@ -311,8 +311,8 @@ class PaddedElements(Node):
 
     fit: Callable[[Any], Any] | None
 
-    def count(self, needed: int | None) -> Count:
-        return self.inputs[0].count(needed)
+    def count(self, min_count: int | None) -> Count:
+        return self.inputs[0].count(min_count)
 
     def where(self) -> str:
         return "Python: hands on rows, a chunk at a time" if self.fit is None else "Python: arrays of each element"

@@ -61,8 +61,8 @@ class Permuted(Node):
 
     name = "permute"
 
-    def count(self, needed: int | None) -> Count:
-        return self.inputs[0].count(needed)
+    def count(self, min_count: int | None) -> Count:
+        return self.inputs[0].count(min_count)
 
     def layout(self) -> Layout:
         return self.inputs[0].layout

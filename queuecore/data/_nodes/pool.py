@@ -158,14 +158,14 @@ class Pool:
 
     def _work(self) -> None:
         # The error that ends it goes to `_done`: no memory, most likely. The element in hand is lost: none can follow.
-        before = self._scope.enter()
+        outer_scope = self._scope.enter()
         times = None
         try:
             times = self._times.enter()
             while self._one():
                 pass
         finally:
-            Scope.leave(before)
+            Scope.leave(outer_scope)
             if times is not None:
                 self._times.leave(times)
 
@@ -230,7 +230,7 @@ class Pool:
 
     def results(self, ordered: bool) -> Generator[Result]:
         """Yield the results in order of elements; or as they come, with the end after all that came before it."""
-        early: dict[int, Result | _End] = {}
+        early_results: dict[int, Result | _End] = {}
         number = self._first
         try:
             self._start()
@@ -244,9 +244,9 @@ class Pool:
                     self._use(item.number)
                     yield item
                 else:
-                    early[item.number] = item
-                while number in early:
-                    item = early.pop(number)
+                    early_results[item.number] = item
+                while number in early_results:
+                    item = early_results.pop(number)
                     if isinstance(item, _End):
                         if item.error is not None:
                             raise item.error

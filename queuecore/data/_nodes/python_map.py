@@ -73,8 +73,8 @@ class PythonMap(ObjectNode):
         how = "" if self.threads is None else f", in {'several' if self.threads < 0 else self.threads} threads"
         return f"Python, for each element{how}: {self.why}"
 
-    def count(self, needed: int | None) -> Count:
-        return self.inputs[0].count(needed)
+    def count(self, min_count: int | None) -> Count:
+        return self.inputs[0].count(min_count)
 
     def leaves_free(self, options: Options) -> bool:
         ordered = options.deterministic is not False if self.ordered is None else self.ordered
@@ -122,30 +122,30 @@ class PythonMap(ObjectNode):
         numbers_gone = set(given[: max(start - tape.low, 0)])
         numbers_due = itertools.chain(range(start, tape.low), given[max(start - tape.low, 0) :])
         next_number = next(numbers_due, -1)  # the number that comes next; -1: any
-        early: dict[int, Result] = {}
-        used = None
+        early_results: dict[int, Result] = {}
+        input_count = None
         with contextlib.closing(self._results(run, pass_, min(start, tape.low))) as results:
             for result in results:
                 if next_number >= 0 and 0 in run.used:  # a waiting result has used up something, and was not given
-                    used = run.used.pop(0)
+                    input_count = run.used.pop(0)
                 if result.number in numbers_gone:
                     continue
                 if next_number < 0:
                     run.orders.note(tape, result.number)
                     yield result
                     continue
-                early[result.number] = result
-                while next_number in early:
-                    yield early.pop(next_number)
+                early_results[result.number] = result
+                while next_number in early_results:
+                    yield early_results.pop(next_number)
                     next_number = next(numbers_due, -1)
-                while next_number < 0 and early:
-                    number = min(early)
+                while next_number < 0 and early_results:
+                    number = min(early_results)
                     run.orders.note(tape, number)
-                    yield early.pop(number)
-                if used is not None and next_number < 0:
-                    run.used[0], used = used, None
-        for number in sorted(early):  # there are fewer than there were
-            yield early[number]
+                    yield early_results.pop(number)
+                if input_count is not None and next_number < 0:
+                    run.used[0], input_count = input_count, None
+        for number in sorted(early_results):  # there are fewer than there were
+            yield early_results[number]
 
     def _results(self, run: NodeRun, pass_: int, first: int) -> Generator[Result]:
         child = run.open(0, pass_, first)
@@ -165,7 +165,7 @@ class PythonMap(ObjectNode):
     def _alone(self, child: Opened, pass_: int, first: int, tuned: bool) -> Generator[Result, None, int]:
         """Yield the results made in this thread; return -1, or the first element that a pool should make."""
         function = self.function
-        late = -math.inf  # the first call may have to import things, and tells nothing
+        late_s = -math.inf  # the first call may have to import things, and tells nothing
         with contextlib.ExitStack() as stack:
             stack.enter_context(child)
             for number in itertools.count(first):
@@ -179,16 +179,16 @@ class PythonMap(ObjectNode):
                     result = Result(number, None, None, error)
                     yield result
                     continue
-                begun = time.monotonic()
+                begin_s = time.monotonic()
                 try:
                     made, structure = function(element, pass_, number)
                 except BaseException as error:
                     result = Result(number, None, None, error)
                 else:
                     result = Result(number, made, structure, None)
-                late = max(late + time.monotonic() - begun - _QUICK, 0)
+                late_s = max(late_s + time.monotonic() - begin_s - _QUICK, 0)
                 yield result
-                if late > _LATE and tuned:
+                if late_s > _LATE and tuned:
                     stack.pop_all()
                     return number + 1
         return -1

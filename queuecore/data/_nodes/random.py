@@ -83,8 +83,8 @@ class RandomNumbers(Node):
     def where(self) -> str:
         return "Python: draws numbers, a chunk at a time"
 
-    def count(self, needed: int | None) -> Count:
-        return math.inf if needed is None else needed
+    def count(self, min_count: int | None) -> Count:
+        return math.inf if min_count is None else min_count
 
     def layout(self) -> Layout:
         return Layout((Component(_INT64, ()),))

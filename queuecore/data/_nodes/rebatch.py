@@ -64,11 +64,13 @@ class Rebatch(ObjectNode):
     def uses_up(self) -> bool:
         return True
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         each = rows_of_batches(self.inputs[0].element_spec)
         if each is None:
             raise Unknown
-        total = self.inputs[0].count(None if needed is None else needed * max(self.sizes) // max(each, 1) + 1) * each
+        total = (
+            self.inputs[0].count(None if min_count is None else min_count * max(self.sizes) // max(each, 1) + 1) * each
+        )
         if isinstance(total, float):
             return math.inf
         rounds, left = divmod(total, sum(self.sizes))

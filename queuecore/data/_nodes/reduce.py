@@ -77,15 +77,15 @@ def _steps(chain: Chain, initial: Any, function: Callable[[Any, Any], Any]) -> l
         outcome = trace(function, state + result.given, 0, assemble=assemble, unpack=True, finish=finish)
         if isinstance(outcome, Untraced) or plain(outcome.template) != plain(template):
             return []
-        after = outcome.components
-        if [component.dtype for component in after] != [leaf.dtype for leaf in leaves]:
+        result_components = outcome.components
+        if [component.dtype for component in result_components] != [leaf.dtype for leaf in leaves]:
             return []
-        if any(component.shape is None or None in component.shape for component in after):
+        if any(component.shape is None or None in component.shape for component in result_components):
             return []
         steps.append(outcome.stage.bind(state + result.given))
-        if [component.shape for component in after] == [component.shape for component in state]:
+        if [component.shape for component in result_components] == [component.shape for component in state]:
             return steps
-        state = tuple(Component(component.dtype, component.shape) for component in after)
+        state = tuple(Component(component.dtype, component.shape) for component in result_components)
     return []
 
 

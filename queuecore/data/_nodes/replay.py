@@ -41,7 +41,7 @@ class Replay:
         """Yield the elements from number `start` on."""
         tape, pass_by = self._tape, start
         ended = set()
-        begun: dict[int, Child | InPlace | BaseException] = {}
+        children: dict[int, Child | InPlace | BaseException] = {}
         for number in range(tape.next):
             child = self._children.numbered(number)
             if self._children.ended and number >= self._children.n:  # there are fewer than there were
@@ -57,14 +57,14 @@ class Replay:
                     pass_by -= passed
                     if passed < piece.n:
                         yield piece.part(passed, piece.n)
-            begun[number] = child
+            children[number] = child
         for number, n in tape.turns():
             if n in (TurnTape.END, TurnTape.NONE):
                 ended.add(number)
-            if number not in begun:
-                begun[number] = self._children.numbered(number)
-            yield from self._next_of(begun[number], 1 if n in (TurnTape.ERROR, TurnTape.NONE) else n)
-        for number, child in sorted(begun.items(), key=lambda item: item[0]):
+            if number not in children:
+                children[number] = self._children.numbered(number)
+            yield from self._next_of(children[number], 1 if n in (TurnTape.ERROR, TurnTape.NONE) else n)
+        for number, child in sorted(children.items(), key=lambda item: item[0]):
             if not isinstance(child, Child):
                 continue
             if number in ended or child.ended or not (number >= tape.next or number in tape.open):

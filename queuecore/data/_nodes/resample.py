@@ -66,7 +66,7 @@ class Resample(Node):
     def label(self) -> str:
         return f"{self.name}({list(self.target)})"
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         raise Unknown
 
     def layout(self) -> Layout:

@@ -316,7 +316,7 @@ class NodeRun:
         """
         chain = self._source.inputs[index]
         first = sum(len(one.shuffles) for one in self._source.inputs[:index])
-        needs = chain.iterations(again=True)
+        needs = chain.iterations(is_repeat=True)
         stop = first + len(needs)
         bases = [base + pass_ * need for base, need in zip(self._bases[first:stop], needs, strict=True)]
         orders = None
@@ -342,8 +342,8 @@ class NodeRun:
         skips = seeded.skips or self._skips
         # The number of elements left out before `start` shows only when the elements before it are made. So the stream
         # makes these again, and `skips` counts again what it leaves out of them.
-        again = start if skips is not None and not skips.tells else 0
-        if start and not again:
+        repeat_count = start if skips is not None and not skips.tells else 0
+        if start and not repeat_count:
             chain = chain.then(Skip(start))
         # A batch would wait for elements that a slow Python source has not made yet: its rows come as they are there.
         if batch and (chain.source.is_quick or any(isinstance(step, BatchStep) for step in chain.steps)):
@@ -357,9 +357,9 @@ class NodeRun:
         # A thread that ends the run sets `stopped` before it looks for children.
         if self.stopped:
             child.stop()
-        if again:
+        if repeat_count:
             try:
-                for _ in itertools.islice(child, again):
+                for _ in itertools.islice(child, repeat_count):
                     pass
             except BaseException:
                 child.close()
@@ -552,18 +552,18 @@ def taken(child: Opened, errors: bool = False, take: Callable[[], Any] | None = 
             del element  # which may keep memory that the next one wants
 
 
-def leave_out(skips: Quarantine | None, error: BaseException, again: bool) -> tuple[Failed, ...]:
+def leave_out(skips: Quarantine | None, error: BaseException, is_repeat: bool) -> tuple[Failed, ...]:
     """Return the replacement of an element with an error: nothing if it is left out. Otherwise raise the error.
 
     Parameters
     ----------
-    again : bool
+    is_repeat : bool
         Whether an earlier run, which this one continues, left it out already: then it isn't counted.
     """
     if skips is None and isinstance(error, Exception):
         return (Failed(error),)
-    if skips is None or not isinstance(error, QueueCoreError) or (again and not is_bad_data(error)):
+    if skips is None or not isinstance(error, QueueCoreError) or (is_repeat and not is_bad_data(error)):
         raise error
-    if not again:
+    if not is_repeat:
         skips.skip(error)
     return ()

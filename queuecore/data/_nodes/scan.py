@@ -73,8 +73,8 @@ class Scan(ObjectNode):
     def where(self) -> str:
         return "Python, for each element: each call needs the state of the one before it"
 
-    def count(self, needed: int | None) -> Count:
-        return self.inputs[0].count(needed)
+    def count(self, min_count: int | None) -> Count:
+        return self.inputs[0].count(min_count)
 
     @property
     def uses_up(self) -> bool:
@@ -91,7 +91,7 @@ class Scan(ObjectNode):
                     yield from leave_out(run.skips, element.error, skip_count > 0)
                     continue
                 try:
-                    after, (result, structure) = self._call(state, element, pass_, number)
+                    new_state, (result, structure) = self._call(state, element, pass_, number)
                     result, structure = settled(result, structure, types)
                     if schema is not None and not has_empty(schema) and not same_structure(structure, schema):
                         raise InvalidArgumentError(
@@ -103,7 +103,7 @@ class Scan(ObjectNode):
                 except BaseException as error:  # noqa: BLE001 - `leave_out` raises what isn't one element's
                     yield from leave_out(run.skips, error, skip_count > 0)
                     continue
-                state, schema, types = after, structure, typed_spec(result, structure)
+                state, schema, types = new_state, structure, typed_spec(result, structure)
                 if skip_count:
                     skip_count -= 1
                 else:

@@ -86,10 +86,10 @@ class Snapshot(Cache):
     def words(self) -> dict[str, Any]:
         return {"functions": [None if one is None else name_of(one) for one in (self.shard, self.reader)]}
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         if self.reader is not None:
             raise Unknown
-        return super().count(needed)
+        return super().count(min_count)
 
     def first_passes(self, pairs: Pairs) -> tuple[Pairs, list[int]] | None:
         first = self.store.first(self.inputs[0], pairs[:-1])
@@ -212,8 +212,8 @@ class OneShard(Node):
     def read_files(self) -> FileList:
         return FileList([os.fsencode(self.index.path), os.fsencode(self.index.data)])
 
-    def count(self, needed: int | None) -> int:
-        del needed
+    def count(self, min_count: int | None) -> int:
+        del min_count
         return self.index.count(self.number)
 
     def layout(self) -> Layout:

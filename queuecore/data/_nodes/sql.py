@@ -67,7 +67,7 @@ class Sql(Node):
     def where(self) -> str:
         return "Python: SQLite gives rows"
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         raise Unknown
 
     def layout(self) -> Layout:

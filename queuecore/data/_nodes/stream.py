@@ -97,12 +97,12 @@ class ChainStream(Stream):
         self.chain = whole or chain
         self._inner = seeded is not None
         shuffles = chain.shuffles
-        own = self._own = len(chain.own_shuffles)
+        own_count = self._own = len(chain.own_shuffles)
         source, options = chain.source, chain.options
         if seeded is None:
-            bases = source.reserved(chain.iterations()[own:])
+            bases = source.reserved(chain.iterations()[own_count:])
             pairs = [shuffle.seeds.pair for shuffle in shuffles]
-            counters = [shuffle.seeds.counter for shuffle in shuffles[:own]]
+            counters = [shuffle.seeds.counter for shuffle in shuffles[:own_count]]
             skips = check_on_error(options.on_error or "raise", options.max_skips, options.quarantine)
             if skips is not None:
                 skips.check_apart(chain.paths())
@@ -110,8 +110,8 @@ class ChainStream(Stream):
                 source.check_sizes()
         else:
             pairs = seeded.pairs
-            counters = [_counter(base) for base in seeded.bases[:own]]
-            bases = seeded.bases[own:]
+            counters = [_counter(base) for base in seeded.bases[:own_count]]
+            bases = seeded.bases[own_count:]
             options = options.merged(seeded.options)
             skips = seeded.skips
             if skips is not None:  # a function may have named the files
@@ -156,7 +156,7 @@ class ChainStream(Stream):
         description.memory_budget = budget
         description.memory_limit = memory_bytes()
         description.target = target
-        description.drawn = Drawn(pairs[own:], bases, pairs[:own])
+        description.drawn = Drawn(pairs[own_count:], bases, pairs[:own_count])
         super().__init__(description)
         description.files.follow(self)
         if seeded is not None and seeded.cuts is not None and seeded.cuts.ended:
@@ -328,7 +328,9 @@ class ChainStream(Stream):
             if saved.stamps is None
             else functools.partial(self._checked_files, saved.stamps, place.files_known),
             "stop": None if run is None else run.stop,
-            "then": None if run is None else functools.partial(self._go_on, run, orders, Cuts(saved.cuts, saved.ends)),
+            "callback": None
+            if run is None
+            else functools.partial(self._go_on, run, orders, Cuts(saved.cuts, saved.ends)),
         }
 
     def _go_on(self, run: NodeRun, orders: Orders, cuts: Cuts) -> None:

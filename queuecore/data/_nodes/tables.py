@@ -150,7 +150,7 @@ class Tables(Node):
     def where(self) -> str:
         return "Python: pyarrow reads many rows at a time"
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         return self.reader.count()
 
     def layout(self) -> Layout:
@@ -177,15 +177,15 @@ class Tables(Node):
                 continue
             missing = _missing_rows(pa, batch.rows)
             first = 0
-            for bad in [*missing, batch.rows.num_rows]:
-                count = bad - first
+            for bad_row in [*missing, batch.rows.num_rows]:
+                count = bad_row - first
                 passed = min(skip_count, count)
                 skip_count -= passed
                 if count > passed:
                     yield self._chunk(pa, batch.rows.slice(first + passed, count - passed))
-                if bad < batch.rows.num_rows:
-                    yield from leave_out(run.skips, self._lacking(pa, batch, bad), skip_count > 0)
-                first = bad + 1
+                if bad_row < batch.rows.num_rows:
+                    yield from leave_out(run.skips, self._lacking(pa, batch, bad_row), skip_count > 0)
+                first = bad_row + 1
 
     def _chunk(self, pa: Any, rows: Any) -> Rows:
         made, layout = _rows(pa, rows, self.reader.private)

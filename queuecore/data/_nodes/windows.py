@@ -63,9 +63,9 @@ class WindowNode(Node):
     def words(self) -> dict[str, Any]:
         return {"window": [self.size, self.shift, self.stride, self.drop_remainder]}
 
-    def count(self, needed: int | None) -> Count:
+    def count(self, min_count: int | None) -> Count:
         least = self._reach if self.drop_remainder else 1
-        total = self.inputs[0].count(None if needed is None else (needed - 1) * self.shift + least)
+        total = self.inputs[0].count(None if min_count is None else (min_count - 1) * self.shift + least)
         return total if isinstance(total, float) else max((total - least) // self.shift + 1, 0)
 
     def layout(self) -> Layout:
@@ -271,7 +271,7 @@ class _Probe(Node):
     window: WindowNode
     component: int
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         if not self.window.drop_remainder:
             raise Unknown
         return self.window.size

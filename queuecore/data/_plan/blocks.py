@@ -109,7 +109,7 @@ class BlockSource(Source):
         order = {} if self.interleave[0] == 1 else {"interleave": list(self.interleave)}
         return {"source": self.framing, **self.words, **order}
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         """Return the number of whole files. Of other records it shows only when they are read: raise `Unknown`."""
         if self.framing == "whole":
             return len(self.files)

@@ -102,15 +102,15 @@ class Source(abc.ABC):
     on_device: bool = False
 
     @abc.abstractmethod
-    def count(self, needed: int | None) -> Count:
-        """Return the number of elements, or any number not below `needed` once that many are certain.
+    def count(self, min_count: int | None) -> Count:
+        """Return the number of elements, or any number not below `min_count` once that many are certain.
 
         Raises
         ------
         Unknown
             If only making the elements would tell.
         QueueCoreError
-            The error of a reader on its way to the element `needed`.
+            The error of a reader on its way to the element `min_count`.
         """
 
     @abc.abstractmethod
@@ -325,12 +325,12 @@ class Chain:
 
     # -- how many ------------------------------------------------------------------------------------------------------
 
-    def count(self, needed: int | None = None, depth: int | None = None) -> Count:
-        """Return the number of elements, or any number not below `needed` once that many are certain.
+    def count(self, min_count: int | None = None, depth: int | None = None) -> Count:
+        """Return the number of elements, or any number not below `min_count` once that many are certain.
 
         Parameters
         ----------
-        needed : int or None
+        min_count : int or None
             `None`: all that there are.
         depth : int, optional
             Number of steps to include. Default: all.
@@ -343,12 +343,12 @@ class Chain:
             The error of a reader on its way to these elements.
         """
         depth = len(self.steps) if depth is None else depth
-        if needed == 0:  # nothing is asked of what is below, so nothing there can fail
+        if min_count == 0:  # nothing is asked of what is below, so nothing there can fail
             return 0
         if depth == 0:
             with remote.looked_at(self.options):
-                return self.source.count(needed)
-        return self.steps[depth - 1].count(needed, lambda below: self.count(below, depth - 1))
+                return self.source.count(min_count)
+        return self.steps[depth - 1].count(min_count, lambda below: self.count(below, depth - 1))
 
     def cardinality(self) -> int:
         """Return the number of elements; `INFINITE_CARDINALITY` or `UNKNOWN_CARDINALITY` if there is no number."""
@@ -358,16 +358,16 @@ class Chain:
             return UNKNOWN_CARDINALITY
         return INFINITE_CARDINALITY if isinstance(total, float) else total
 
-    def known_count(self, needed: int | None = None) -> Count | None:
+    def known_count(self, min_count: int | None = None) -> Count | None:
         """Return the number of elements as `count` does; `None` if only reading them would tell."""
         try:
-            return self.count(needed)
+            return self.count(min_count)
         except (Unknown, QueueCoreError):  # an error comes out where it belongs, when the elements are read
             return None
 
-    def endless(self, needed: int | None) -> float:
+    def endless(self, min_count: int | None) -> float:
         """Return infinity, if these elements have no end. `Unknown`: only reading tells how many are made of them."""
-        if needed is None and self.known_count() == math.inf:
+        if min_count is None and self.known_count() == math.inf:
             return math.inf
         raise Unknown
 
@@ -396,21 +396,21 @@ class Chain:
         """The shuffles among the steps, and those of the inputs."""
         return self.own_shuffles + [shuffle for chain in self.source.inputs for shuffle in chain.shuffles]
 
-    def iterations(self, again: bool = False) -> list[int]:
+    def iterations(self, is_repeat: bool = False) -> list[int]:
         """Return, for each shuffle, how many of its passes one pass over this chain takes.
 
-        `again`: the next pass over this chain, for which kept elements need none.
+        `is_repeat`: the next pass over this chain, for which kept elements need none.
         """
         needs: list[int] = []
-        after = 1
+        pass_count = 1
         for step in reversed(self.steps):
             if isinstance(step, Repeat):
-                after *= _MANY if step.number < 0 else max(step.number, 1)
+                pass_count *= _MANY if step.number < 0 else max(step.number, 1)
             elif isinstance(step, Shuffle | Permute):
-                needs.insert(0, after)
+                needs.insert(0, pass_count)
         for index, one in enumerate(self.source.inputs):
-            times = int(not again) if self.source.keeps and index == 0 else after
-            needs += [times * need for need in one.iterations(again)]
+            times = int(not is_repeat) if self.source.keeps and index == 0 else pass_count
+            needs += [times * need for need in one.iterations(is_repeat)]
         return needs
 
     # -- how it runs ---------------------------------------------------------------------------------------------------

@@ -36,8 +36,8 @@ def _at_a_time(chain: Chain) -> list[str]:
     The conditions are in `stream/rows.pyx`.
     """
     made = chain.made
-    many = made.step is not None and made.step.many and chain.source.gives_many
-    many = many and all(
+    takes_many = made.step is not None and made.step.many and chain.source.gives_many
+    takes_many = takes_many and all(
         one.kind in (FIXED, STRING, RAGGED) or (one.kind == DENSE and len(one.shape) == 1) for one in made.components
     )
     words: list[str] = []
@@ -46,7 +46,7 @@ def _at_a_time(chain: Chain) -> list[str]:
         step = chain.source.made(chain.stages[:count]).step
         last = step.steps[-1] if isinstance(step, SequenceStep) else step
         remarks = [] if step is None else step.remarks()
-        rows = "many rows at a time" if many and last is not None and last.many else "row by row"
+        rows = "many rows at a time" if takes_many and last is not None and last.many else "row by row"
         words.append("; ".join([rows, *remarks[remarks_told:]]))
         remarks_told = len(remarks)
     return words

@@ -86,26 +86,26 @@ class FixedLengthSource(Source):
             "tail": "drop" if self.drop_tail else "error",
         }
 
-    def count(self, needed: int | None) -> int:
-        """Return the number of records, or any number not below `needed` once that many are certain.
+    def count(self, min_count: int | None) -> int:
+        """Return the number of records, or any number not below `min_count` once that many are certain.
 
         Raises
         ------
         NotFoundError, PermissionDeniedError, NotAFileError, UnavailableError, TruncatedRecordError
-            The error of a reader on its way to the record `needed`.
+            The error of a reader on its way to the record `min_count`.
         """
         total, files = 0, len(self.files)
         sizes: list[int] = []
         for index in range(files):
-            if needed is not None and total >= needed:
+            if min_count is not None and total >= min_count:
                 break
             if index == len(sizes):
-                wanted = files if needed is None else index + 1  # twice as many each time, where a few may be enough
+                wanted = files if min_count is None else index + 1  # twice as many each time, where a few may be enough
                 sizes += file_sizes(self.files, index, min(wanted, files - index))
             path = self.files[index]
             good, bad = self.frame(sizes[index] if sizes[index] > 0 else self._size_of(path))
             total += good
-            if bad is not None and (needed is None or total < needed):
+            if bad is not None and (min_count is None or total < min_count):
                 raise self._cut(path, good, bad)
         return total
 

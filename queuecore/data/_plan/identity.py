@@ -110,7 +110,7 @@ class Identity:
         sizes = stream.sizes(count)
         return self._grouped(count, lambda first, end: _digest(self._bytes_of(i, *sizes[i]) for i in range(first, end)))
 
-    def check(self, then: Stamps, digests: Sequence[int]) -> None:
+    def check(self, saved_stamps: Stamps, digests: Sequence[int]) -> None:
         """Compare the files at hand with those of a state; `digests`: of sizes and times, up to each of the first ones.
 
         Raises
@@ -119,16 +119,16 @@ class Identity:
             If one is another; the message names the first one.
         """
         if self._fed is not None:
-            now = self._of_inputs(then.by)
-            if now.files == then.files:
-                self._compare(then, now.groups, self._below())
-                self._seen = now if then.by == self._by else None
+            now = self._of_inputs(saved_stamps.by)
+            if now.files == saved_stamps.files:
+                self._compare(saved_stamps, now.groups, self._below())
+                self._seen = now if saved_stamps.by == self._by else None
             return
-        files = _named(self._files, then.files)
-        if then.by == "stat":
-            self._compare(then, [_hex(digests[end - 1]) for end in ends_of(then.files)], files)
+        files = _named(self._files, saved_stamps.files)
+        if saved_stamps.by == "stat":
+            self._compare(saved_stamps, [_hex(digests[end - 1]) for end in ends_of(saved_stamps.files)], files)
         else:
-            self._compare(then, self._grouped(then.files, self._contents_of(files)).groups, files)
+            self._compare(saved_stamps, self._grouped(saved_stamps.files, self._contents_of(files)).groups, files)
 
     def _grouped(self, files: int, group: Group) -> Stamps:
         ends = ends_of(files)
@@ -189,9 +189,9 @@ class Identity:
     def _is_missing(self, file: _Named) -> bool:
         return not self._stamp(file) if remote.is_url(file.path) else not os.path.lexists(file.path)
 
-    def _compare(self, then: Stamps, now: list[str], files: list[_Named]) -> None:
-        ends = ends_of(then.files)
-        for first, end, old, new in zip([0, *ends], ends, then.groups, now, strict=False):
+    def _compare(self, saved_stamps: Stamps, now: list[str], files: list[_Named]) -> None:
+        ends = ends_of(saved_stamps.files)
+        for first, end, old, new in zip([0, *ends], ends, saved_stamps.groups, now, strict=False):
             # Of inputs one that is missing may not be needed any more, where there is a cache; and else says so itself.
             if old == new or (self._fed is not None and any(map(self._is_missing, files[first:end]))):
                 continue
@@ -202,7 +202,7 @@ class Identity:
                 f"{name} is not the file of the saved state: its size or its modification time differs. Put that file "
                 'back as it was; or save states with Options(identity="content"), which let copies with the same bytes '
                 "go on"
-                if then.by == "stat"
+                if saved_stamps.by == "stat"
                 else f"{name} is not the file of the saved state: its bytes differ. Put that file back, or begin anew",
                 path=files[first].path if end - first == 1 else None,
                 stage=_STAGE,

@@ -86,9 +86,9 @@ class NpySource(FixedLengthSource):
         """Return what decides which records there are and what an element looks like, as plain values."""
         return {"source": "npy", "record": self.record.description}
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         """Return the number of rows, which the headers state."""
-        del needed
+        del min_count
         return sum(rows for _, rows, _ in self.arrays)
 
 

@@ -211,18 +211,22 @@ def _regrouped(state: dict[str, Any], plan: dict[str, Any]) -> dict[str, Any] | 
     Batches and shards at the end of a plan take as many elements of what comes before them as their sizes' product, a
     shard together with all others. So the place of one is a place of the other, if that many make whole elements there.
     """
-    there: dict[str, Any] = state["plan"]
+    saved_plan: dict[str, Any] = state["plan"]
     position: dict[str, Any] = state["position"]
-    if there == plan:
+    if saved_plan == plan:
         return position
-    steps, own = there.get("ops"), plan.get("ops")
-    if {**there, "ops": None} != {**plan, "ops": None} or not isinstance(steps, list) or not isinstance(own, list):
+    old_steps, new_steps = saved_plan.get("ops"), plan.get("ops")
+    if (
+        {**saved_plan, "ops": None} != {**plan, "ops": None}
+        or not isinstance(old_steps, list)
+        or not isinstance(new_steps, list)
+    ):
         return None
-    if len(steps) != len(own):
+    if len(old_steps) != len(new_steps):
         return None
     sizes = [1, 1]
     changed = resharded = False
-    for old, new in zip(steps, own, strict=True):
+    for old, new in zip(old_steps, new_steps, strict=True):
         match old, new:
             case (["batch", int(first), drop], ["batch", int(second), other]) if first > 0 and drop == other:
                 pass

@@ -39,7 +39,7 @@ __all__ = [
 Count = int | float
 """A number of elements: an int, or `math.inf`."""
 
-# How many elements come from below: asked for `needed`, it may stop counting at any number not below that. None: all.
+# How many elements come from below: asked for `min_count`, it may stop counting at any number from that on. None: all.
 Below = Callable[[int | None], Count]
 
 
@@ -58,8 +58,8 @@ class PlannedStep:
         """Return what decides the order, as plain values; `None`: the step takes no part in it."""
         raise NotImplementedError
 
-    def count(self, needed: int | None, below: Below) -> Count:
-        """Return the number of elements, or any number not below `needed` once that many are certain."""
+    def count(self, min_count: int | None, below: Below) -> Count:
+        """Return the number of elements, or any number not below `min_count` once that many are certain."""
         raise NotImplementedError
 
 
@@ -75,10 +75,10 @@ class Take(PlannedStep):
     def describe(self) -> list[Any]:
         return ["take", self.number]
 
-    def count(self, needed: int | None, below: Below) -> Count:
+    def count(self, min_count: int | None, below: Below) -> Count:
         if self.number < 0:
-            return below(needed)
-        return min(self.number, below(self.number if needed is None else min(self.number, needed)))
+            return below(min_count)
+        return min(self.number, below(self.number if min_count is None else min(self.number, min_count)))
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ class Skip(PlannedStep):
     def describe(self) -> list[Any]:
         return ["skip", self.number]
 
-    def count(self, needed: int | None, below: Below) -> Count:
+    def count(self, min_count: int | None, below: Below) -> Count:
         if self.number < 0:
             return 0
-        return max(0, below(None if needed is None else needed + self.number) - self.number)
+        return max(0, below(None if min_count is None else min_count + self.number) - self.number)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Repeat(PlannedStep):
     def describe(self) -> list[Any]:
         return ["repeat", self.number]
 
-    def count(self, needed: int | None, below: Below) -> Count:
+    def count(self, min_count: int | None, below: Below) -> Count:
         if self.number == 0:
             return 0
         if self.number < 0:
@@ -119,8 +119,8 @@ class Repeat(PlannedStep):
                 return math.inf if below(1) else 0
             except Unknown:  # an endless repeat of nothing is rather an oversight
                 return math.inf
-        once = below(needed)
-        return once if needed is not None and once >= needed else once * self.number
+        once = below(min_count)
+        return once if min_count is not None and once >= min_count else once * self.number
 
 
 class ShuffleSeeds:
@@ -165,8 +165,8 @@ class Shuffle(PlannedStep):
     def describe(self) -> list[Any]:
         return ["shuffle", self.buffer_size, self.reshuffle]
 
-    def count(self, needed: int | None, below: Below) -> Count:
-        return below(needed)
+    def count(self, min_count: int | None, below: Below) -> Count:
+        return below(min_count)
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class Permute(PlannedStep):
     def describe(self) -> list[Any]:
         return ["permute", self.reshuffle]
 
-    def count(self, needed: int | None, below: Below) -> Count:
+    def count(self, min_count: int | None, below: Below) -> Count:
         # Not one comes before all of them are known.
         return below(None)
 
@@ -201,11 +201,11 @@ class Shard(PlannedStep):
     def describe(self) -> list[Any]:
         return ["shard", self.num_shards, self.index, self.uneven]
 
-    def count(self, needed: int | None, below: Below) -> Count:
+    def count(self, min_count: int | None, below: Below) -> Count:
         size = self.num_shards
         # Elements of the input that must be there for the last one that is needed.
         least = {"keep": self.index + 1, "pad": 1}.get(self.uneven, size)
-        total = below(None if needed is None else (needed - 1) * size + least)
+        total = below(None if min_count is None else (min_count - 1) * size + least)
         if isinstance(total, float):
             return total
         if self.uneven == "keep":
@@ -213,7 +213,7 @@ class Shard(PlannedStep):
         if self.uneven == "pad":
             return -(-total // size)
         shared, left = divmod(total, size)
-        if self.uneven == "raise" and left and (needed is None or shared < needed):
+        if self.uneven == "raise" and left and (min_count is None or shared < min_count):
             raise InvalidArgumentError(
                 f"{total} elements can't be shared evenly among {size} shards: use uneven='drop' or uneven='pad', or "
                 "another number of shards",
@@ -235,10 +235,10 @@ class BatchStep(PlannedStep):
     def describe(self) -> list[Any]:
         return ["batch", self.batch_size, self.drop_remainder]
 
-    def count(self, needed: int | None, below: Below) -> Count:
+    def count(self, min_count: int | None, below: Below) -> Count:
         # The last one may be short: one record is enough for it.
         least = self.batch_size if self.drop_remainder else 1
-        total = below(None if needed is None else (needed - 1) * self.batch_size + least)
+        total = below(None if min_count is None else (min_count - 1) * self.batch_size + least)
         if isinstance(total, float):
             return total
         return total // self.batch_size if self.drop_remainder else -(-total // self.batch_size)
@@ -256,8 +256,8 @@ class Prefetch(PlannedStep):
     def describe(self) -> None:
         return None
 
-    def count(self, needed: int | None, below: Below) -> Count:
-        return below(needed)
+    def count(self, min_count: int | None, below: Below) -> Count:
+        return below(min_count)
 
 
 @dataclass(frozen=True)
@@ -273,8 +273,8 @@ class Map(PlannedStep):
     def describe(self) -> list[Any]:
         return ["map", repr(self.stage)]
 
-    def count(self, needed: int | None, below: Below) -> Count:
-        return below(needed)
+    def count(self, min_count: int | None, below: Below) -> Count:
+        return below(min_count)
 
 
 @dataclass(frozen=True)

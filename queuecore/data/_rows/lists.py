@@ -42,13 +42,13 @@ def objects_of_list(values: list[Any]) -> tuple[list[Any], Any]:
     """Return elements as objects, and the specification that all of them meet; errors as of `rows_of_list`."""
     elements, spec, first = [], None, None
     for number, value in enumerate(values):
-        element, own = element_of(value)
+        element, element_spec = element_of(value)
         structure = as_element(element)[1]
         if not number:
-            spec, first = own, structure
+            spec, first = element_spec, structure
         elif not same_structure(structure, first):
             raise DtypeError(f"from_list: elements must be alike, not {shown(first)} and {shown(structure)}")
         else:
-            spec = general(spec, own)
+            spec = general(spec, element_spec)
         elements.append(element)
     return elements, spec

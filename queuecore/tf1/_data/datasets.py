@@ -1213,13 +1213,13 @@ class Dataset(DatasetBase):
         """
         spec, state = tensors_of(initial_state, "initial_state")
         spec, function = settled(self, reduce_func, spec, "reduce_func", lambda function: function.spec)
-        before = leaves(spec)
+        old_leaves = leaves(spec)
 
         def kernel(run: Any, ds: Any, *values: Any) -> Any:
             initial = joined(spec, [_numpy(one) for one in values[: len(state)]])
             after = ds.reduce(initial, function.bound(run, values[len(state) :]))
             results = [
-                value for leaf, part in zip(before, parts(spec, after), strict=True) for value in split(leaf, part)
+                value for leaf, part in zip(old_leaves, parts(spec, after), strict=True) for value in split(leaf, part)
             ]
             return results[0] if len(results) == 1 else results
 
@@ -1369,13 +1369,13 @@ def _number(function: Any, what: str, is_short: bool = False) -> Callable[..., A
     return call
 
 
-def _check_state(spec: Any, after: Any) -> None:
+def _check_state(spec: Any, new_spec: Any) -> None:
     """Raise `TypeError` unless a state keeps its structure and its types."""
-    if not same_structure(spec, after) or any(
-        isinstance(a, Nested) or not _of_one_type(a, b) for a, b in zip(leaves(spec), leaves(after), strict=True)
+    if not same_structure(spec, new_spec) or any(
+        isinstance(a, Nested) or not _of_one_type(a, b) for a, b in zip(leaves(spec), leaves(new_spec), strict=True)
     ):
         raise TypeError(
-            f"The element types for the new state must match the initial state. Expected {spec} but got {after}."
+            f"The element types for the new state must match the initial state. Expected {spec} but got {new_spec}."
         )
 
 

@@ -32,7 +32,7 @@ class _Files(Dataset):
 
     def __init__(
         self, type_: str, filenames: Any, compression_type: Any, num_parallel_reads: Any, spec: Any,
-        make: Callable[..., Any], *more: Tensor,
+        make: Callable[..., Any], *inputs: Tensor,
     ) -> None:  # fmt: skip
         def kernel(_: Any, names: Any, compression: Any, *rest: Any) -> Any:
             if isinstance(names, eager.Dataset):
@@ -64,7 +64,7 @@ class _Files(Dataset):
                 )
         compression = convert_to_tensor(compression_type or "", string, "compression_type")
         extra = [] if num_parallel_reads is None else [int_tensor(num_parallel_reads, "num_parallel_reads")]
-        variant = variant_of(type_, [source, compression, *more, *extra], kernel)
+        variant = variant_of(type_, [source, compression, *inputs, *extra], kernel)
         super().__init__(variant, spec)
 
 

@@ -102,7 +102,7 @@ class Function:
             # A list that an operation returns is several tensors.
             self.result = tuple(result) if isinstance(result, list) else result
             self.spec, results = tensors_of(self.result, label)
-        own = {op: index for index, op in enumerate(body)}
+        own_ops = {op: index for index, op in enumerate(body)}
         # Operations with effects run in the order of their creation, even if nothing reads them. A stand-in for an
         # argument, or for a value of a loop, is none; operations of branches and loops run within these.
         active = [
@@ -111,9 +111,9 @@ class Function:
             if not op.pure and op.type not in ("Arg", "Enter") and op.attributes.keys().isdisjoint(("dataset", "inner"))
         ]
         wanted = [*results, *active]
-        self.captured = _outside(wanted, own)
+        self.captured = _outside(wanted, own_ops)
         plan = planned(wanted, [*arguments, *self.captured])
-        self._plan = plan._replace(steps=sorted(plan.steps, key=lambda step: own[step.op]))
+        self._plan = plan._replace(steps=sorted(plan.steps, key=lambda step: own_ops[step.op]))
         self._slots = plan.fetched[: len(results)]
         self._leaves = [leaf for spec in self.specs for leaf in leaves(spec)]
         forbids = next((op for op in active if "native" not in op.attributes), None)
@@ -153,14 +153,14 @@ def _fed(_: Any) -> Any:
     raise AssertionError("an argument of a function has no value outside of it")
 
 
-def _outside(tensors: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
+def _outside(tensors: Sequence[Any], own_ops: dict[Operation, int]) -> list[Tensor]:
     # The tensors of other operations that these read, in a fixed order.
     captures: dict[Tensor, None] = {}
     visited_ops: set[Operation] = set()
     stack: list[Operation] = []
 
     def read(tensor: Tensor) -> None:
-        if tensor.op in own:
+        if tensor.op in own_ops:
             stack.append(tensor.op)
         else:
             captures[tensor] = None
@@ -178,6 +178,6 @@ def _outside(tensors: Sequence[Any], own: dict[Operation, int]) -> list[Tensor]:
         for tensor in op.operands:
             read(tensor)
         for other in op.control_inputs:
-            if other in own:
+            if other in own_ops:
                 stack.append(other)
     return list(captures)

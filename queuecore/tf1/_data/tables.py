@@ -141,15 +141,15 @@ def make_batched_features_dataset(
         raise ValueError(
             f"The `label_key` provided ({label_key!r}) must be one of the `features` keys: {list(features)}."
         )
-    more = tuple(reader_args or ())
+    extra_args = tuple(reader_args or ())
     names = Dataset.list_files(file_pattern, shuffle, shuffle_seed)
     reads = 1 if reader_num_threads is None else reader_num_threads
     if isinstance(reads, int) and reads == AUTOTUNE:
         dataset = names.interleave(
-            lambda name: reader(name, *more), num_parallel_calls=AUTOTUNE, deterministic=not sloppy_ordering
+            lambda name: reader(name, *extra_args), num_parallel_calls=AUTOTUNE, deterministic=not sloppy_ordering
         )
     else:
-        dataset = names._parallel_interleave(lambda name: reader(name, *more), reads, 1, sloppy_ordering, None)
+        dataset = names._parallel_interleave(lambda name: reader(name, *extra_args), reads, 1, sloppy_ordering, None)
     if isinstance(dataset._spec, tuple) and len(dataset._spec) == 2:
         dataset = dataset.map(lambda key, record: record)
     if shuffle:

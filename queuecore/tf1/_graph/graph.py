@@ -472,7 +472,7 @@ class Graph:
     def name_scope(self, name: str | None) -> Iterator[str]:
         """Put a name and a slash before the names of operations that this thread adds meanwhile."""
         names = self._names
-        before = names.scope
+        outer_scope = names.scope
         if not name:
             names.scope = ""
         elif name.endswith("/"):
@@ -483,22 +483,22 @@ class Graph:
         try:
             yield f"{names.scope}/" if names.scope else ""
         finally:
-            names.scope = before
+            names.scope = outer_scope
 
     @contextlib.contextmanager
     def control_dependencies(self, control_inputs: Any) -> Iterator[None]:
         """Let operations that are added meanwhile run after these; `None`: drop also the outer dependencies."""
         scopes = self._scopes
-        before = scopes.control
+        outer_control = scopes.control
         if control_inputs is None:
             scopes.control = []
         else:
             given = [self.as_graph_element(one) for one in control_inputs]
-            scopes.control = [*before, [one.op if isinstance(one, Tensor) else one for one in given]]
+            scopes.control = [*outer_control, [one.op if isinstance(one, Tensor) else one for one in given]]
         try:
             yield
         finally:
-            self._scopes.control = before  # not those of before, if meanwhile each thread got its own
+            self._scopes.control = outer_control  # not those of before, if meanwhile each thread got its own
 
     @contextlib.contextmanager
     def device(self, device_name_or_function: Any) -> Iterator[None]:
@@ -536,7 +536,7 @@ class Graph:
         """
         body: list[Operation] = []
         with self._lock:
-            count, named, used = len(self._ops), dict(self._named), dict(self._used)
+            count, old_names, old_uses = len(self._ops), dict(self._named), dict(self._used)
             scopes = self._scopes
             outside = scopes.control, scopes.devices
             scopes.control, scopes.devices = [], []
@@ -545,7 +545,7 @@ class Graph:
             finally:
                 body += self._ops[count:]
                 del self._ops[count:]
-                self._named, self._used = named, used
+                self._named, self._used = old_names, old_uses
                 scopes.control, scopes.devices = outside
 
     @contextlib.contextmanager

@@ -107,27 +107,27 @@ def _sorted(
     wanted: list[Operation], needs: Callable[[Operation], list[Operation]]
 ) -> tuple[list[Operation], dict[Operation, set[Operation]]]:
     # Operations after their needs, waiting ones as late as that allows; and for each waiting one all before it.
-    before: dict[Operation, list[Operation]] = {}
+    inputs_of: dict[Operation, list[Operation]] = {}
     left = list(wanted)
     while left:
         op = left.pop()
-        if op not in before:
-            before[op] = needs(op)
-            left += before[op]
-    after: dict[Operation, list[Operation]] = {op: [] for op in before}
-    missing = {op: len(needed) for op, needed in before.items()}
-    for op, needed in before.items():
+        if op not in inputs_of:
+            inputs_of[op] = needs(op)
+            left += inputs_of[op]
+    followers_of: dict[Operation, list[Operation]] = {op: [] for op in inputs_of}
+    missing = {op: len(needed) for op, needed in inputs_of.items()}
+    for op, needed in inputs_of.items():
         for need in needed:
-            after[need].append(op)
-    ready = [op for op in before if not missing[op]]
+            followers_of[need].append(op)
+    ready = [op for op in inputs_of if not missing[op]]
     order: list[Operation] = []
     waits: dict[Operation, set[Operation]] = {}
     while ready:
         at = next((i for i, op in enumerate(ready) if not op.blocking), 0)
         op = ready.pop(at)
         order.append(op)
-        waits[op] = set().union(*(waits[need] | ({need} if need.blocking else set()) for need in before[op]))
-        for follower in after[op]:
+        waits[op] = set().union(*(waits[need] | ({need} if need.blocking else set()) for need in inputs_of[op]))
+        for follower in followers_of[op]:
             missing[follower] -= 1
             if not missing[follower]:
                 ready.append(follower)
@@ -180,11 +180,11 @@ def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
     ops = {step.op for step in pending}
     under_way: set[Operation] = set()
     failure: BaseException | None = None
-    over = False
+    is_over = False
     hears = getattr(run, "look", None)  # the stand-in for an element's function has none
 
     def look(name: str) -> None:
-        if over:
+        if is_over:
             raise CancelledError("the operation was cancelled: another part of the run failed")
         if hears is not None:
             hears(name)
@@ -219,7 +219,7 @@ def run_beside(plan: RunPlan, run: Any, values: list[Any]) -> None:
                 under_way.remove(step.op)
                 finished.add(step.op)
     finally:
-        over = True
+        is_over = True
         until = time.monotonic() + _GRACE_SECONDS
         while under_way:
             deaf = all(op.type in ("PyFunc", "EagerPyFunc") for op in under_way)

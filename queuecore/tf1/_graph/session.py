@@ -367,7 +367,7 @@ class Session:
         values: list[Any] = [None] * plan.slots
         for tensor, slot in plan.feeds:
             values[slot] = feeds[tensor]
-        before = watch(run.look)
+        outer_look = watch(run.look)
         try:
             if plan.concurrent:
                 run_beside(plan, run, values)
@@ -379,7 +379,7 @@ class Session:
                 raise CancelledError("the session was closed while the run was under way") from error
             raise
         finally:
-            watch(before)
+            watch(outer_look)
         return values
 
     # ---- its end

@@ -108,7 +108,7 @@ class ReaderBase:
         return op.outputs[0], op.outputs[1]
 
     def _reading(
-        self, type_: str, queue: Any, inputs: list[Tensor], shape: Any, take: Any, name: str | None, many: bool
+        self, type_: str, queue: Any, inputs: list[Tensor], shape: Any, take: Any, name: str | None, is_batch: bool
     ) -> Operation:
         work = queue_of(queue)
         if len(work.dtypes) != 1:
@@ -123,7 +123,7 @@ class ReaderBase:
         op: Operation = graph.create_op(
             type_, inputs, [(string, shape), (string, shape)], kernel, name or type_, blocking=True
         )
-        op.attributes.update(reader=self, work=work, many=many)
+        op.attributes.update(reader=self, work=work, many=is_batch)
         return op
 
     def _counter(self, type_: str, method: str, name: str | None) -> Tensor:

@@ -173,7 +173,7 @@ def _named(subject: str, tensors: Any, first: int = 0) -> dict[str, Tensor]:
     # Tensors by name, in the order of names, whose shapes are known from a dimension on.
     if not isinstance(tensors, Mapping):
         raise TypeError(f"{subject} must be a dict")
-    named = {}
+    by_key = {}
     for key in tensors:
         if not isinstance(key, str):
             raise TypeError(f"{subject} key must be string: {key}")
@@ -183,8 +183,8 @@ def _named(subject: str, tensors: Any, first: int = 0) -> dict[str, Tensor]:
         tensor = convert_to_tensor(tensors[key], name=f"{subject}_{key}")
         if tensor.shape.sides is None or not tensor.shape.with_rank_at_least(first)[first:].is_fully_defined():
             raise ValueError(f"Shape for {subject} {key} is not fully defined: {tensor.shape}")
-        named[key] = tensor
-    return named
+        by_key[key] = tensor
+    return by_key
 
 
 class SequenceQueueingStateSaver:
@@ -479,8 +479,8 @@ class NextQueuedSequenceBatch:
 
 def _padded(sequences: Any, num_unroll: int) -> tuple[Tensor, dict[str, Tensor]]:
     # The length of sequences, and the sequences, filled up to a multiple with zeros or empty strings.
-    named = _named("sequence", sequences, 1)
-    if not named:
+    by_key = _named("sequence", sequences, 1)
+    if not by_key:
         raise ValueError("must have at least one sequence tensor")
 
     def kernel(*values: Any) -> Any:
@@ -494,10 +494,10 @@ def _padded(sequences: Any, num_unroll: int) -> tuple[Tensor, dict[str, Tensor]]
         return np.int32(lengths[0]), *filled
 
     outputs = [(int32, TensorShape([])), *(
-        (part.dtype, TensorShape([None]).concatenate(part.shape[1:])) for part in named.values()
+        (part.dtype, TensorShape([None]).concatenate(part.shape[1:])) for part in by_key.values()
     )]  # fmt: skip
-    op = get_default_graph().create_op("PadSequences", list(named.values()), outputs, kernel, None, pure=True)
-    return op.outputs[0], dict(zip(named, op.outputs[1:], strict=True))
+    op = get_default_graph().create_op("PadSequences", list(by_key.values()), outputs, kernel, None, pure=True)
+    return op.outputs[0], dict(zip(by_key, op.outputs[1:], strict=True))
 
 
 def batch_sequences_with_states(

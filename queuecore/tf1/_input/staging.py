@@ -300,21 +300,21 @@ class StagingAreaBase:
 
     def _taking(
         self, type_: str, inputs: list[Tensor], places: Sequence[int], take: Callable[..., Any], name: str,
-        more: Sequence[tuple[Any, Any]] = (),
+        leading_outputs: Sequence[tuple[Any, Any]] = (),
     ) -> Any:  # fmt: skip
-        # `take` gets the entries, the run and the values of the inputs; `more`: outputs in front of the components.
-        outputs = [*more, *((self.dtypes[index], self.shapes[index]) for index in places)]
+        # `take` gets the entries, the run and the values of the inputs; `leading_outputs` come before the components.
+        outputs = [*leading_outputs, *((self.dtypes[index], self.shapes[index]) for index in places)]
 
         def kernel(run: Any, *values: Any) -> Any:
             key, taken = take(self._entries(run), run, *values)
-            taken = [np.int64(key), *taken] if more else taken
+            taken = [np.int64(key), *taken] if leading_outputs else taken
             return taken if len(outputs) > 1 else taken[0]
 
         op = get_default_graph().create_op(type_, inputs, outputs, kernel, name, blocking=True)
-        tensors: Any = op.outputs[len(more) :]
+        tensors: Any = op.outputs[len(leading_outputs) :]
         if self.names is not None:
             tensors = {self.names[index]: tensor for index, tensor in zip(places, tensors, strict=True)}
-        return (op.outputs[0], tensors) if more else tensors
+        return (op.outputs[0], tensors) if leading_outputs else tensors
 
     def _looking(self, type_: str, which: int, name: str) -> Tensor:
         def kernel(run: Any) -> Any:

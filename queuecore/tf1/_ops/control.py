@@ -315,7 +315,7 @@ class Branch:
     """
 
     def __init__(self, graph: Graph, function: Callable[[], Any]) -> None:
-        before = len(graph.get_operations())
+        op_count = len(graph.get_operations())
         with graph.control_dependencies(None), graph.symbolic():
             self.made = function()
             flat: list[Any] = []
@@ -323,22 +323,22 @@ class Branch:
             self.results: list[Any] = [
                 part if isinstance(part, (Tensor, Operation)) else convert_to_tensor(part) for part in flat
             ]
-        own = set(graph.get_operations()[before:])
+        own_ops = set(graph.get_operations()[op_count:])
         self.captured = [
             tensor
-            for op in own
+            for op in own_ops
             for tensor in op.operands
-            if tensor.op not in own
+            if tensor.op not in own_ops
         ]  # fmt: skip
-        self.captured += [result for result in self.results if isinstance(result, Tensor) and result.op not in own]
+        self.captured += [result for result in self.results if isinstance(result, Tensor) and result.op not in own_ops]
         self.captured = list(dict.fromkeys(self.captured))
-        self.controls = [control for op in own for control in op.control_inputs if control not in own]
-        for op in own:
-            op.control_inputs = [control for control in op.control_inputs if control in own]
+        self.controls = [control for op in own_ops for control in op.control_inputs if control not in own_ops]
+        for op in own_ops:
+            op.control_inputs = [control for control in op.control_inputs if control in own_ops]
             op.attributes["inner"] = True  # it is run by the operation that this is a branch of, and by nothing else
-        self.controls += [result for result in self.results if isinstance(result, Operation) and result not in own]
-        self.results = [result if isinstance(result, Tensor) or result in own else None for result in self.results]
-        self.blocking = any(op.blocking for op in own)
+        self.controls += [result for result in self.results if isinstance(result, Operation) and result not in own_ops]
+        self.results = [result if isinstance(result, Tensor) or result in own_ops else None for result in self.results]
+        self.blocking = any(op.blocking for op in own_ops)
         self.plan: RunPlan = planned([result for result in self.results if result is not None], self.captured)
 
     def run(self, run: Any, given: Mapping[Tensor, Any]) -> list[Any]:

@@ -238,22 +238,22 @@ def map_fn(
             return _typed(returned[0], [row.dtype for row in rows] if signature is None else _leaves(signature))
 
         signature = dtype if fn_output_signature is None else fn_output_signature
-        each = Branch(graph, call)
+        branch = Branch(graph, call)
         if signature is not None and _nesting(returned[0]) != _nesting(signature):
             raise TypeError(
                 "The two structures don't have the same nested structure: the function returns "
                 f"{_nesting(returned[0])}, and dtype is {_nesting(signature)}"
             )
         dtypes = [one.dtype for one in operands] if signature is None else [as_dtype(one) for one in _leaves(signature)]
-        found = [result.dtype if isinstance(result, Tensor) else None for result in each.results]
+        found = [result.dtype if isinstance(result, Tensor) else None for result in branch.results]
         if found != dtypes:
             raise TypeError(f"the function returns {list(map(str, found))}, and dtype says {list(map(str, dtypes))}")
-        captures = [tensor for tensor in each.captured if tensor not in set(rows)]
+        captures = [tensor for tensor in branch.captured if tensor not in set(rows)]
         count = TensorShape([None])
         for operand in operands:
             if operand.shape.sides is not None:
                 count = count.merge_with([operand.shape.sides[0]])
-        shapes = [count.concatenate(result.shape if infer_shape else None) for result in each.results]
+        shapes = [count.concatenate(result.shape if infer_shape else None) for result in branch.results]
 
         def kernel(run: Any, *values: Any) -> Any:
             parts = values[: len(operands)]
@@ -261,16 +261,16 @@ def map_fn(
             lengths = {len(part) for part in parts}
             if len(lengths) > 1:
                 raise InvalidArgumentError(f"map_fn: the tensors have different numbers of rows: {sorted(lengths)}")
-            done = [each.run(run, {**fixed, **dict(zip(rows, row, strict=True))}) for row in zip(*parts, strict=True)]
+            done = [branch.run(run, {**fixed, **dict(zip(rows, row, strict=True))}) for row in zip(*parts, strict=True)]
             made = [_stacked([results[at] for results in done], dtype_, shape)
                     for at, (dtype_, shape) in enumerate(zip(dtypes, shapes, strict=True))]  # fmt: skip
             return made[0] if len(made) == 1 else made
 
-        with graph.control_dependencies(each.controls):
+        with graph.control_dependencies(branch.controls):
             outputs = list(zip(dtypes, shapes, strict=True))
             op = graph.create_op("MapFn", [*operands, *captures], outputs, kernel, "TensorArrayStack",
-                                 blocking=each.blocking)  # fmt: skip
-    return each.structure(list(op.outputs))
+                                 blocking=branch.blocking)  # fmt: skip
+    return branch.structure(list(op.outputs))
 
 
 def _leaves(told: Any) -> list[Any]:

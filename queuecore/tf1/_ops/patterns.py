@@ -62,7 +62,7 @@ def _translated(pattern: str) -> str:
     parts: list[str] = []
     inside = False
     lines = _LINES.search(pattern) is not None
-    before = ""
+    last_token = ""
     for found in _TOKEN.finditer(pattern):
         token, name = found[0], found["name"]
         if found["unicode"] is not None:
@@ -77,9 +77,9 @@ def _translated(pattern: str) -> str:
         elif name is not None:
             parts.append(token)
         elif inside:
-            inside = token != "]" or before in ("[", "[^")
+            inside = token != "]" or last_token in ("[", "[^")
             parts.append(f"\\{token}" if token in "[&~|" else token)
-            before = before + token if before == "[" and token == "^" else token + " "
+            last_token = last_token + token if last_token == "[" and token == "^" else token + " "
             continue
         elif token == "$" and not lines or token == r"\z":
             parts.append(r"\Z")
@@ -88,7 +88,7 @@ def _translated(pattern: str) -> str:
         else:
             inside = token == "["
             parts.append(token)
-        before = token
+        last_token = token
     return "".join(parts)
 
 

@@ -338,14 +338,14 @@ def reverse_sequence(
 
     def kernel(x: Any, counts: Any) -> Any:
         array = x.copy()
-        moved, source = (np.moveaxis(one, (rows, axis), (0, 1)) for one in (array, x))
+        target, source = (np.moveaxis(one, (rows, axis), (0, 1)) for one in (array, x))
         if len(counts) != len(source):
             told = f"({len(counts)} vs. {len(source)})"
             raise InvalidArgumentError(f"Length of seq_lengths != input.dims({rows}), {told}")
         for at, count in enumerate(counts):
             if not 0 <= count <= source.shape[1]:
                 raise InvalidArgumentError(f"seq_lens({at}) > input.dims({axis}): {count} of {source.shape[1]}")
-            moved[at, :count] = source[at, :count][::-1]
+            target[at, :count] = source[at, :count][::-1]
         return array
 
     return apply_op("ReverseSequence", [operand, lengths], operand.dtype, operand.shape, kernel, name)

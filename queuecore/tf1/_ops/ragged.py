@@ -616,9 +616,9 @@ def rows_of(
 
 def _divided(
     cls: type[RaggedTensor], scheme: str, values: Any, division: Any, splits: Callable[[Any, int], Any],
-    more: int | None, name: str | None,
+    missing_count: int | None, name: str | None,
 ) -> RaggedTensor:  # fmt: skip
-    # Rows by a vector of which `splits` makes the places; it has one number less for each that is in `more`.
+    # Rows by a vector of which `splits` makes the places: it has `missing_count` numbers less; None: any number.
     parts = values if isinstance(values, RaggedTensor) else convert_to_tensor(values)
     parts.shape.with_rank_at_least(1)
     vector = convert_to_tensor(division)
@@ -639,7 +639,7 @@ def _divided(
             )
         return row_splits
 
-    shape = [None if side is None or more is None else side + more]
+    shape = [None if side is None or missing_count is None else side + missing_count]
     places = apply_op(f"RaggedFrom{scheme}", [vector, counted], kind, shape, kernel, name)
     return cls(parts, places)
 

@@ -170,15 +170,15 @@ def image(name: str, tensor: Any, max_outputs: int = 3, collections: Any = None,
 def _normalized(picture: Any) -> Any:
     # Pixels that aren't finite are red.
     channels = picture.shape[2]
-    good = np.isfinite(picture).all(2)
-    low = picture[good].min(initial=np.inf)
-    high = picture[good].max(initial=-np.inf)
+    is_finite = np.isfinite(picture).all(2)
+    low = picture[is_finite].min(initial=np.inf)
+    high = picture[is_finite].max(initial=-np.inf)
     grey = low < 0
     most = max(abs(low), abs(high)) if grey else high
     scale = np.float32(0) if most < 1e-6 else np.float32(127 if grey else 255) / np.float32(most)
     made = np.empty(picture.shape, np.uint8)
     made[...] = np.array([255, 0, 0, 255], np.uint8)[:channels]
-    made[good] = (picture[good] * scale + np.float32(128 if grey else 0)).astype(np.uint8)
+    made[is_finite] = (picture[is_finite] * scale + np.float32(128 if grey else 0)).astype(np.uint8)
     return made
 
 

@@ -64,9 +64,9 @@ class _Rules:
         while position < len(data):
             try:
                 text, end = codec.decode(data[position:], "strict")[0], len(data) - position
-                wrong = end
+                error_end = end
             except UnicodeDecodeError as error:
-                text, end, wrong = (
+                text, end, error_end = (
                     codec.decode(data[position : position + error.start], "strict")[0],
                     error.start,
                     error.end,
@@ -77,9 +77,9 @@ class _Rules:
             for character in text:
                 self._add(points, ord(character), 0 if place == first else place)
                 place += len(character.encode(codec.name))
-            if wrong > end and self.errors == "replace":
+            if error_end > end and self.errors == "replace":
                 points.append((self.replacement, position + end))
-            position += wrong
+            position += error_end
         return points
 
     def _add(self, points: list[Point], point: int, place: int) -> None:

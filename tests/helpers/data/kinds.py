@@ -59,7 +59,7 @@ class Halting(Node):
 
     gate: Gate | None
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         return COUNT
 
     def layout(self) -> Layout:

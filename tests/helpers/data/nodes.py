@@ -96,7 +96,7 @@ class Handed(Node):
     def words(self) -> dict[str, Any]:
         return {"number": self.number, "kinds": list(self.kinds)}
 
-    def count(self, needed: int | None) -> int:
+    def count(self, min_count: int | None) -> int:
         return self.number
 
     def layout(self) -> Layout:
@@ -130,8 +130,8 @@ class Through(Node):
 
     name = "through"
 
-    def count(self, needed: int | None) -> Any:
-        return self.inputs[0].count(needed)
+    def count(self, min_count: int | None) -> Any:
+        return self.inputs[0].count(min_count)
 
     def layout(self) -> Layout:
         return self.inputs[0].layout
@@ -148,8 +148,8 @@ class Each(Node):
 
     function: Callable[[Any], Any]
 
-    def count(self, needed: int | None) -> Any:
-        return self.inputs[0].count(needed)
+    def count(self, min_count: int | None) -> Any:
+        return self.inputs[0].count(min_count)
 
     def layout(self) -> Layout:
         return Layout(None)
@@ -167,7 +167,7 @@ class Chosen(Node):
 
     mask: int  # which column it is: strings in rows take two
 
-    def count(self, needed: int | None) -> Any:
+    def count(self, min_count: int | None) -> Any:
         raise Unknown
 
     def layout(self) -> Layout:

@@ -34,8 +34,8 @@ class Given(Node):
     def words(self) -> dict[str, Any]:
         return {"elements": len(self.elements)}
 
-    def count(self, needed: int | None) -> int:
-        del needed
+    def count(self, min_count: int | None) -> int:
+        del min_count
         return len(self.elements)
 
     def layout(self) -> Layout:

@@ -438,21 +438,27 @@ def test_contenders_take_turns_over_the_parts(monkeypatch):
     assert "swung by a factor of 2.0" in compared.note
 
 
-QUIET = {"before": (10.0, 0.0, 100.0), "after": (30.0, 0.0, 140.0), "own": 20.0, "load": 0.1, "floors": [1.0, 1.2, 1.1]}
+QUIET = {
+    "times_before": (10.0, 0.0, 100.0),
+    "times_after": (30.0, 0.0, 140.0),
+    "own_cpu_s": 20.0,
+    "load": 0.1,
+    "floors": [1.0, 1.2, 1.1],
+}
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({}, None),
-        ({"own": 19.0}, None),
-        ({"own": 10.0}, "other programs took 25% of its processors"),
-        ({"after": (30.0, 4.0, 140.0)}, "10% away (steal)"),
+        ({"own_cpu_s": 19.0}, None),
+        ({"own_cpu_s": 10.0}, "other programs took 25% of its processors"),
+        ({"times_after": (30.0, 4.0, 140.0)}, "10% away (steal)"),
         ({"load": 50.0}, "the load was 50.0"),
         ({"floors": [1.0, 1.3, 1.1]}, None),
         ({"floors": [1.0, 1.5, 1.1]}, "swung by a factor of 1.5"),
         ({"floors": [1.0] * 10 + [5.0]}, None),  # a round that stands out by itself
-        ({"before": (0.0, 0.0, 0.0), "after": (0.0, 0.0, 0.0)}, None),  # the system doesn't say
+        ({"times_before": (0.0, 0.0, 0.0), "times_after": (0.0, 0.0, 0.0)}, None),  # the system doesn't say
     ],
 )
 def test_what_else_the_machine_did(change, words):

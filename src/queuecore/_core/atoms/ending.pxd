@@ -84,12 +84,12 @@ cdef inline void ending_mark(Ending* e, uint64_t thread) noexcept nogil:
 cdef inline bint ending_note(Ending* e, uint64_t thread, bint native) noexcept nogil:
     # True: nothing will come, and the caller must end its wait.
     cdef int32_t i
-    cdef bint over = False
+    cdef bint is_over = False
     turn_take(&e.turn)
     i = _ending_at(e, thread)
     if i >= 0:
         e.waiters[i].notes += 1
-        over = e.waiters[i].over
+        is_over = e.waiters[i].over
     else:
         e.phase = 0
         if e.count < MOST_WAITERS:
@@ -101,7 +101,7 @@ cdef inline bint ending_note(Ending* e, uint64_t thread, bint native) noexcept n
             e.waiters[i].native = native
             e.waiters[i].over = False
     turn_give(&e.turn)
-    return over
+    return is_over
 
 
 cdef inline bint ending_has(Ending* e, uint64_t thread) noexcept nogil:

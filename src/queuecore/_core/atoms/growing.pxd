@@ -18,16 +18,16 @@ cdef struct Growing:
     int64_t room
 
 
-cdef inline bint grow(Growing* g, int64_t more) noexcept nogil:
-    # Makes room for `more` bytes behind those that are there. False: no memory.
+cdef inline bint grow(Growing* g, int64_t extra_bytes) noexcept nogil:
+    # Makes room for `extra_bytes` behind those that are there. False: no memory.
     cdef int64_t room = g.room + g.room // 2
     cdef void* data
-    if more <= g.room - g.nbytes:
+    if extra_bytes <= g.room - g.nbytes:
         return True
-    if more > kMostBytes - g.nbytes:
+    if extra_bytes > kMostBytes - g.nbytes:
         return False
-    if room < g.nbytes + more:
-        room = g.nbytes + more
+    if room < g.nbytes + extra_bytes:
+        room = g.nbytes + extra_bytes
     if room < 4096:
         room = 4096
     data = realloc(g.data, room) if room < KEPT_ROOM else _grown(g, _kept_class(room))

@@ -175,7 +175,7 @@ cdef object _own(PyObject* pointer, Py_ssize_t holders, int mode, returnables):
 
 cdef object _own_parts(value, Py_ssize_t holders, int mode, returnables):
     cdef list parts = []
-    cdef dict named = {}
+    cdef dict by_name = {}
     mode += LEVEL
     # Python's own limit is for its functions: since 3.12 ours would run out of stack first
     if mode >= MOST_LEVELS * LEVEL:
@@ -190,8 +190,8 @@ cdef object _own_parts(value, Py_ssize_t holders, int mode, returnables):
         return parts
     for key in list(<dict>value):
         part = (<dict>value)[key]
-        named[key] = _own(<PyObject*>part, holders, mode, returnables)
-    return named
+        by_name[key] = _own(<PyObject*>part, holders, mode, returnables)
+    return by_name
 
 
 cdef object _own_slowly(value, kind, int mode, returnables):

@@ -15,15 +15,15 @@ cdef extern from "queuecore/syscalls.hpp" namespace "queuecore" nogil:
 
 cdef void _clocks(int64_t (*clock)() noexcept nogil, int64_t* ticks, int64_t* ns) noexcept nogil:
     # Reads the processor's clock and another one at the same time: again, if the thread was stopped between them.
-    cdef int64_t before, moment, between, least = -1
+    cdef int64_t begin, moment, between, least = -1
     cdef int _i
     for _i in range(4):
-        before = cpu_ticks()
+        begin = cpu_ticks()
         moment = clock()
-        between = cpu_ticks() - before
+        between = cpu_ticks() - begin
         if least < 0 or between < least:
             least = between
-            ticks[0] = before + between // 2
+            ticks[0] = begin + between // 2
             ns[0] = moment
 
 

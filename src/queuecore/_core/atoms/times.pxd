@@ -30,14 +30,14 @@ cdef inline int64_t spans_now(const Atomic[int64_t]* sum, int64_t (*clock)() noe
     # Returns how long spans took up to now. The one thread that adds them to the sum subtracts their beginnings, and
     # adds their ends: the sum is negative during a span, since clocks began before all spans. It is one word, so a
     # reader never counts a span twice.
-    cdef int64_t before, now
+    cdef int64_t total, now
     cdef int _i
     for _i in range(100):
-        before = sum.load(kAcquire)  # acquire, here and below: no partner; the clock is read between both
-        now = 0 if before >= 0 else clock()
-        if sum.load(kAcquire) == before:  # the span was in progress then
+        total = sum.load(kAcquire)  # acquire, here and below: no partner; the clock is read between both
+        now = 0 if total >= 0 else clock()
+        if sum.load(kAcquire) == total:  # the span was in progress then
             break
-    return before + now
+    return total + now
 
 
 cdef void begin_wait(int32_t on) noexcept nogil

@@ -25,20 +25,20 @@ cdef void _events_destroy(Region* r) noexcept nogil:
 
 cdef KeptRegion* _reuse(DeviceCore* core, int64_t nbytes) noexcept nogil:
     # Takes the memory kept first: its last readers are done soonest.
-    cdef KeptRegion* before = NULL
+    cdef KeptRegion* predecessor = NULL
     cdef KeptRegion* node
     turn_take(core.kept.turn)
     node = core.kept.first
     while node != NULL and node.region.capacity != nbytes:
-        before = node
+        predecessor = node
         node = node.next
     if node != NULL:
-        if before == NULL:
+        if predecessor == NULL:
             core.kept.first = node.next
         else:
-            before.next = node.next
+            predecessor.next = node.next
         if core.kept.last == node:
-            core.kept.last = before
+            core.kept.last = predecessor
         core.kept.count -= 1
         core.kept.nbytes -= nbytes
     turn_give(core.kept.turn)
@@ -77,7 +77,7 @@ cdef void _region_free(Region* r) noexcept nogil:
 
 cdef void free_done(DeviceCore* core, int64_t limit) noexcept nogil:
     cdef KeptRegion* done = NULL
-    cdef KeptRegion* before = NULL
+    cdef KeptRegion* predecessor = NULL
     cdef KeptRegion* first
     cdef KeptRegion* last
     cdef KeptRegion* node
@@ -99,14 +99,14 @@ cdef void free_done(DeviceCore* core, int64_t limit) noexcept nogil:
     while node != NULL and (nbytes > limit or count > KEPT_MOST):
         next = node.next
         if _read(&node.region):
-            before = node
+            predecessor = node
         else:
-            if before == NULL:
+            if predecessor == NULL:
                 first = next
             else:
-                before.next = next
+                predecessor.next = next
             if last == node:
-                last = before
+                last = predecessor
             nbytes -= node.region.capacity
             count -= 1
             node.next = done

@@ -215,7 +215,7 @@ cdef int _copy(Transfer* t, CuPointer to, const HostBatch* batch) noexcept nogil
 
 
 cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nogil:
-    cdef int64_t begun = cpu_ticks()
+    cdef int64_t begin_ticks = cpu_ticks()
     cdef DeviceSlot* s = &t.slots[slot]
     cdef Flight* f
     cdef int32_t position
@@ -244,7 +244,7 @@ cdef bint _send(Transfer* t, const HostBatch* batch, uint32_t slot) noexcept nog
             return False
     if failed(&t.failure, cuda.event_record(s.ready, t.stream), "cuEventRecord", 0):
         return False
-    f.host, f.batch, f.nbytes, f.begun = batch.slot, t.next, batch.nbytes, begun
+    f.host, f.batch, f.nbytes, f.begun = batch.slot, t.next, batch.nbytes, begin_ticks
     t.flight_count += 1
     t.shared.nbytes.fetch_add(batch.nbytes, kRelaxed)  # relaxed: statistics
     if batch.nbytes > 0 and not batch.pinned:
@@ -295,7 +295,7 @@ cdef int _step(void* context, int32_t worker) noexcept nogil:
     cdef Transfer* t = <Transfer*>context
     cdef HostBatch batch
     cdef Line* line
-    cdef bint sent
+    cdef bint is_sent
     cdef uint32_t slot, epoch
     cdef int64_t deadline
     cdef int rc
@@ -336,10 +336,10 @@ cdef int _step(void* context, int32_t worker) noexcept nogil:
         line = t.shared.line.load(kAcquire)  # acquire: pairs with transfer_trace
         if line != NULL:
             line_enter(line, "copy")
-        sent = _send(t, &batch, slot)
+        is_sent = _send(t, &batch, slot)
         if line != NULL:
             line_leave(line)
-        if not sent:
+        if not is_sent:
             cuda.stream_synchronize(t.stream)
             t.source.give(t.source.context, batch.slot)
             return _over(t)

@@ -332,7 +332,7 @@ cdef inline int _store_push(Hand* h, uint32_t token, int64_t key, bint owner) no
 
 cdef inline int store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) noexcept nogil:
     cdef FifoRing* ring
-    cdef void* after
+    cdef void* next_ring
     cdef int rc
     if h.store != STORE_FIFO:
         return _bag_pop(h, random, token, owner)
@@ -347,9 +347,9 @@ cdef inline int store_pop(Hand* h, Philox* random, uint32_t* token, bint owner) 
             return RING_OWNED
         # The next ring's pops are owned before any thread can find that ring. The drained ring's stay owned.
         h.head_index += 1
-        after = h.rings[h.head_index]
-        fifo_own_pops(<FifoRing*>after)
-        h.head_ring.store(after, order(H4, kRelease))  # H4 release: pairs with H2
+        next_ring = h.rings[h.head_index]
+        fifo_own_pops(<FifoRing*>next_ring)
+        h.head_ring.store(next_ring, order(H4, kRelease))  # H4 release: pairs with H2
 
 
 cdef inline void _store_seal(Hand* h) noexcept nogil:
@@ -541,7 +541,7 @@ cdef inline void _mark_closed(Hand* h) noexcept nogil:
     _store_seal(h)
 
 
-cdef inline int _run_put(Hand* h, QueueOp* op, bint* moved) noexcept nogil:
+cdef inline int _run_put(Hand* h, QueueOp* op, bint* has_moved) noexcept nogil:
     # The rows of one operation follow each other in a FIFO: no other thread pushes between them (I3).
     cdef int rc, result = HAND_DONE
     cdef int64_t done = op.done
@@ -549,7 +549,7 @@ cdef inline int _run_put(Hand* h, QueueOp* op, bint* moved) noexcept nogil:
         return HAND_CANCELLED if op.early and h.cancelled.load(kRelaxed) else HAND_CLOSED  # relaxed: before `closed`
     if op.closes:
         _mark_closed(h)
-        moved[0] = True
+        has_moved[0] = True
         return HAND_DONE
     while op.done < op.n:
         rc = _store_push(h, op.tokens[op.done], 0 if op.keys == NULL else op.keys[op.done], True)
@@ -567,7 +567,7 @@ cdef inline int _run_put(Hand* h, QueueOp* op, bint* moved) noexcept nogil:
             break
     if op.done > done:
         _note_depth(h)
-        moved[0] = True
+        has_moved[0] = True
     return result
 
 
@@ -593,7 +593,7 @@ cdef inline void _give_back(Hand* h, QueueOp* op) noexcept nogil:
     op.done = 0
 
 
-cdef inline int _run_get(Hand* h, Philox* random, QueueOp* op, bint* moved) noexcept nogil:
+cdef inline int _run_get(Hand* h, Philox* random, QueueOp* op, bint* has_moved) noexcept nogil:
     cdef FrontRun* run
     cdef int64_t count, gathered = op.done
     cdef int rc
@@ -609,7 +609,7 @@ cdef inline int _run_get(Hand* h, Philox* random, QueueOp* op, bint* moved) noex
                 op.done += 1
         turn_give(&h.lock)
         if op.done == op.n:
-            moved[0] = True
+            has_moved[0] = True
             return HAND_DONE
         if count < op.n - op.done:  # no other thread takes rows meanwhile, and a sealed bag gets no more
             if sealed:
@@ -638,7 +638,7 @@ cdef inline int _run_get(Hand* h, Philox* random, QueueOp* op, bint* moved) noex
             if rc != RING_OK:
                 return HAND_BUSY
         op.done += 1
-        moved[0] = True
+        has_moved[0] = True
     return HAND_DONE
 
 
@@ -655,7 +655,7 @@ cdef inline void _unlink(Side* s, QueueOp* op) noexcept nogil:
     s.waiting.fetch_sub(1, kRelaxed)  # relaxed: a count that is too high only makes others look
 
 
-cdef inline int _run_line(Hand* h, int side, Philox* random, void** wakes, bint* moved) noexcept nogil:
+cdef inline int _run_line(Hand* h, int side, Philox* random, void** wakes, bint* has_moved) noexcept nogil:
     # Lets the heads of a line act, one after the other. Returns the number of operations that ended and whose threads
     # may sleep.
     cdef Side* s = &h.side[side]
@@ -667,7 +667,7 @@ cdef inline int _run_line(Hand* h, int side, Philox* random, void** wakes, bint*
         op = s.first
         if op.over.load(order(L1, kAcquire)):  # L1 acquire: pairs with L7; the operation waits for its next piece
             break
-        rc = _run_put(h, op, moved) if side == SIDE_PUT else _run_get(h, random, op, moved)
+        rc = _run_put(h, op, has_moved) if side == SIDE_PUT else _run_get(h, random, op, has_moved)
         if rc == HAND_BUSY:
             break
         if side == SIDE_GET and rc == HAND_CLOSED:
@@ -680,7 +680,7 @@ cdef inline int _run_line(Hand* h, int side, Philox* random, void** wakes, bint*
             break
         _unlink(s, op)
         op.over.store(1, order(L2, kRelease))  # L2 release: pairs with L6; the result, and the rows gathered
-        moved[0] = True
+        has_moved[0] = True
     if s.first == NULL and s.owned and not (side == SIDE_GET and h.front != NULL):
         _side_disown(h, side)
         s.owned = False
@@ -693,7 +693,7 @@ cdef inline bint _flush(Hand* h, int side, Philox* random) noexcept nogil:
     # Returns whether anything moved.
     cdef Side* s = &h.side[side]
     cdef void* wakes[WAKES]
-    cdef bint moved = False
+    cdef bint has_moved = False
     cdef int i, n
     while True:
         # L3 seq_cst fence: pairs with itself. It comes after `dirty` and before the try of the lock, and after giving
@@ -701,12 +701,12 @@ cdef inline bint _flush(Hand* h, int side, Philox* random) noexcept nogil:
         # giving it back.
         fence(order(L3, kSeqCst))
         if not s.dirty.load(kRelaxed) or not turn_try(&s.lock):
-            return moved
+            return has_moved
         s.dirty.store(0, kRelaxed)  # relaxed: L4 orders it
         # L4 seq_cst fence: pairs with L5. It comes between clearing `dirty` and looking for changes: either a change is
         # seen, or the `dirty` that tells of it comes later and stays.
         fence(order(L4, kSeqCst))
-        n = _run_line(h, side, random, wakes, &moved)
+        n = _run_line(h, side, random, wakes, &has_moved)
         turn_give(&s.lock)
         for i in range(n):  # the operation's thread may be gone by now: then no thread sleeps at that address
             futex_wake(wakes[i], 1)
@@ -715,18 +715,18 @@ cdef inline bint _flush(Hand* h, int side, Philox* random) noexcept nogil:
 
 cdef inline void hand_settle(Hand* h, Philox* random) noexcept nogil:
     # Called after a change: lets the operations in line act, on both sides, until nothing moves any more.
-    cdef bint moved = True
-    while moved:
-        moved = False
+    cdef bint has_moved = True
+    while has_moved:
+        has_moved = False
         # L5 seq_cst fence: pairs with itself and L4: first the change, then the look for lines; or first joining the
         # line, then the look for changes.
         fence(order(L5, kSeqCst))
         if h.side[SIDE_GET].waiting.load(kRelaxed):
             h.side[SIDE_GET].dirty.store(1, kRelaxed)  # relaxed: L3 follows
-            moved = _flush(h, SIDE_GET, random)
+            has_moved = _flush(h, SIDE_GET, random)
         if h.side[SIDE_PUT].waiting.load(kRelaxed):
             h.side[SIDE_PUT].dirty.store(1, kRelaxed)  # relaxed: L3 follows
-            moved = _flush(h, SIDE_PUT, random) or moved
+            has_moved = _flush(h, SIDE_PUT, random) or has_moved
 
 
 cdef inline bint hand_unsettled(Hand* h) noexcept nogil:

@@ -341,7 +341,7 @@ cdef class _Store:
             cpu_pause()
 
     @cython.final
-    cdef int _wait(self, int side, int64_t deadline, bint main, object late) except -1:
+    cdef int _wait(self, int side, int64_t deadline, bint main, object late_error) except -1:
         # Sleeps once; the caller has looked at the queue and looks again afterwards. Up to `event_prepare` no Python
         # code runs, unless this raises.
         cdef int64_t now, until = deadline
@@ -353,7 +353,7 @@ cdef class _Store:
         if deadline != NEVER or main:
             now = monotonic_ns()
             if deadline != NEVER and now >= deadline:
-                raise late
+                raise late_error
             if main and (deadline == NEVER or deadline > now + SLICE_NS):
                 until = now + SLICE_NS
         if self.waits == NULL:
@@ -820,7 +820,7 @@ cdef class Queue(_Store):
         return 0
 
     @cython.final
-    cdef int _late(self, object condition, int64_t deadline, object late) except -1:
+    cdef int _late(self, object condition, int64_t deadline, object late_error) except -1:
         # Waits on a condition whose mutex is held.
         if deadline == NEVER:
             condition.wait(slice_over())
@@ -829,7 +829,7 @@ cdef class Queue(_Store):
             _refuse_to_wait()
         left = deadline - monotonic_ns()
         if left <= 0:
-            raise late
+            raise late_error
         condition.wait(left / 1e9)
         return 0
 

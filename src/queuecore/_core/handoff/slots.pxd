@@ -92,14 +92,14 @@ cdef class Slots:
     cdef int _room_for(self, uint32_t slot) except -1
     cdef void _release(self, const uint32_t* tokens, int64_t n) noexcept
     cdef object _components_of(self, values)
-    cdef object _part_of(self, int i, value, bint many)
+    cdef object _part_of(self, int i, value, bint is_batch)
     cdef bint _is_component(self, values)
-    cdef object _prepare(self, values, bint many, int64_t* n)
+    cdef object _prepare(self, values, bint is_batch, int64_t* n)
     cdef int _fill(self, uint32_t slot, PyObject** ready, int64_t row) except -1
     cdef int _stackable(self, str what) except -1
     cdef object _element(self, uint32_t slot)
     cdef list _columns(self, const uint32_t* tokens, int64_t n)
-    cdef object _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint many)
+    cdef object _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint is_batch)
     cdef object _shaped(self, list parts)
     cdef int _placeable(self, str what, int64_t n) except -1
     cdef list _blank(self, int64_t n)

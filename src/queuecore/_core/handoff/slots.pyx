@@ -74,9 +74,9 @@ cdef class SlotComponent:
     holds : int
         What its values are: `ARRAY`, or what has no fixed size: `BYTES`, `STR`, or `OBJECT` (references).
     convert : callable
-        ``convert(value, many)`` returns a value as a C-contiguous array of the dtype, checked; a value of no fixed size
-        as an object, bytes or str, or an object array of these; `many`: rows, or a list of them. Not called for numbers
-        and arrays that fit as they are.
+        ``convert(value, is_batch)`` returns a value as a C-contiguous array of the dtype, checked; a value of no fixed
+        size as an object, bytes or str, or an object array of these; `is_batch`: rows, or a list of them. Not called
+        for numbers and arrays that fit as they are.
     """
 
     def __init__(self, cnp.dtype dtype not None, tuple shape, int holds, convert):
@@ -464,7 +464,7 @@ cdef class Slots:
                 f"{self.kind} {self.name!r}: expected the keys {list(self.names)}, got {list(values)}")
         return [values[label] for label in self.names]
 
-    cdef object _part_of(self, int i, value, bint many):
+    cdef object _part_of(self, int i, value, bint is_batch):
         # Returns component i as what can be copied as it is: what `convert` returns, or a number that fits.
         cdef SlotPart* part = &self.parts[i]
         cdef cnp.ndarray array
@@ -475,27 +475,27 @@ cdef class Slots:
                 # Most dtypes are one object each: the comparison of others costs as much as all the rest.
                 if ((<PyObject*>cnp.PyArray_DESCR(array) == <PyObject*>self.dtypes[i]
                         or cnp.PyArray_EquivTypes(array.descr, <cnp.dtype>self.dtypes[i]))
-                        and cnp.PyArray_IS_C_CONTIGUOUS(array) and cnp.PyArray_NDIM(array) == part.ndim + many):
+                        and cnp.PyArray_IS_C_CONTIGUOUS(array) and cnp.PyArray_NDIM(array) == part.ndim + is_batch):
                     for j in range(part.ndim):
-                        if cnp.PyArray_DIM(array, j + many) != part.dims[j]:
+                        if cnp.PyArray_DIM(array, j + is_batch) != part.dims[j]:
                             break
                     else:
                         return value
-            elif part.scalar != SCALAR_NONE and not many and _scalar_fits(part, value, self.dtypes[i]):
+            elif part.scalar != SCALAR_NONE and not is_batch and _scalar_fits(part, value, self.dtypes[i]):
                 return value
-        return self.converts[i](value, many)
+        return self.converts[i](value, is_batch)
 
     cdef bint _is_component(self, values):
         # Returns whether it is the only component of an element, and not a list, tuple or dict of components.
         return self.part_count == 1 and self.names is None and not isinstance(values, (list, tuple, dict))
 
-    cdef object _prepare(self, values, bint many, int64_t* n):
+    cdef object _prepare(self, values, bint is_batch, int64_t* n):
         # Returns a list or tuple of components that can be copied as they are; *n: their rows. Nobody changes it: it is
         # a new list, or the tuple that was handed in.
         cdef list ready = None
         cdef object part
         cdef int i
-        cdef int64_t rows = -1, own
+        cdef int64_t rows = -1, part_rows
         if len(values) != self.part_count:
             hint = (". A list or tuple holds an element's components: hand in one array as numpy.array(values), or as "
                     "[values]"
@@ -505,18 +505,18 @@ cdef class Slots:
         if type(values) is not tuple:
             values = ready = list(values)
         for i in range(self.part_count):
-            part = self._part_of(i, values[i], many)
+            part = self._part_of(i, values[i], is_batch)
             if part is not values[i]:
                 if ready is None:
                     values = ready = list(values)
                 ready[i] = part
-            if many:
-                own = len(part)
+            if is_batch:
+                part_rows = len(part)
                 if rows < 0:
-                    rows = own
-                elif own != rows:
+                    rows = part_rows
+                elif part_rows != rows:
                     raise_error(CODE_INVALID_ARGUMENT,
-                        f"component {i} of {self.kind} {self.name!r} has {own} rows where component 0 has {rows}")
+                        f"component {i} of {self.kind} {self.name!r} has {part_rows} rows where component 0 has {rows}")
         n[0] = rows
         return values
 
@@ -602,17 +602,17 @@ cdef class Slots:
             parts.append(_stack(self, i, tokens, n))
         return parts
 
-    cdef object _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint many):
+    cdef object _copy_out(self, const uint32_t* tokens, int64_t n, list out, bint is_batch):
         # Copies into the caller's arrays, which are C-contiguous, of the right dtype and shape (checked before).
         cdef int i
         for i in range(self.part_count):
             if self.parts[i].kind == PART_FIXED:
                 _copy_rows(self, &self.parts[i], tokens, n, <unsigned char*>cnp.PyArray_DATA(out[i]))
-            elif many:
+            elif is_batch:
                 (<object>out[i])[:n] = _stack(self, i, tokens, n)
             else:
                 (<object>out[i])[...] = _component(self, i, tokens[0])
-        return self._shaped([array[:n] for array in out] if many else out)
+        return self._shaped([array[:n] for array in out] if is_batch else out)
 
     cdef object _shaped(self, list parts):
         if self.names is not None:

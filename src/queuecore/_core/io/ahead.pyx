@@ -199,20 +199,20 @@ cdef AheadRange* _add(AheadFile* a, int64_t offset, int64_t nbytes, AheadRange**
     cdef AheadRange* r = <AheadRange*>malloc(sizeof(AheadRange))
     cdef AheadRange** link = &a.first
     cdef AheadRange* done = NULL
-    cdef AheadEnd before
+    cdef AheadEnd last_end
     cdef int64_t limit = min(<int64_t>MOST_BYTES, max(_window() // REQUESTS, <int64_t>LEAST_BYTES)), stop = a.size
     if r == NULL:
         return NULL
-    before = _end_at(a, offset)
+    last_end = _end_at(a, offset)
     while link[0] != NULL:
         if link[0].start > offset:
             stop = min(stop, link[0].start)
         if done == NULL and link[0].state == RANGE_HERE:
             done = link[0]
         link = &link[0].next
-    r.start, r.stop = offset, min(stop, offset + min(max(nbytes, LONGER * before.nbytes), limit))
+    r.start, r.stop = offset, min(stop, offset + min(max(nbytes, LONGER * last_end.nbytes), limit))
     r.next = NULL
-    r.followed, r.unread = before.followed + 1, r.stop - offset
+    r.followed, r.unread = last_end.followed + 1, r.stop - offset
     r.refs, r.state, r.error = 1, RANGE_ASKED, 0
     r.listed, r.wanted = True, False
     r.data = NULL
@@ -365,17 +365,17 @@ cdef void ahead_single(AheadFile* a, bint single) noexcept nogil:
 
 
 cdef void ahead_follow(AheadFile* a, AheadFile* next) noexcept nogil:
-    cdef AheadFile* before
+    cdef AheadFile* predecessor
     if next != NULL:
         next.refs.fetch_add(1, kRelaxed)  # relaxed: the caller has one
         turn_take(&next.turn)
         next.begun = False
         turn_give(&next.turn)
     turn_take(&a.turn)
-    before, a.next = a.next, next
+    predecessor, a.next = a.next, next
     turn_give(&a.turn)
-    if before != NULL:
-        ahead_drop(before)
+    if predecessor != NULL:
+        ahead_drop(predecessor)
 
 
 cdef void ahead_close(AheadFile* a) noexcept nogil:

@@ -276,7 +276,7 @@ cdef void blocks_leave(Blocks* s, RecordBlock* b, int64_t first, int64_t n) noex
 # Claims a block's last records inside the order: blocks_move copies them to the block that is returned, and after
 # blocks_moved they are read there. NULL: none wait.
 cdef RecordBlock* blocks_claim_moving(Blocks* s) noexcept nogil
-cdef void blocks_moved(Blocks* s, RecordBlock* moved) noexcept nogil
+cdef void blocks_moved(Blocks* s, RecordBlock* moved_block) noexcept nogil
 # Returns the file of a lane from which records were given, and whose end was not; -1: there is none, or it was given
 # up. The files of a pass that was read to its end have all been looked at there.
 cdef int64_t blocks_unfinished(const Blocks* s, int64_t lane) noexcept nogil

@@ -572,14 +572,14 @@ cdef RecordBlock* blocks_claim_moving(Blocks* s) noexcept nogil:
     return NULL
 
 
-cdef void blocks_moved(Blocks* s, RecordBlock* moved) noexcept nogil:
-    cdef MovedBlock* to = <MovedBlock*>moved
+cdef void blocks_moved(Blocks* s, RecordBlock* moved_block) noexcept nogil:
+    cdef MovedBlock* to = <MovedBlock*>moved_block
     cdef RecordBlock* b = to.source
-    if moved.memory == NULL or b.inside == 0:
+    if moved_block.memory == NULL or b.inside == 0:
         _moved_free(s, to)
     else:  # records that left the order meanwhile are read in their old place
         b.moved = to
-        moved.left = b.inside
+        moved_block.left = b.inside
         b.left -= b.inside
     blocks_done(s, b, 1)
 

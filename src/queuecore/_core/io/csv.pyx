@@ -176,7 +176,7 @@ cdef bint _parse_byte(int kind, bytes_in p, bytes_in end, unsigned char* out) no
 
 
 cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places, int64_t row, Arena* arena,
-               CsvBad* bad) noexcept nogil:
+               CsvBad* bad_field) noexcept nogil:
     # Writes the fields of one row to their places. Returns 0, or a WHAT_ number for *bad. The spans keep pointing to
     # the text, because a fault tells the place of one.
     cdef const CsvColumn* column
@@ -190,7 +190,7 @@ cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places
     cdef int64_t q = 0
     cdef bint valid
     for k in range(plan.count):
-        bad.column = k
+        bad_field.column = k
         column = &plan.columns[k]
         span = spans[k]
         out = places[k].base + row * places[k].stride
@@ -222,7 +222,7 @@ cdef int _fill(const CsvPlan* plan, const CsvSpan* spans, const CsvPlace* places
             valid = parse_number(span.data, end, &q)
             memcpy(out, &q, sizeof(int64_t))
         if not valid:
-            bad.text = span
+            bad_field.text = span
             return WHAT_CSV_NUMBER
     return 0
 
@@ -510,7 +510,7 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
     cdef uint32_t* cuts
     cdef CsvSpan* spans
     cdef CsvRow row
-    cdef CsvBad bad
+    cdef CsvBad bad_field
     cdef int reason
     block.rows = 0
     block.consumed = 0
@@ -560,14 +560,14 @@ cdef int csv_parse(const CsvPlan* plan, const CsvPlace* places, CsvBlock* block,
             if row.fields <= plan.columns[plan.count - 1].field or row.fields > plan.most:
                 return _wrong(fault, CODE_CSV, WHAT_CSV_FIELDS, cursor, 0, cursor.line,
                               (plan.columns[plan.count - 1].field + 1) << 32 | row.fields)
-            reason = _fill(plan, spans, places, block.rows, arena, &bad)
+            reason = _fill(plan, spans, places, block.rows, arena, &bad_field)
             if reason == WHAT_MEMORY:
-                return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, cursor, 0, spans[bad.column].nbytes, 0)
+                return _wrong(fault, CODE_EXHAUSTED, WHAT_MEMORY, cursor, 0, spans[bad_field.column].nbytes, 0)
             if reason != 0:
-                _wrong(fault, CODE_CSV, reason, cursor, spans[bad.column].data - p, cursor.line,
-                       <int64_t>plan.columns[bad.column].kind << 32 | plan.columns[bad.column].field)
+                _wrong(fault, CODE_CSV, reason, cursor, spans[bad_field.column].data - p, cursor.line,
+                       <int64_t>plan.columns[bad_field.column].kind << 32 | plan.columns[bad_field.column].field)
                 if reason == WHAT_CSV_NUMBER:
-                    fault_text(fault, bad.text.data, bad.text.nbytes)
+                    fault_text(fault, bad_field.text.data, bad_field.text.nbytes)
                 return -1
             rows = 1
             nbytes = row.next - p
@@ -721,7 +721,7 @@ cdef CsvPlace* _decoded(const CsvPlan* plan, const Cell* cell, int64_t rows, int
     cdef Span record
     cdef int64_t i
     cdef int32_t j
-    cdef CsvBad bad
+    cdef CsvBad bad_field
     if places == NULL or spans == NULL:
         _no_memory(fault, plan.count * sizeof(CsvSpan))
         return NULL
@@ -747,13 +747,13 @@ cdef CsvPlace* _decoded(const CsvPlan* plan, const Cell* cell, int64_t rows, int
             fault.what = WHAT_CSV_FIELDS
             fault.b = row.fields
             return NULL
-        fault.what = _fill(plan, spans, places, i, arena, &bad)
+        fault.what = _fill(plan, spans, places, i, arena, &bad_field)
         if fault.what == WHAT_MEMORY:
-            _no_memory(fault, spans[bad.column].nbytes)
+            _no_memory(fault, spans[bad_field.column].nbytes)
             return NULL
-        fault.b = bad.column
+        fault.b = bad_field.column
         if fault.what == WHAT_CSV_NUMBER:
-            fault_text(fault, bad.text.data, bad.text.nbytes)
+            fault_text(fault, bad_field.text.data, bad_field.text.nbytes)
         if fault.what != 0:
             return NULL
     return places

@@ -26,7 +26,7 @@ cdef double LESS_COSTS = 0.98
 # Jobs
 
 cdef int64_t job_room(Job* job, int64_t requests, int64_t nbytes) noexcept nogil:
-    cdef int64_t before = job.room * <int64_t>sizeof(Request) + job.stage_bytes
+    cdef int64_t old_bytes = job.room * <int64_t>sizeof(Request) + job.stage_bytes
     if job.room < requests:
         free(job.requests)
         job.room = 0
@@ -41,7 +41,7 @@ cdef int64_t job_room(Job* job, int64_t requests, int64_t nbytes) noexcept nogil
         if job.stage == NULL:
             return -1
         job.stage_bytes = nbytes
-    return job.room * <int64_t>sizeof(Request) + job.stage_bytes - before
+    return job.room * <int64_t>sizeof(Request) + job.stage_bytes - old_bytes
 
 
 cdef void job_clear(Job* job) noexcept nogil:
@@ -119,13 +119,13 @@ cdef void _rest(Engine* e, int64_t depth, int32_t then) noexcept nogil:
 
 cdef void engine_judge(Engine* e, double rate) noexcept nogil:
     # Looks whether the depth that is being tried is good, and what to try next.
-    cdef bint good = rate > (MORE_BRINGS if e.trying == TRY_MORE else LESS_COSTS) * e.best
+    cdef bint is_better = rate > (MORE_BRINGS if e.trying == TRY_MORE else LESS_COSTS) * e.best
     if e.trying == TRY_NOTHING:
         e.best = rate  # a good result may have been luck, or another time's
         e.hold -= 1
         if e.hold <= 0:
             e.trying = e.then
-    elif not good:
+    elif not is_better:
         _rest(e, e.depth // 2 if e.trying == TRY_MORE else 2 * e.depth, TRY_LESS if e.trying == TRY_MORE else TRY_MORE)
     else:
         e.best = max(e.best, rate)
@@ -159,17 +159,17 @@ cdef inline int64_t _room(const Engine* e, const Crew* c) noexcept nogil:
 
 cdef void _grow(Engine* e, Crew* c) noexcept nogil:
     # Starts the threads that the depth asks for. A thread that doesn't start is never tried again.
-    cdef int32_t before, count, started
+    cdef int32_t old_threads, count, started
     cdef bint none
     turn_take(&e.turn)
-    before = c.threads
+    old_threads = c.threads
     if _lacks(e, c):
         c.threads = <int32_t>((e.depth + c.each - 1) // c.each)
-    count = c.threads - before
+    count = c.threads - old_threads
     turn_give(&e.turn)
     if count == 0:
         return
-    started = e.more(e.context, c.work, c.number + before, count)
+    started = e.more(e.context, c.work, c.number + old_threads, count)
     if started == count:
         return
     turn_take(&e.turn)
@@ -288,7 +288,7 @@ cdef Request* engine_take(Engine* e, Crew* c, int64_t most) noexcept nogil:
 cdef void engine_finish(Engine* e, Crew* c, Request* r) noexcept nogil:
     cdef Job* job = r.job
     cdef int64_t now = monotonic_ns(), depth
-    cdef bint over, deeper
+    cdef bint is_over, deeper
     turn_take(&e.turn)
     depth = e.depth
     e.running -= 1
@@ -302,9 +302,9 @@ cdef void engine_finish(Engine* e, Crew* c, Request* r) noexcept nogil:
         _measure(e, now)
     deeper = e.depth > depth
     job.left -= 1
-    over = job.left == 0
+    is_over = job.left == 0
     turn_give(&e.turn)
-    if over:
+    if is_over:
         e.done(job.owner)
     if deeper:
         engine_urge(e, &e.pool)

@@ -77,13 +77,13 @@ cdef int _next_member(Inflater* f, const unsigned char* source, int64_t* left, i
 
 
 cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, unsigned char* into, int64_t n,
-                      int64_t* written) noexcept nogil:
+                      int64_t* written_bytes) noexcept nogil:
     cdef CodecCall call
     cdef int64_t skipped = 0
     cdef bint waited
     cdef int reason = 0
-    written[0] = 0
-    while written[0] < n:
+    written_bytes[0] = 0
+    while written_bytes[0] < n:
         memset(&call, 0, sizeof(CodecCall))
         if not f.inside:
             reason = _next_member(f, source[0], left, &skipped)
@@ -94,13 +94,13 @@ cdef int inflater_run(Inflater* f, const unsigned char** source, int64_t* left, 
         if reason == 0:
             call.source = source[0]
             call.left = left[0]
-            call.into = into + written[0]
-            call.n = n - written[0]
+            call.into = into + written_bytes[0]
+            call.n = n - written_bytes[0]
             reason = f.kind.run(f, &call)
         source[0] += call.took
         left[0] -= call.took
         f.place += call.took
-        written[0] += call.written
+        written_bytes[0] += call.written
         if reason == WHAT_NO_HEADER or reason == WHAT_DICTIONARY or reason == WHAT_WINDOW:
             f.place = f.begun
             return WHAT_TRAILING if reason == WHAT_NO_HEADER and f.members > 0 else reason
@@ -140,16 +140,16 @@ cdef class InflateStep(Step):
     limit : int
         Bytes that a decompressed string may have.
     """
-    cdef InflateParams own
+    cdef InflateParams setup
 
     def __init__(self, tuple inputs, tuple outputs, int32_t encoding, int64_t limit):
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
         self.outputs = outputs
-        self.own.encoding = encoding
-        self.own.limit = limit
-        self.params = &self.own
+        self.setup.encoding = encoding
+        self.setup.limit = limit
+        self.params = &self.setup
         self.run = _run_inflate
 
     cdef object explain(self, const Fault* fault):
@@ -160,7 +160,7 @@ cdef class InflateStep(Step):
                 "max_record_bytes")
         if fault.what == WHAT_NO_MEMORY:
             return new_error(CODE_EXHAUSTED, f"decode_compressed:{which} no memory for {fault.a} bytes")
-        text = f"decode_compressed:{which} {inflate_sentence(fault.what, self.own.encoding, fault.a)}"
+        text = f"decode_compressed:{which} {inflate_sentence(fault.what, self.setup.encoding, fault.a)}"
         if fault.what == WHAT_INFLATE_MEMORY:
             return new_error(CODE_EXHAUSTED, text)
         if fault.what == WHAT_NO_LIBRARY:
@@ -192,18 +192,18 @@ cdef int64_t _guess(const Inflater* f, const unsigned char* source, int64_t n) n
 
 
 cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const InflateParams* own = <const InflateParams*>params
+    cdef const InflateParams* setup = <const InflateParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
     cdef Inflater f
     cdef const unsigned char* source = cell.data
     cdef unsigned char* into = NULL
     cdef unsigned char* larger
-    cdef int64_t n = 1, i, left = cell.nbytes, position = 0, start, room = 0, need, written = 0
+    cdef int64_t n = 1, i, left = cell.nbytes, position = 0, start, room = 0, need, written_bytes = 0
     cdef int64_t* offsets = NULL
     cdef void* memory
     cdef int reason
-    if own.encoding == ENCODING_NONE:
+    if setup.encoding == ENCODING_NONE:
         out.data = cell.data
         out.nbytes = cell.nbytes
         out.offsets = cell.offsets
@@ -225,9 +225,9 @@ cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Are
             source = cell.data + cell.offsets[i]
             left = cell.offsets[i + 1] - cell.offsets[i]
         start = position
-        reason = inflater_begin(&f, own.encoding, memory)
+        reason = inflater_begin(&f, setup.encoding, memory)
         # one more: the end shows only if room is left
-        need = 0 if reason != 0 else _least(_guess(&f, source, left), own.limit) + 1
+        need = 0 if reason != 0 else _least(_guess(&f, source, left), setup.limit) + 1
         while reason == 0:
             if room - position < need:
                 need += position
@@ -239,13 +239,13 @@ cdef int _run_inflate(const void* params, const Cell* inputs, Cell* outputs, Are
                     memcpy(larger, into, position)
                 into = larger
                 room = position + need
-            need = _least(room - position, own.limit + 1 - (position - start))
-            reason = inflater_run(&f, &source, &left, into + position, need, &written)
-            position += written
-            if position - start > own.limit:
+            need = _least(room - position, setup.limit + 1 - (position - start))
+            reason = inflater_run(&f, &source, &left, into + position, need, &written_bytes)
+            position += written_bytes
+            if position - start > setup.limit:
                 inflater_end(&f)
-                return _inflate_fault(fault, WHAT_LIMIT, own.limit, i if cell.ndim > 0 else -1)
-            if written < need:
+                return _inflate_fault(fault, WHAT_LIMIT, setup.limit, i if cell.ndim > 0 else -1)
+            if written_bytes < need:
                 break
             need = 1
         if reason == 0 and f.inside:

@@ -11,4 +11,4 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil
 # Finds the records of a piece.
 cdef void blocks_index(Blocks* s, RecordBlock* b) noexcept nogil
 # Copies records that are still inside the order to the block that blocks_claim_moving returned for them.
-cdef void blocks_move(Blocks* s, RecordBlock* moved) noexcept nogil
+cdef void blocks_move(Blocks* s, RecordBlock* moved_block) noexcept nogil

@@ -82,7 +82,7 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
     cdef FileTable* t = s.table
     cdef iovec iov
     cdef FileRead read_
-    cdef int64_t read_bytes = 0, before, pieces
+    cdef int64_t read_bytes = 0, skipped_pieces, pieces
     cdef int fd, status
     if b.kind != BLOCK_PIECE:
         return True
@@ -123,10 +123,10 @@ cdef bint blocks_read(Blocks* s, RecordBlock* b, int wait) noexcept nogil:
             # A piece for a long record counts as so many usual ones.
             pieces = (b.nbytes + s.plan.piece_bytes - 1) // s.plan.piece_bytes
             # If the run began in the middle of the file, the pieces before its place count as read.
-            before = entry_of(t, b.place.file).count - 1 - (entry_of(t, b.place.file).size - b.place.offset
-                                                          - 1) // s.plan.piece_bytes if b.begins else 0
-            if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else pieces + before, wait == WAIT_NONE,
-                               &b.fault):
+            skipped_pieces = entry_of(t, b.place.file).count - 1 - (entry_of(t, b.place.file).size - b.place.offset
+                                                                    - 1) // s.plan.piece_bytes if b.begins else 0
+            if not table_unpin(t, b.place.file, 0 if status == READ_NOT_CACHED else pieces + skipped_pieces,
+                               wait == WAIT_NONE, &b.fault):
                 status = READ_FAULT if b.fault.code != 0 else READ_NOT_CACHED
                 read_bytes = 0
             if status == READ_NOT_CACHED:
@@ -433,18 +433,18 @@ cdef void _moved_places(Blocks* s, const RecordBlock* b, MovedBlock* to) noexcep
         m[1].at = m.at + nbytes
 
 
-cdef void blocks_move(Blocks* s, RecordBlock* moved) noexcept nogil:
-    cdef MovedBlock* to = <MovedBlock*>moved
+cdef void blocks_move(Blocks* s, RecordBlock* moved_block) noexcept nogil:
+    cdef MovedBlock* to = <MovedBlock*>moved_block
     cdef const RecordBlock* b = to.source
     cdef Moved* m
     cdef int64_t i
     _moved_places(s, b, to)
-    moved.used = to.records[moved.count].at
-    moved.memory = moved.text = <unsigned char*>malloc(moved.used)
-    if moved.memory == NULL:
+    moved_block.used = to.records[moved_block.count].at
+    moved_block.memory = moved_block.text = <unsigned char*>malloc(moved_block.used)
+    if moved_block.memory == NULL:
         return
-    moved.room = moved.used + (moved.count + 1) * <int64_t>sizeof(Moved)
-    s.memory.fetch_add(moved.room, kRelaxed)
-    for i in range(moved.count):
+    moved_block.room = moved_block.used + (moved_block.count + 1) * <int64_t>sizeof(Moved)
+    s.memory.fetch_add(moved_block.room, kRelaxed)
+    for i in range(moved_block.count):
         m = &to.records[i]
-        memcpy(moved.text + m.at, b.text + m.was, m[1].at - m.at)
+        memcpy(moved_block.text + m.at, b.text + m.was, m[1].at - m.at)

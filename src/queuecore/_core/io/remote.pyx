@@ -563,7 +563,7 @@ def serve(double idle):
     """
     cdef RemoteCall* call
     cdef int32_t number
-    cdef bint more
+    cdef bint needs_server
     while True:
         with nogil:
             turn_take(&_calls.turn)
@@ -572,10 +572,10 @@ def serve(double idle):
             call = _take(-1 if idle < 0 else monotonic_ns() + <int64_t>(idle * 1e9))
             turn_take(&_calls.turn)
             _calls.idle -= 1
-            more = call != NULL and _calls.idle == 0 and _calls.servers < MOST_SERVERS
-            _calls.servers += more - (call == NULL)
+            needs_server = call != NULL and _calls.idle == 0 and _calls.servers < MOST_SERVERS
+            _calls.servers += needs_server - (call == NULL)
             turn_give(&_calls.turn)
-        if more:
+        if needs_server:
             _start_one()
         if call == NULL:
             return

@@ -374,11 +374,11 @@ cdef class SampleStep(Step):
     named : bool
         Whether the first output is the stem.
     """
-    cdef SampleParams own
+    cdef SampleParams setup
     cdef list keys
     cdef list texts
 
-    def __init__(self, tuple inputs, tuple outputs, list keys, bint named):
+    def __init__(self, tuple inputs, tuple outputs, list keys, bint has_key):
         cdef bytes text
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
@@ -388,15 +388,15 @@ cdef class SampleStep(Step):
         self.inputs = inputs
         self.outputs = outputs
         self.keys = keys
-        self.own.named = named
-        self.own.outputs = <int32_t>len(outputs)
+        self.setup.named = has_key
+        self.setup.outputs = <int32_t>len(outputs)
         for number, names in enumerate(keys):
             for text in names:
-                self.own.keys[self.own.count].data = <const unsigned char*><const char*>text
-                self.own.keys[self.own.count].nbytes = len(text)
-                self.own.output[self.own.count] = <int32_t>number + named
-                self.own.count += 1
-        self.params = &self.own
+                self.setup.keys[self.setup.count].data = <const unsigned char*><const char*>text
+                self.setup.keys[self.setup.count].nbytes = len(text)
+                self.setup.output[self.setup.count] = <int32_t>number + has_key
+                self.setup.count += 1
+        self.params = &self.setup
         self.run = _run_sample
 
     cdef object explain(self, const Fault* fault):
@@ -407,23 +407,23 @@ cdef class SampleStep(Step):
             return new_error(CODE_DATA_LOSS, "TarDataset: the sample is damaged")
         if fault.what == SAMPLE_TWICE:
             return new_error(CODE_INVALID_ARGUMENT, f"TarDataset: the sample has two files of {self.texts[a]!r}")
-        names = " or ".join(map(repr, self.keys[a - self.own.named]))
+        names = " or ".join(map(repr, self.keys[a - self.setup.named]))
         return new_error(CODE_INVALID_ARGUMENT, f"TarDataset: the sample has no file of {names}")
 
 
-cdef int32_t _output_of(const SampleParams* own, const TarText* key) noexcept nogil:
+cdef int32_t _output_of(const SampleParams* setup, const TarText* key) noexcept nogil:
     # Returns the number of the first key that a file's key is, in whatever letters; -1: of none.
     cdef int32_t k
     cdef int64_t i
     cdef unsigned char letter
-    for k in range(own.count):
-        if own.keys[k].nbytes != key.nbytes:
+    for k in range(setup.count):
+        if setup.keys[k].nbytes != key.nbytes:
             continue
         for i in range(key.nbytes):
             letter = key.data[i]
             if c'A' <= letter <= c'Z':
                 letter += 32
-            if letter != own.keys[k].data[i]:
+            if letter != setup.keys[k].data[i]:
                 break
         else:
             return k
@@ -451,16 +451,16 @@ cdef int _name_sample(const TarStem* stem, Cell* out, Arena* arena, Fault* fault
 
 cdef int _run_sample(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
     # Nothing is copied: the outputs lie in the record.
-    cdef const SampleParams* own = <const SampleParams*>params
+    cdef const SampleParams* setup = <const SampleParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef TarMember m
     cdef TarStem stem
     cdef int32_t choices[MOST_KEYS + 1]
     cdef int32_t k, out
     cdef int64_t place = 0
-    cdef bint begun = False
+    cdef bint is_begun = False
     cdef int rc
-    for out in range(own.outputs):
+    for out in range(setup.outputs):
         choices[out] = -1
     while place < cell.nbytes:
         rc = _member(cell.data, cell.nbytes, place, False, &m)
@@ -472,13 +472,13 @@ cdef int _run_sample(const void* params, const Cell* inputs, Cell* outputs, Aren
         place = m.end
         if not _stem(&m, &stem):
             continue
-        if own.named and not begun and _name_sample(&stem, &outputs[0], arena, fault) != 0:
+        if setup.named and not is_begun and _name_sample(&stem, &outputs[0], arena, fault) != 0:
             return -1
-        begun = True
-        k = _output_of(own, &stem.key)
+        is_begun = True
+        k = _output_of(setup, &stem.key)
         if k < 0:
             continue
-        out = own.output[k]
+        out = setup.output[k]
         if choices[out] == k:
             fault.what = SAMPLE_TWICE
             fault.a = k
@@ -490,7 +490,7 @@ cdef int _run_sample(const void* params, const Cell* inputs, Cell* outputs, Aren
         outputs[out].nbytes = m.nbytes
         outputs[out].ndim = 0
         outputs[out].offsets = NULL
-    for out in range(own.named, own.outputs):
+    for out in range(setup.named, setup.outputs):
         if choices[out] < 0:
             fault.what = SAMPLE_LACKS
             fault.a = out

@@ -45,7 +45,7 @@ cdef int _unequal(Order* order, BatchOp* b) noexcept nogil:
 cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     # Passes rows on, and closes a batch when it is full or the input is at its end.
     cdef BatchOp* b = <BatchOp*>op
-    cdef int64_t before = out.rows
+    cdef int64_t old_rows = out.rows
     cdef int status
     cdef bint cut
     if b.ended == PULL_BREAK:
@@ -57,12 +57,12 @@ cdef int _pull_rows(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
     if max_rows > op.rows - b.open_rows:
         max_rows = op.rows - b.open_rows
     status = op_pull(order, op.up, max_rows, out)
-    b.open_rows += out.rows - before
+    b.open_rows += out.rows - old_rows
     if op.up.rows == 1:
         out.closed = b.open_rows == op.rows
         out.subs = 0
     else:
-        b.open_sub += out.rows - before
+        b.open_sub += out.rows - old_rows
         if out.closed and b.open_sub == 0:  # a cut took all of it
             out.closed = False
         if out.closed:

@@ -166,7 +166,7 @@ cdef int _pull_whole_batches(Order* order, Op* op, int64_t max_rows, RunList* ou
     cdef int status
     cdef int32_t r
     cdef int64_t n
-    cdef Run bad
+    cdef Run bad_run
     if not m.giving:
         list_clear(&m.scratch)
         status = op_pull(order, op.up, SCRATCH_RUNS, &m.scratch)
@@ -178,9 +178,9 @@ cdef int _pull_whole_batches(Order* order, Op* op, int64_t max_rows, RunList* ou
         for r in range(m.held.count):
             n = _good_part(order, m, &m.held.runs[r])
             if n < m.held.runs[r].n:
-                bad = m.held.runs[r]
-                run_from(&bad, n)
-                _tell(order, m, &bad)
+                bad_run = m.held.runs[r]
+                run_from(&bad_run, n)
+                _tell(order, m, &bad_run)
                 order.dropped += m.held.rows - 1
                 element_drop(order, op.up, &m.held)
                 return PULL_BREAK

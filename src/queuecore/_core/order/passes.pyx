@@ -42,7 +42,7 @@ cdef bint _make(Order* order, const OpSpec* spec, size_t nbytes, const OpKind* k
 
 cdef int _take_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef TakeOp* t = <TakeOp*>op
-    cdef int64_t before = out.rows
+    cdef int64_t old_rows = out.rows
     cdef int status
     out.closed = False
     if t.n >= 0:
@@ -52,7 +52,7 @@ cdef int _take_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexce
             max_rows = t.n - t.done
     status = op_pull(order, op.up, max_rows, out)
     if op.rows == 1:
-        t.done += out.rows - before
+        t.done += out.rows - old_rows
     elif out.closed:
         t.done += 1
     return status
@@ -155,7 +155,7 @@ cdef bint skip_make(Order* order, const OpSpec* spec) noexcept nogil:
 
 cdef int _repeat_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noexcept nogil:
     cdef RepeatOp* r = <RepeatOp*>op
-    cdef int64_t before = out.rows
+    cdef int64_t old_rows = out.rows
     cdef int status
     if r.n >= 0 and r.done >= r.n:
         return PULL_END
@@ -164,7 +164,7 @@ cdef int _repeat_pull(Order* order, Op* op, int64_t max_rows, RunList* out) noex
         r.again = False
         r.any = False
     status = op_pull(order, op.up, max_rows, out)
-    if out.rows != before or out.closed or status == PULL_BREAK:
+    if out.rows != old_rows or out.closed or status == PULL_BREAK:
         r.any = True
     if status != PULL_END:
         return status

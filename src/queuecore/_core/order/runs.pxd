@@ -104,7 +104,7 @@ cdef inline void list_clear(RunList* list_) noexcept nogil:
 
 
 cdef inline void list_append(RunList* out, int64_t ordinal, int64_t pass_, int64_t n, RecordBlock* block, int64_t first,
-                             int64_t good) noexcept nogil:
+                             int64_t good_ordinal) noexcept nogil:
     cdef Run* last
     if out.count > 0:
         last = &out.runs[out.count - 1]
@@ -117,7 +117,7 @@ cdef inline void list_append(RunList* out, int64_t ordinal, int64_t pass_, int64
     out.runs[out.count].n = n
     out.runs[out.count].block = block
     out.runs[out.count].first = first
-    out.runs[out.count].good = good
+    out.runs[out.count].good = good_ordinal
     out.count += 1
     out.rows += n
 

@@ -157,19 +157,19 @@ cdef int _pull_records(Order* order, ShardOp* s, int64_t max_rows, RunList* out)
 cdef int _pull_elements(Order* order, ShardOp* s, int64_t max_rows, RunList* out) noexcept nogil:
     # Does the same with elements of several rows: a pull gives a part of one element, or all of it.
     cdef Op* up = s.op.up
-    cdef int64_t n, before = out.rows
+    cdef int64_t n, old_rows = out.rows
     cdef int32_t r
     cdef int status
-    cdef bint own = s.done % s.shards == s.index, early = _early(s)
-    if own and not s.whole and not early:
+    cdef bint is_own = s.done % s.shards == s.index, is_early = _early(s)
+    if is_own and not s.whole and not is_early:
         out.closed = False
         status = op_pull(order, up, max_rows, out)
-        s.open_rows += out.rows - before
+        s.open_rows += out.rows - old_rows
         if out.closed:
             s.done += 1
             s.open_rows = 0
         return status
-    if s.open_rows == 0 and not own and not early:
+    if s.open_rows == 0 and not is_own and not is_early:
         n = op_advance(order, up, _ahead(s), 1)
         s.done += n
         if n > 0:
@@ -178,18 +178,18 @@ cdef int _pull_elements(Order* order, ShardOp* s, int64_t max_rows, RunList* out
     list_clear(&s.scratch)
     status = op_pull(order, up, SCRATCH_RUNS, &s.scratch)
     s.open_rows += s.scratch.rows
-    if early:
+    if is_early:
         for r in range(s.scratch.count):
             if not _first_append(s, &s.scratch.runs[r]):
                 return PULL_NO_MEMORY
-    if own and not element_append_all(&s.held, &s.scratch):
+    if is_own and not element_append_all(&s.held, &s.scratch):
         return PULL_NO_MEMORY
-    if not own:
+    if not is_own:
         list_drop(order, up, &s.scratch, 0)
     if s.scratch.closed:
-        if own:
+        if is_own:
             s.held.subs = s.scratch.subs
-        if early:
+        if is_early:
             s.first[s.done].subs = s.scratch.subs
         s.done += 1
         s.open_rows = 0
@@ -273,7 +273,7 @@ cdef bint _restart(Order* order, Op* op) noexcept nogil:
 cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept nogil:
     cdef ShardOp* s = <ShardOp*>op
     cdef int64_t most = (<int64_t>1 << 62) // s.shards
-    cdef int64_t a, before
+    cdef int64_t a, old_count
     if n <= 0 or n > most or unit > most or op.missing.count > 0 or _early(s):
         return 0
     if s.giving or s.ended != PULL_OK or s.open_rows != 0 or s.held.rows > 0:
@@ -282,10 +282,10 @@ cdef int64_t _advance(Order* order, Op* op, int64_t n, int64_t unit) noexcept no
         a = op_advance(order, op.up, n * s.shards, unit * s.shards)
         s.done += a
         return a // s.shards
-    before = _own(s)
+    old_count = _own(s)
     a = (s.index - s.done % s.shards + s.shards) % s.shards + (n - 1) * s.shards + 1
     s.done += op_advance(order, op.up, a, 1)
-    return _own(s) - before
+    return _own(s) - old_count
 
 
 cdef inline int64_t _share(const ShardOp* s, int64_t n, bint keep) noexcept nogil:

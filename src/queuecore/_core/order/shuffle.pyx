@@ -234,15 +234,15 @@ cdef void _ahead_drop(RecordShuffle* s) noexcept nogil:
 cdef bint _store_restart(RecordShuffle* s) noexcept nogil:
     # Returns whether the input must begin again. It has begun already where the next pass is being read.
     cdef ShuffleStore* t = &s.store
-    cdef bint again = t.next_from < 0 or t.failed_at >= 0
-    cdef int64_t until = t.ahead_in if again else t.next_from
+    cdef bint begins_anew = t.next_from < 0 or t.failed_at >= 0
+    cdef int64_t until = t.ahead_in if begins_anew else t.next_from
     while t.ahead_out < until:
         _ahead_drop(s)
     t.next_from = -1
-    if again:
+    if begins_anew:
         t.pass_from = t.ahead_in
         t.failed_at = -1
-    return again
+    return begins_anew
 
 
 cdef bint _restart(Order* order, Op* op) noexcept nogil:

@@ -14,7 +14,7 @@ cdef int64_t order_room(const Order* order) noexcept nogil
 # number; *first: the number of the first one, for order_loaded. A negative *first marks survivors of a fast-forward.
 cdef int64_t order_plan_load(Order* order, int64_t max_rows, RunList* out, uint32_t* ids, int64_t* first) noexcept nogil
 # Notes that the rows of such a plan are loaded: the first `good` without error, the next one with this fault.
-cdef void order_loaded(Order* order, int64_t first, int64_t n, const uint32_t* ids, int64_t good,
+cdef void order_loaded(Order* order, int64_t first, int64_t n, const uint32_t* ids, int64_t good_count,
                        const Fault* fault) noexcept nogil
 # Frees a row of the store.
 cdef void order_release(Order* order, uint32_t id) noexcept nogil

@@ -135,18 +135,18 @@ cdef void _survivors_loaded(Order* order, int64_t at, int64_t n, int64_t good, c
         s.ended = PULL_FAULT
 
 
-cdef void order_loaded(Order* order, int64_t first, int64_t n, const uint32_t* ids, int64_t good,
+cdef void order_loaded(Order* order, int64_t first, int64_t n, const uint32_t* ids, int64_t good_count,
                        const Fault* fault) noexcept nogil:
     cdef RecordShuffle* s = _stored(order)
     cdef ShuffleStore* t = &s.store
     cdef int64_t i
     if first < 0:
-        _survivors_loaded(order, -1 - first, n, good, fault)
+        _survivors_loaded(order, -1 - first, n, good_count, fault)
         return
     for i in range(first, first + n):
         if i < t.ahead_out:  # a restart dropped the row while it was being loaded
             ids_give(&s.kept.ids, ids[i - first])
-        elif i < first + good:
+        elif i < first + good_count:
             t.loaded[i % t.room] = 1
         elif t.failed_at < 0 or i < t.failed_at:
             t.failed_at = i

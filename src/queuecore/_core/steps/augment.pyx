@@ -269,23 +269,24 @@ cdef struct AugmentParams:
     int64_t half
     double least_sigma, most_sigma
 
-ctypedef int (*ChangeFn)(const AugmentParams* own, const BytePicture* p, int64_t picture, Arena* arena,
+ctypedef int (*ChangeFn)(const AugmentParams* setup, const BytePicture* p, int64_t picture, Arena* arena,
                          Fault* fault) noexcept nogil
 
 
-cdef int _by_policy(const AugmentParams* own, const BytePicture* p, int64_t picture, Arena* arena,
+cdef int _by_policy(const AugmentParams* setup, const BytePicture* p, int64_t picture, Arena* arena,
                     Fault* fault) noexcept nogil:
     # Draws operations, as torchvision's RandAugment and TrivialAugmentWide do.
     cdef uint32_t draws[4]
     cdef const Operation* op
     cdef double magnitude
     cdef int32_t i
-    for i in range(own.rounds_of_ops):
-        step_draws(own.seed, arena, picture, i, draws)
-        op = &own.operations[draw_below(draws[0], own.count)]
+    for i in range(setup.rounds_of_ops):
+        step_draws(setup.seed, arena, picture, i, draws)
+        op = &setup.operations[draw_below(draws[0], setup.count)]
         magnitude = 0
         if op.count > 0:
-            magnitude = own.magnitudes[op.first + (draw_below(draws[1], op.count) if own.fixed < 0 else own.fixed)]
+            magnitude = setup.magnitudes[op.first
+                                         + (draw_below(draws[1], op.count) if setup.fixed < 0 else setup.fixed)]
         if op.of_width:
             magnitude *= <double>p.width
         elif op.of_height:
@@ -296,65 +297,65 @@ cdef int _by_policy(const AugmentParams* own, const BytePicture* p, int64_t pict
             magnitude = <double><int64_t>magnitude
         elif OP_BRIGHTNESS <= op.kind <= OP_SHARPNESS:
             magnitude += 1
-        _apply(p, op.kind, magnitude, own.fill)
+        _apply(p, op.kind, magnitude, setup.fill)
     return 0
 
 
-cdef int _jitter(const AugmentParams* own, const BytePicture* p, int64_t picture, Arena* arena,
+cdef int _jitter(const AugmentParams* setup, const BytePicture* p, int64_t picture, Arena* arena,
                  Fault* fault) noexcept nogil:
     # Draws an order, and the amount of each operation.
     cdef uint32_t orders[4]
     cdef uint32_t draws[4]
     cdef int32_t left[4]
     cdef int32_t i, j, choice
-    step_draws(own.seed, arena, picture, 0, orders)
-    step_draws(own.seed, arena, picture, 1, draws)
-    for i in range(own.colours):
+    step_draws(setup.seed, arena, picture, 0, orders)
+    step_draws(setup.seed, arena, picture, 1, draws)
+    for i in range(setup.colours):
         left[i] = i
-    for i in range(own.colours):
-        choice = <int32_t>draw_below(orders[i], own.colours - i)
+    for i in range(setup.colours):
+        choice = <int32_t>draw_below(orders[i], setup.colours - i)
         j = left[choice]
-        left[choice] = left[own.colours - 1 - i]
-        _apply(p, own.kinds[j], own.low[j] + (own.high[j] - own.low[j]) * draw_share(draws[j]), own.fill)
+        left[choice] = left[setup.colours - 1 - i]
+        _apply(p, setup.kinds[j], setup.low[j] + (setup.high[j] - setup.low[j]) * draw_share(draws[j]), setup.fill)
     return 0
 
 
-cdef int _grey(const AugmentParams* own, const BytePicture* p, int64_t picture, Arena* arena,
+cdef int _grey(const AugmentParams* setup, const BytePicture* p, int64_t picture, Arena* arena,
                Fault* fault) noexcept nogil:
     cdef uint32_t draws[4]
-    step_draws(own.seed, arena, picture, 0, draws)
-    if p.channels == 3 and draw_share(draws[0]) < own.share:
+    step_draws(setup.seed, arena, picture, 0, draws)
+    if p.channels == 3 and draw_share(draws[0]) < setup.share:
         mix_with_grey(p[0], 0)
     return 0
 
 
-cdef int _blur(const AugmentParams* own, const BytePicture* p, int64_t picture, Arena* arena,
+cdef int _blur(const AugmentParams* setup, const BytePicture* p, int64_t picture, Arena* arena,
                Fault* fault) noexcept nogil:
     # Weights are those of torchvision: of the normal distribution at whole pixels, divided by their sum.
     cdef uint32_t draws[4]
-    cdef int64_t taps = 2 * own.half + 1, i
-    cdef double sigma = own.least_sigma, sum_ = 0, distance
+    cdef int64_t taps = 2 * setup.half + 1, i
+    cdef double sigma = setup.least_sigma, sum_ = 0, distance
     cdef size_t room = size_product(taps + p.height * p.width * p.channels, sizeof(float))
     cdef float* weights
-    if own.half >= p.height or own.half >= p.width:
+    if setup.half >= p.height or setup.half >= p.width:
         return step_fault(fault, WHAT_SMALL, p.height, p.width)
     weights = <float*>arena_take(arena, room)
     if weights == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, <int64_t>room, 0)
-    if own.most_sigma > sigma:
-        step_draws(own.seed, arena, picture, 0, draws)
-        sigma += (own.most_sigma - sigma) * draw_share(draws[0])
+    if setup.most_sigma > sigma:
+        step_draws(setup.seed, arena, picture, 0, draws)
+        sigma += (setup.most_sigma - sigma) * draw_share(draws[0])
     for i in range(taps):
-        distance = <double>(i - own.half) / sigma
+        distance = <double>(i - setup.half) / sigma
         sum_ += exp(-0.5 * distance * distance)
     for i in range(taps):
-        distance = <double>(i - own.half) / sigma
+        distance = <double>(i - setup.half) / sigma
         weights[i] = <float>(exp(-0.5 * distance * distance) / sum_)
-    blur_bytes(p[0], weights, own.half, weights + taps)
+    blur_bytes(p[0], weights, setup.half, weights + taps)
     return 0
 
 
-cdef int _change_all(const AugmentParams* own, ChangeFn change, const Cell* cell, Cell* out, Arena* arena,
+cdef int _change_all(const AugmentParams* setup, ChangeFn change, const Cell* cell, Cell* out, Arena* arena,
                      Fault* fault) noexcept nogil:
     # Copies all pictures as bytes, and changes each.
     cdef PictureDims dims
@@ -365,17 +366,17 @@ cdef int _change_all(const AugmentParams* own, ChangeFn change, const Cell* cell
         return step_fault(fault, WHAT_RANK, cell.ndim, 0)
     if dims.channels not in (1, 3):
         return step_fault(fault, WHAT_GREYS, dims.channels, 0)
-    if own.moves and (dims.height > MOST_SIDE or dims.width > MOST_SIDE):
+    if setup.moves and (dims.height > MOST_SIDE or dims.width > MOST_SIDE):
         return step_fault(fault, WHAT_SIDE, dims.height, dims.width)
     out.ndim = cell.ndim
     out.offsets = NULL
     memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
     nbytes = dims.height * dims.width * dims.channels
-    if step_place(out, dims.count * nbytes, own.made_bytes, arena, fault) != 0:
+    if step_place(out, dims.count * nbytes, setup.made_bytes, arena, fault) != 0:
         return -1
     if out.nbytes == 0:
         return 0
-    if own.rounds:
+    if setup.rounds:
         round_to_bytes(<const float*>cell.data, out.nbytes, out.data)
     elif out.data != cell.data:
         memcpy(out.data, cell.data, out.nbytes)
@@ -388,7 +389,7 @@ cdef int _change_all(const AugmentParams* own, ChangeFn change, const Cell* cell
     for i in range(dims.count):
         mark = arena_mark(arena)
         p.pixels = out.data + i * nbytes
-        if change(own, &p, i, arena, fault) != 0:
+        if change(setup, &p, i, arena, fault) != 0:
             return -1
         arena_release(arena, mark)
     return 0
@@ -422,7 +423,7 @@ cdef class AugmentStep(Step):
     seed : int
         Below 2**63.
     """
-    cdef AugmentParams own
+    cdef AugmentParams setup
     cdef str name
 
     def __init__(self, tuple inputs, tuple outputs, str label, uint64_t seed):
@@ -431,22 +432,22 @@ cdef class AugmentStep(Step):
         self.inputs = inputs
         self.outputs = outputs
         self.name = label
-        self.own.rounds = inputs[0].dtype.kind == "f"
-        self.own.seed = seed
-        self.own.made_bytes = made_bytes_of(outputs[0])
+        self.setup.rounds = inputs[0].dtype.kind == "f"
+        self.setup.seed = seed
+        self.setup.made_bytes = made_bytes_of(outputs[0])
         self.alone = True
-        self.params = &self.own
+        self.params = &self.setup
 
     def __dealloc__(self):
-        free(self.own.operations)
-        free(self.own.magnitudes)
+        free(self.setup.operations)
+        free(self.setup.magnitudes)
 
     cdef object explain(self, const Fault* fault):
         if fault.what == WHAT_GREYS:
             text = f"{self.name}: expected 1 channel or 3, got {fault.a}"
         elif fault.what == WHAT_SMALL:
             text = (f"{self.name}: a picture of {fault.a} x {fault.b} pixels is too small for a kernel of "
-                    f"{2 * self.own.half + 1}")
+                    f"{2 * self.setup.half + 1}")
         elif fault.what == WHAT_SIDE:
             text = f"{self.name}: a picture of {fault.a} x {fault.b} pixels has a side of more than {MOST_SIDE}"
         else:
@@ -477,27 +478,27 @@ cdef class PolicyStep(AugmentStep):
         cdef Operation* op
         cdef int64_t first = 0, i
         AugmentStep.__init__(self, inputs, outputs, label, seed)
-        self.own.count = <int32_t>len(operations)
-        self.own.operations = <Operation*>calloc(self.own.count, sizeof(Operation))
-        self.own.magnitudes = <double*>calloc(sum(len(one[1]) for one in operations) + 1, sizeof(double))
-        if self.own.operations == NULL or self.own.magnitudes == NULL:
+        self.setup.count = <int32_t>len(operations)
+        self.setup.operations = <Operation*>calloc(self.setup.count, sizeof(Operation))
+        self.setup.magnitudes = <double*>calloc(sum(len(one[1]) for one in operations) + 1, sizeof(double))
+        if self.setup.operations == NULL or self.setup.magnitudes == NULL:
             raise MemoryError
         for i, (name, magnitudes, has_sign, part) in enumerate(operations):
-            op = &self.own.operations[i]
+            op = &self.setup.operations[i]
             op.kind = OPERATIONS.index(name)
             op.signed_ = has_sign
             op.of_width = part == "width"
             op.of_height = part == "height"
             op.first = first
             op.count = len(magnitudes)
-            self.own.moves = self.own.moves or OP_SHEAR_X <= op.kind <= OP_ROTATE
+            self.setup.moves = self.setup.moves or OP_SHEAR_X <= op.kind <= OP_ROTATE
             for number in magnitudes:
-                self.own.magnitudes[first] = number
+                self.setup.magnitudes[first] = number
                 first += 1
-        self.own.rounds_of_ops = count
-        self.own.fixed = magnitude
+        self.setup.rounds_of_ops = count
+        self.setup.fixed = magnitude
         for i in range(3):
-            self.own.fill[i] = fill[i]
+            self.setup.fill[i] = fill[i]
         self.run = _run_policy
 
 
@@ -515,11 +516,11 @@ cdef class JitterStep(AugmentStep):
     def __init__(self, tuple inputs, tuple outputs, str label, uint64_t seed, list amounts):
         cdef int32_t i
         AugmentStep.__init__(self, inputs, outputs, label, seed)
-        self.own.colours = <int32_t>len(amounts)
+        self.setup.colours = <int32_t>len(amounts)
         for i, (name, low, high) in enumerate(amounts[:4]):
-            self.own.kinds[i] = OPERATIONS.index(name)
-            self.own.low[i] = low
-            self.own.high[i] = high
+            self.setup.kinds[i] = OPERATIONS.index(name)
+            self.setup.low[i] = low
+            self.setup.high[i] = high
         self.run = _run_jitter
 
 
@@ -536,7 +537,7 @@ cdef class GreyStep(AugmentStep):
     """
     def __init__(self, tuple inputs, tuple outputs, str label, uint64_t seed, double share):
         AugmentStep.__init__(self, inputs, outputs, label, seed)
-        self.own.share = share
+        self.setup.share = share
         self.run = _run_grey
 
 
@@ -555,8 +556,8 @@ cdef class BlurStep(AugmentStep):
     """
     def __init__(self, tuple inputs, tuple outputs, str label, uint64_t seed, int64_t half, double least, double most):
         AugmentStep.__init__(self, inputs, outputs, label, seed)
-        self.own.half = half
-        self.own.least_sigma = least
-        self.own.most_sigma = most
+        self.setup.half = half
+        self.setup.least_sigma = least
+        self.setup.most_sigma = most
         self.alone = most > least
         self.run = _run_blur

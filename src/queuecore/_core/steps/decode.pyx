@@ -360,22 +360,22 @@ cdef int _raw_fault(Fault* fault, int what, int64_t a, int64_t b) noexcept nogil
     return -1
 
 
-cdef int _raw_items(const RawParams* raw, bytes_in source, int64_t n, int64_t each, Cell* outputs, Arena* arena,
+cdef int _raw_items(const RawParams* raw, bytes_in source, int64_t n, int64_t string_bytes, Cell* outputs, Arena* arena,
                     Fault* fault) noexcept nogil:
-    # Makes numbers of n strings of `each` bytes, which lie one behind the other.
+    # Makes numbers of n strings of `string_bytes` each, which lie one behind the other.
     cdef Cell* out
     cdef const Leaf* leaf
     cdef int64_t i, nbytes
     cdef int32_t k, j
     cdef bint is_whole
-    if n > 0 and (each != raw.item_bytes if raw.leaves != NULL else each % raw.item_bytes != 0):
-        return _raw_fault(fault, WHAT_LENGTH, each, raw.item_bytes)
+    if n > 0 and (string_bytes != raw.item_bytes if raw.leaves != NULL else string_bytes % raw.item_bytes != 0):
+        return _raw_fault(fault, WHAT_LENGTH, string_bytes, raw.item_bytes)
     for k in range(raw.count):
         out = &outputs[k]
         leaf = NULL
         if raw.leaves != NULL:
             leaf = &raw.leaves[k]
-        nbytes = n * (each if leaf == NULL else leaf.row_bytes)
+        nbytes = n * (string_bytes if leaf == NULL else leaf.row_bytes)
         is_whole = raw.swap == 0 if leaf == NULL else leaf.swap == 0 and leaf.piece_bytes == raw.item_bytes
         if is_whole and out.data == NULL and <uintptr_t>source % 16 == 0:
             out.data = <unsigned char*>source
@@ -475,13 +475,13 @@ cdef int _run_raw(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     cdef Cell* out
     cdef bytes_in source = cell.data
     cdef bytes_out padded
-    cdef int64_t n = 1, each = cell.nbytes, i
+    cdef int64_t n = 1, string_bytes = cell.nbytes, i
     cdef const int64_t* dims
     cdef int32_t k
     for i in range(cell.ndim):
         n *= cell.dims[i]
     if cell.ndim > 0:
-        each = 0 if n == 0 else cell.offsets[1] - cell.offsets[0]
+        string_bytes = 0 if n == 0 else cell.offsets[1] - cell.offsets[0]
     if raw.fixed_bytes > 0:
         padded = <bytes_out>arena_take(arena, n * raw.fixed_bytes + 1)
         if padded == NULL:
@@ -489,25 +489,25 @@ cdef int _run_raw(const void* params, const Cell* inputs, Cell* outputs, Arena* 
         for i in range(n):
             if cell.ndim > 0:
                 source = cell.data + cell.offsets[i]
-                each = cell.offsets[i + 1] - cell.offsets[i]
-            if each > raw.fixed_bytes:
-                each = raw.fixed_bytes
-            memcpy(padded + i * raw.fixed_bytes, source, each)
-            memset(padded + i * raw.fixed_bytes + each, 0, raw.fixed_bytes - each)
+                string_bytes = cell.offsets[i + 1] - cell.offsets[i]
+            if string_bytes > raw.fixed_bytes:
+                string_bytes = raw.fixed_bytes
+            memcpy(padded + i * raw.fixed_bytes, source, string_bytes)
+            memset(padded + i * raw.fixed_bytes + string_bytes, 0, raw.fixed_bytes - string_bytes)
         source = padded
-        each = raw.fixed_bytes
+        string_bytes = raw.fixed_bytes
     elif cell.ndim > 0:
         for i in range(1, n):
-            if cell.offsets[i + 1] - cell.offsets[i] != each:
-                return _raw_fault(fault, WHAT_UNEQUAL, each, cell.offsets[i + 1] - cell.offsets[i])
-    if _raw_items(raw, source, n, each, outputs, arena, fault) != 0:
+            if cell.offsets[i + 1] - cell.offsets[i] != string_bytes:
+                return _raw_fault(fault, WHAT_UNEQUAL, string_bytes, cell.offsets[i + 1] - cell.offsets[i])
+    if _raw_items(raw, source, n, string_bytes, outputs, arena, fault) != 0:
         return -1
     for k in range(raw.count):
         out = &outputs[k]
         out.ndim = cell.ndim
         memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
         if raw.leaves == NULL:
-            out.dims[out.ndim] = each // raw.item_bytes
+            out.dims[out.ndim] = string_bytes // raw.item_bytes
             out.ndim += 1
         else:
             dims = raw.dims + k * (1 + MAX_DIMS)

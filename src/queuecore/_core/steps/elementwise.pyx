@@ -158,7 +158,7 @@ cdef class ChainStep(Step):
             self.run_rows = _rows_of_chain
 
     cdef int _scale(self, Link* link, bint wide, bytes a, bytes b, int64_t channels) except -1:
-        cdef int64_t each = 8 if wide else 4, i, room
+        cdef int64_t item_bytes = 8 if wide else 4, i, room
         cdef float f
         link.wide = wide
         link.channels = channels
@@ -173,13 +173,13 @@ cdef class ChainStep(Step):
                 link.b = f
             return 0
         room = channels + TILE
-        link.a_each = <bytes_out>malloc(size_product(room, each))
-        link.b_each = <bytes_out>malloc(size_product(room, each))
+        link.a_each = <bytes_out>malloc(size_product(room, item_bytes))
+        link.b_each = <bytes_out>malloc(size_product(room, item_bytes))
         if link.a_each == NULL or link.b_each == NULL:
             raise MemoryError
         for i in range(room):
-            memcpy(link.a_each + i * each, <const char*>a + i % channels * each, each)
-            memcpy(link.b_each + i * each, <const char*>b + i % channels * each, each)
+            memcpy(link.a_each + i * item_bytes, <const char*>a + i % channels * item_bytes, item_bytes)
+            memcpy(link.b_each + i * item_bytes, <const char*>b + i % channels * item_bytes, item_bytes)
         return 0
 
     def __dealloc__(self):
@@ -478,14 +478,15 @@ cdef class PadStep(Step):
     """
     cdef FrameParams frame
 
-    def __init__(self, tuple inputs, tuple outputs, tuple before, tuple after, bytes fill, str mode="constant"):
+    def __init__(self, tuple inputs, tuple outputs, tuple counts_before, tuple counts_after, bytes fill,
+                 str mode="constant"):
         cdef Fault fault
-        _frame_init(&self.frame, inputs, outputs, before, after)
+        _frame_init(&self.frame, inputs, outputs, counts_before, counts_after)
         self.frame.mode = PAD_MODES.index(mode)
         memcpy(self.frame.fill, <const char*>fill, len(fill))
         if self.frame.mode != PAD_CONSTANT:
             for axis, side in enumerate(inputs[0].shape or ()):
-                if side == 0 and before[axis] + after[axis] > 0:
+                if side == 0 and counts_before[axis] + counts_after[axis] > 0:
                     step_fault(&fault, WHAT_EMPTY, 0, axis)
                     raise self.explain(&fault)
         self.inputs = inputs
@@ -533,14 +534,15 @@ cdef class SliceStep(Step):
         return step_explain("slice", fault)
 
 
-cdef int _frame_init(FrameParams* frame, tuple inputs, tuple outputs, tuple before, tuple after) except -1:
+cdef int _frame_init(FrameParams* frame, tuple inputs, tuple outputs, tuple counts_before,
+                     tuple counts_after) except -1:
     cdef int32_t i
-    frame.ndim = <int32_t>len(before)
+    frame.ndim = <int32_t>len(counts_before)
     frame.item = inputs[0].dtype.itemsize
     frame.made_bytes = made_bytes_of(outputs[0])
     for i in range(frame.ndim):
-        frame.before[i] = before[i]
-        frame.after[i] = after[i]
+        frame.before[i] = counts_before[i]
+        frame.after[i] = counts_after[i]
     return 0
 
 
@@ -632,7 +634,7 @@ cdef void _pad_repeat(const FrameParams* frame, const Cell* cell, Cell* out, int
     # behind: pieces that are whole already, because all axes behind are done.
     cdef int64_t strides[MAX_DIMS]   # in bytes of the output
     cdef int64_t index[MAX_DIMS]
-    cdef int64_t stride = frame.item, rows, _i, i, before, n, after
+    cdef int64_t stride = frame.item, rows, _i, i, rows_before, n, rows_after
     cdef int32_t d, k
     cdef bytes_in source = cell.data
     cdef bytes_out target, first
@@ -640,11 +642,11 @@ cdef void _pad_repeat(const FrameParams* frame, const Cell* cell, Cell* out, int
         strides[d] = stride
         stride *= out.dims[d]
     for d in range(axis, -1, -1):
-        before = frame.before[d]
-        after = frame.after[d]
+        rows_before = frame.before[d]
+        rows_after = frame.after[d]
         n = cell.dims[d]
         stride = strides[d]
-        if d < axis and before + after == 0:
+        if d < axis and rows_before + rows_after == 0:
             continue
         rows = 1
         target = out.data
@@ -653,13 +655,13 @@ cdef void _pad_repeat(const FrameParams* frame, const Cell* cell, Cell* out, int
             target += frame.before[k] * strides[k]
         memset(index, 0, d * sizeof(int64_t))
         for _i in range(rows):
-            first = target + before * stride
+            first = target + rows_before * stride
             if d == axis:
                 memcpy(first, source, n * stride)
                 source += n * stride
-            for i in range(before):
-                memcpy(target + i * stride, first + _repeated(i - before, n, frame.mode) * stride, stride)
-            for i in range(n, n + after):
+            for i in range(rows_before):
+                memcpy(target + i * stride, first + _repeated(i - rows_before, n, frame.mode) * stride, stride)
+            for i in range(n, n + rows_after):
                 memcpy(first + i * stride, first + _repeated(i, n, frame.mode) * stride, stride)
             for k in range(d - 1, -1, -1):
                 index[k] += 1

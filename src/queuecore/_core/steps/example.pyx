@@ -95,7 +95,7 @@ cdef inline int _next_field(Extent* rest, uint32_t number, Field* field, Wire* w
 
 cdef inline int _next_list(Lists* rest, Field* field, Wire* wire) noexcept nogil:
     # As _next_field: the next list of a Feature; the field's number is its kind.
-    cdef int more
+    cdef int status
     while True:
         while rest.feature.p < rest.feature.e:
             rest.feature.p = read_field(rest.feature.p, rest.feature.e, field, wire)
@@ -106,23 +106,23 @@ cdef inline int _next_list(Lists* rest, Field* field, Wire* wire) noexcept nogil
                     refuse(wire, field.p, WHAT_WIRE)
                     return -1
                 return 1
-        more = _next_field(&rest.entry, 2, field, wire)
-        if more <= 0:
-            return more
+        status = _next_field(&rest.entry, 2, field, wire)
+        if status <= 0:
+            return status
         rest.feature.p = field.p
         rest.feature.e = field.e
 
 
 cdef inline int _next_step(Steps* rest, Field* field, Wire* wire) noexcept nogil:
     # As _next_field: the next Feature of a FeatureList.
-    cdef int more
+    cdef int status
     while True:
-        more = _next_field(&rest.list, 1, field, wire)
-        if more != 0:
-            return more
-        more = _next_field(&rest.entry, 2, field, wire)
-        if more <= 0:
-            return more
+        status = _next_field(&rest.list, 1, field, wire)
+        if status != 0:
+            return status
+        status = _next_field(&rest.entry, 2, field, wire)
+        if status <= 0:
+            return status
         rest.list.p = field.p
         rest.list.e = field.e
 
@@ -308,14 +308,14 @@ cdef int _count(Work* work, int32_t column, int64_t record, KeptValue* value) no
     cdef Field field
     cdef int64_t lists = 0
     cdef uint32_t kind = KIND_NONE
-    cdef int more
+    cdef int status
     value.count = 0
     value.skip = 0
     while True:
-        more = _next_list(&rest, &field, &work.wire)
-        if more < 0:
+        status = _next_list(&rest, &field, &work.wire)
+        if status < 0:
             return _malformed(work, record)
-        if more == 0:
+        if status == 0:
             break
         if field.number != kind:
             kind = field.number
@@ -356,7 +356,7 @@ cdef int _fixed(Work* work, int32_t index, int64_t record, const Extent* entry) 
     cdef Field field
     cdef int64_t position = 0, item = column.item
     cdef uint32_t kind = KIND_NONE
-    cdef int more
+    cdef int status
     cdef bytes_out place
     if column.kind == KIND_BYTES:
         place = <bytes_out>(work.strings[column.output].spans + record * column.count)
@@ -367,10 +367,10 @@ cdef int _fixed(Work* work, int32_t index, int64_t record, const Extent* entry) 
         memset(&rest, 0, sizeof(Lists))
         rest.entry = entry[0]
         while True:
-            more = _next_list(&rest, &field, &work.wire)
-            if more < 0:
+            status = _next_list(&rest, &field, &work.wire)
+            if status < 0:
                 return _malformed(work, record)
-            if more == 0:
+            if status == 0:
                 break
             if field.number != kind:
                 kind = field.number
@@ -396,7 +396,7 @@ cdef int _look(Work* work, int32_t index, int64_t record, const Extent* entry, K
     cdef Steps rest
     cdef Field field
     cdef KeptValue step
-    cdef int more
+    cdef int status
     memset(value, 0, sizeof(KeptValue))
     if entry.p == NULL:
         if column.required:
@@ -413,10 +413,10 @@ cdef int _look(Work* work, int32_t index, int64_t record, const Extent* entry, K
     rest.entry = entry[0]
     memset(&step, 0, sizeof(KeptValue))
     while True:
-        more = _next_step(&rest, &field, &work.wire)
-        if more < 0:
+        status = _next_step(&rest, &field, &work.wire)
+        if status < 0:
             return _malformed(work, record)
-        if more == 0:
+        if status == 0:
             return 0
         step.lists.feature.p = field.p
         step.lists.feature.e = field.e

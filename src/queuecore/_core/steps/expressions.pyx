@@ -499,14 +499,14 @@ cdef int _made(const ExprParams* e, const Reading* readings, Cell* out, int64_t 
 
 cdef int _aligned(const Cell* cell, const Operand* leaf, Arena* arena, Reading* reading, Fault* fault) noexcept nogil:
     # NumPy's loops expect addresses that are aligned to an item.
-    cdef bytes_out moved
+    cdef bytes_out copy
     reading.data = cell.data
     if <uintptr_t>cell.data % leaf.item != 0 and cell.nbytes > 0:
-        moved = <bytes_out>arena_take(arena, cell.nbytes)
-        if moved == NULL:
+        copy = <bytes_out>arena_take(arena, cell.nbytes)
+        if copy == NULL:
             return step_fault(fault, 100, cell.nbytes, 0)
-        memcpy(moved, cell.data, cell.nbytes)
-        reading.data = moved
+        memcpy(copy, cell.data, cell.nbytes)
+        reading.data = copy
     return 0
 
 
@@ -779,7 +779,7 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
     cdef Cell* scratch
     cdef Cell* node_outputs
     cdef int32_t i, k
-    cdef int64_t begun
+    cdef int64_t begin_ticks
     cdef int rc
     if cells == NULL:
         return step_fault(fault, WHOSE, nbytes, 0)
@@ -804,12 +804,12 @@ cdef int _rows_of_graph(const void* params, const Cell* inputs, Cell* outputs, i
                 node_outputs[k].nbytes = outputs[node.places[k]].nbytes
                 if arena.row_output == &outputs[node.places[k]]:
                     arena.row_output = &node_outputs[k]
-        begun = step_begun(arena)
+        begin_ticks = step_begun(arena)
         if rows > 0:
             rc = node.way.run(node.way.params, node_inputs, node_outputs, rows, arena, fault)
         else:
             rc = node.run(node.params, node_inputs, node_outputs, arena, fault)
-        step_ended(arena, node.params, begun)
+        step_ended(arena, node.params, begin_ticks)
         if rc != 0:
             fault.what = fault.what << WHOSE_BITS | i
             return -1

@@ -333,19 +333,19 @@ cdef class BoxStep(Step):
     outside : float
         What comes where a part lies outside its picture.
     """
-    cdef BoxParams own
+    cdef BoxParams setup
 
     def __init__(self, tuple inputs, tuple outputs, int number, tuple size, bint nearest, float outside):
         self.inputs = inputs
         self.outputs = outputs
-        self.own.widen = cast_fn(number, FLOAT32, False)
-        self.own.item = inputs[0].dtype.itemsize
-        self.own.wide = inputs[2].dtype.itemsize == 8
-        self.own.height, self.own.width = size
-        self.own.nearest = nearest
-        self.own.outside = outside
-        self.own.made_bytes = made_bytes_of(outputs[0])
-        self.params = &self.own
+        self.setup.widen = cast_fn(number, FLOAT32, False)
+        self.setup.item = inputs[0].dtype.itemsize
+        self.setup.wide = inputs[2].dtype.itemsize == 8
+        self.setup.height, self.setup.width = size
+        self.setup.nearest = nearest
+        self.setup.outside = outside
+        self.setup.made_bytes = made_bytes_of(outputs[0])
+        self.params = &self.setup
         self.run = _run_boxes
 
     cdef object explain(self, const Fault* fault):
@@ -369,48 +369,48 @@ cdef inline float _place_in(float begin, float end, int64_t side, int64_t target
     return <float>(0.5 * (begin + end) * <float>(side - 1))
 
 
-cdef void _pixel_between(const BoxParams* own, bytes_in picture, const PictureDims* p, float y, float x, float* corners,
-                         float* target) noexcept nogil:
+cdef void _pixel_between(const BoxParams* setup, bytes_in picture, const PictureDims* p, float y, float x,
+                         float* corners, float* target) noexcept nogil:
     # `corners`: room for four pixels.
     cdef int64_t top = <int64_t>floorf(y), left = <int64_t>floorf(x), row = p.width * p.channels, c
     cdef int64_t bottom = <int64_t>ceilf(y), right = <int64_t>ceilf(x), n = p.channels
     cdef float down = y - <float>top, across = x - <float>left, above, below
-    if own.nearest:
+    if setup.nearest:
         top, left = <int64_t>floorf(y + <float>0.5), <int64_t>floorf(x + <float>0.5)
-        own.widen(picture + (top * row + left * n) * own.item, target, n)
+        setup.widen(picture + (top * row + left * n) * setup.item, target, n)
         return
-    own.widen(picture + (top * row + left * n) * own.item, corners, n)
-    own.widen(picture + (top * row + right * n) * own.item, corners + n, n)
-    own.widen(picture + (bottom * row + left * n) * own.item, corners + 2 * n, n)
-    own.widen(picture + (bottom * row + right * n) * own.item, corners + 3 * n, n)
+    setup.widen(picture + (top * row + left * n) * setup.item, corners, n)
+    setup.widen(picture + (top * row + right * n) * setup.item, corners + n, n)
+    setup.widen(picture + (bottom * row + left * n) * setup.item, corners + 2 * n, n)
+    setup.widen(picture + (bottom * row + right * n) * setup.item, corners + 3 * n, n)
     for c in range(n):
         above = corners[c] + (corners[n + c] - corners[c]) * across
         below = corners[2 * n + c] + (corners[3 * n + c] - corners[2 * n + c]) * across
         target[c] = above + (below - above) * down
 
 
-cdef void _part(const BoxParams* own, bytes_in picture, const PictureDims* p, const float* box, float* corners,
+cdef void _part(const BoxParams* setup, bytes_in picture, const PictureDims* p, const float* box, float* corners,
                 float* target) noexcept nogil:
     cdef int64_t i, j, c
     cdef float y, x
-    for i in range(own.height):
-        y = _place_in(box[0], box[2], p.height, own.height, i)
-        for j in range(own.width):
-            x = _place_in(box[1], box[3], p.width, own.width, j)
+    for i in range(setup.height):
+        y = _place_in(box[0], box[2], p.height, setup.height, i)
+        for j in range(setup.width):
+            x = _place_in(box[1], box[3], p.width, setup.width, j)
             if 0 <= y <= <float>(p.height - 1) and 0 <= x <= <float>(p.width - 1):
-                _pixel_between(own, picture, p, y, x, corners, target)
+                _pixel_between(setup, picture, p, y, x, corners, target)
             else:  # also if a box has NaN
                 for c in range(p.channels):
-                    target[c] = own.outside
+                    target[c] = setup.outside
             target += p.channels
 
 
-cdef inline int64_t _picture_of(const BoxParams* own, const Cell* indices, int64_t i) noexcept nogil:
-    return (<const int64_t*>indices.data)[i] if own.wide else (<const int32_t*>indices.data)[i]
+cdef inline int64_t _picture_of(const BoxParams* setup, const Cell* indices, int64_t i) noexcept nogil:
+    return (<const int64_t*>indices.data)[i] if setup.wide else (<const int32_t*>indices.data)[i]
 
 
 cdef int _run_boxes(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const BoxParams* own = <const BoxParams*>params
+    cdef const BoxParams* setup = <const BoxParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef const Cell* boxes = &inputs[1]
     cdef const Cell* indices = &inputs[2]
@@ -428,18 +428,18 @@ cdef int _run_boxes(const void* params, const Cell* inputs, Cell* outputs, Arena
         return step_fault(fault, WHAT_INDICES, indices.dims[0] if indices.ndim > 0 else 1, count)
     pictures_of(cell, &p)
     for i in range(count):
-        if not 0 <= _picture_of(own, indices, i) < p.count:
-            return step_fault(fault, WHAT_INDEX, _picture_of(own, indices, i), i)
+        if not 0 <= _picture_of(setup, indices, i) < p.count:
+            return step_fault(fault, WHAT_INDEX, _picture_of(setup, indices, i), i)
     out.ndim = 4
     out.offsets = NULL
-    out.dims[0], out.dims[1], out.dims[2], out.dims[3] = count, own.height, own.width, p.channels
-    nbytes = <int64_t>size_product(size_product(own.height, own.width), size_product(p.channels, sizeof(float)))
-    if step_place(out, <int64_t>size_product(count, nbytes), own.made_bytes, arena, fault) != 0:
+    out.dims[0], out.dims[1], out.dims[2], out.dims[3] = count, setup.height, setup.width, p.channels
+    nbytes = <int64_t>size_product(size_product(setup.height, setup.width), size_product(p.channels, sizeof(float)))
+    if step_place(out, <int64_t>size_product(count, nbytes), setup.made_bytes, arena, fault) != 0:
         return -1
     corners = <float*>arena_take(arena, size_product(4 * p.channels, sizeof(float)))
     if corners == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, 16 * p.channels, 0)
     for i in range(count if out.nbytes > 0 else 0):
-        _part(own, cell.data + _picture_of(own, indices, i) * p.height * p.width * p.channels * own.item, &p,
+        _part(setup, cell.data + _picture_of(setup, indices, i) * p.height * p.width * p.channels * setup.item, &p,
               <const float*>boxes.data + 4 * i, corners, <float*>(out.data + i * nbytes))
     return 0

@@ -87,7 +87,7 @@ cdef struct PictureBox:
     int64_t top, left, height, width
 
 # Reads a header; after it, whatever it returned, decoder_close. Sizes are those of the result, within max_pixels.
-cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_t nbytes, Decoder* decoder,
+cdef int decoder_open(const DecodeParams* setup, const unsigned char* data, int64_t nbytes, Decoder* decoder,
                       Fault* fault) noexcept nogil
 # Lets height and width be divided by 2, 4 or 8; returns False if that can't be done.
 cdef bint decoder_divide(Decoder* decoder, int32_t by) noexcept nogil
@@ -97,7 +97,7 @@ cdef unsigned char* decoder_part(Decoder* decoder, PictureBox* box, Arena* arena
 cdef void decoder_close(Decoder* decoder) noexcept nogil
 
 cdef class PictureStep(Step):
-    cdef DecodeParams own
+    cdef DecodeParams setup
     cdef str label
 
 # The functions of the libraries: an ImageCodecs of image_codecs.hpp.

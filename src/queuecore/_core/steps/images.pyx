@@ -130,7 +130,7 @@ def library(int kind):
     Looks for it at the first call.
     """
     cdef void* handle
-    cdef bint good
+    cdef bint is_usable
     with _lock:
         if kind not in _found:
             _found[kind] = None
@@ -139,10 +139,10 @@ def library(int kind):
                 if handle == NULL:
                     continue
                 if kind == PICTURE_JPEG:
-                    good = jpeg_take(handle) and _jpeg_agrees()
+                    is_usable = jpeg_take(handle) and _jpeg_agrees()
                 else:
-                    good = png_take(handle) if kind == PICTURE_PNG else webp_take(handle)
-                if good:
+                    is_usable = png_take(handle) if kind == PICTURE_PNG else webp_take(handle)
+                if is_usable:
                     _found[kind] = name
                     break
                 syscalls().library_close(handle)
@@ -356,10 +356,10 @@ cdef void _bitmap(const Decoder* p, unsigned char* into) noexcept nogil:
             into += channels
 
 
-cdef int _open_jpeg(const DecodeParams* own, const unsigned char* data, int64_t nbytes, Decoder* p,
+cdef int _open_jpeg(const DecodeParams* setup, const unsigned char* data, int64_t nbytes, Decoder* p,
                     Fault* fault) noexcept nogil:
     cdef JpegReader* jpeg = &p.jpeg
-    cdef int outcome = jpeg_open(jpeg, data, <size_t>nbytes, own.recover)
+    cdef int outcome = jpeg_open(jpeg, data, <size_t>nbytes, setup.recover)
     if outcome != kImageDone:
         return _codec_fault(fault, outcome, p)
     p.width = jpeg.own.image_width
@@ -372,13 +372,13 @@ cdef int _open_jpeg(const DecodeParams* own, const unsigned char* data, int64_t 
     if p.channels == 4 or p.channels == 1 and jpeg.own.out_colours == kJpegCmyk:
         return _fault(fault, WHAT_CHANNELS, p.kind)
     jpeg.own.scale_num = 1
-    jpeg.own.scale_denom = own.ratio
-    jpeg.own.dct_method = own.dct
-    jpeg.own.fancy_upsampling = own.fancy
+    jpeg.own.scale_denom = setup.ratio
+    jpeg.own.dct_method = setup.dct
+    jpeg.own.fancy_upsampling = setup.fancy
     return 0
 
 
-cdef int _open_webp(const DecodeParams* own, const unsigned char* data, int64_t nbytes, Decoder* p,
+cdef int _open_webp(const DecodeParams* setup, const unsigned char* data, int64_t nbytes, Decoder* p,
                     Fault* fault) noexcept nogil:
     cdef WebpFeatures features
     cdef int outcome = webp_open(data, <size_t>nbytes, &features)
@@ -386,7 +386,7 @@ cdef int _open_webp(const DecodeParams* own, const unsigned char* data, int64_t 
         return _codec_fault(fault, outcome, p)
     if features.has_animation:
         return _fault(fault, WHAT_ANIMATED, 0)
-    if own.channels == 1:
+    if setup.channels == 1:
         return _fault(fault, WHAT_CHANNELS, p.kind)
     p.width = features.width
     p.height = features.height
@@ -397,7 +397,7 @@ cdef int _open_webp(const DecodeParams* own, const unsigned char* data, int64_t 
     return 0
 
 
-cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_t nbytes, Decoder* decoder,
+cdef int decoder_open(const DecodeParams* setup, const unsigned char* data, int64_t nbytes, Decoder* decoder,
                       Fault* fault) noexcept nogil:
     cdef Decoder* p = decoder
     cdef int outcome = kImageDone
@@ -405,16 +405,16 @@ cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_
     p.kind = 0
     p.depth = 8
     p.orientation = 1
-    p.channels = own.channels
+    p.channels = setup.channels
     if kind == 0:
         return _fault(fault, WHAT_EMPTY if nbytes == 0 else WHAT_UNKNOWN, 0)
-    if not own.kinds & 1 << kind:
+    if not setup.kinds & 1 << kind:
         return _fault(fault, WHAT_KIND, kind)
-    if not own.native & 1 << kind:
+    if not setup.native & 1 << kind:
         return _fault(fault, WHAT_NO_LIBRARY, kind)
     p.kind = kind
     if p.kind == PICTURE_JPEG:
-        if _open_jpeg(own, data, nbytes, p, fault) != 0:
+        if _open_jpeg(setup, data, nbytes, p, fault) != 0:
             return -1
     elif p.kind == PICTURE_PNG:
         outcome = png_open(&p.png, data, <size_t>nbytes)
@@ -424,10 +424,10 @@ cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_
         p.height = p.png.height
         if p.channels == 0:
             p.channels = p.png.channels
-        if p.png.depth == 16 and own.number != NUMBER_UINT8:
+        if p.png.depth == 16 and setup.number != NUMBER_UINT8:
             p.depth = 16
     elif p.kind == PICTURE_WEBP:
-        if _open_webp(own, data, nbytes, p, fault) != 0:
+        if _open_webp(setup, data, nbytes, p, fault) != 0:
             return -1
     else:
         outcome = _open_bitmap(p, data, nbytes, fault)
@@ -435,14 +435,14 @@ cdef int decoder_open(const DecodeParams* own, const unsigned char* data, int64_
             return outcome
         if p.channels == 0:
             p.channels = p.pixel_bytes
-        if p.channels == 1 and p.pixel_bytes != 1 or own.channels == 1:
+        if p.channels == 1 and p.pixel_bytes != 1 or setup.channels == 1:
             return _fault(fault, WHAT_CHANNELS, p.kind)
-    if p.width > own.max_pixels // p.height:
+    if p.width > setup.max_pixels // p.height:
         return _fault(fault, WHAT_PIXELS, p.width | p.height << 32)
-    if p.kind == PICTURE_JPEG and own.ratio > 1:
-        p.width = (p.width + own.ratio - 1) // own.ratio
-        p.height = (p.height + own.ratio - 1) // own.ratio
-    if own.oriented and p.kind != PICTURE_BMP:
+    if p.kind == PICTURE_JPEG and setup.ratio > 1:
+        p.width = (p.width + setup.ratio - 1) // setup.ratio
+        p.height = (p.height + setup.ratio - 1) // setup.ratio
+    if setup.oriented and p.kind != PICTURE_BMP:
         p.orientation = (_jpeg_orientation(data, nbytes) if p.kind == PICTURE_JPEG
                          else _chunk_orientation(data, nbytes, p.kind))
         _swap_sides(p)
@@ -483,24 +483,24 @@ cdef int _read_jpeg(Decoder* p, uint32_t top, uint32_t bottom, unsigned char* in
     return 0 if outcome == kImageDone else _codec_fault(fault, outcome, p)
 
 
-cdef int _decode(const DecodeParams* own, Decoder* p, unsigned char* into, Arena* arena, Fault* fault) noexcept nogil:
-    cdef int64_t pixel = p.channels * (1 if own.number == NUMBER_UINT8 else 2 if own.number == NUMBER_UINT16 else 4)
+cdef int _decode(const DecodeParams* setup, Decoder* p, unsigned char* into, Arena* arena, Fault* fault) noexcept nogil:
+    cdef int64_t pixel = p.channels * (1 if setup.number == NUMBER_UINT8 else 2 if setup.number == NUMBER_UINT16 else 4)
     cdef ArenaMark mark = arena_mark(arena)
     cdef unsigned char* stored
     if p.orientation == 1:
-        return _decode_stored(own, p, into, arena, fault)
+        return _decode_stored(setup, p, into, arena, fault)
     _swap_sides(p)
     stored = <unsigned char*>arena_take(arena, <size_t>(p.width * p.height * pixel))
     if stored == NULL:
         return _fault(fault, WHAT_NO_MEMORY, p.width * p.height * pixel)
-    if _decode_stored(own, p, stored, arena, fault) != 0:
+    if _decode_stored(setup, p, stored, arena, fault) != 0:
         return -1
     orient_pixels(stored, p.height, p.width, pixel, p.orientation, into)
     arena_release(arena, mark)
     return 0
 
 
-cdef int _decode_stored(const DecodeParams* own, Decoder* p, unsigned char* into, Arena* arena,
+cdef int _decode_stored(const DecodeParams* setup, Decoder* p, unsigned char* into, Arena* arena,
                         Fault* fault) noexcept nogil:
     cdef int64_t count = p.width * p.height * p.channels
     cdef int64_t row_bytes = p.width * p.channels * (p.depth // 8)
@@ -518,9 +518,9 @@ cdef int _decode_stored(const DecodeParams* own, Decoder* p, unsigned char* into
         _bitmap(p, into)
     if outcome != kImageDone:
         return _codec_fault(fault, outcome, p)
-    if own.number == NUMBER_UINT16 and p.depth == 8:
+    if setup.number == NUMBER_UINT16 and p.depth == 8:
         widen_to_16(into, count, p.kind == PICTURE_PNG)
-    elif own.number == NUMBER_FLOAT32:
+    elif setup.number == NUMBER_FLOAT32:
         widen_to_float(into, count, p.kind == PICTURE_PNG, p.depth)
     return 0
 
@@ -629,16 +629,16 @@ cdef class PictureStep(Step):
         self.inputs = inputs
         self.outputs = outputs
         self.label = label
-        self.own.kinds = kinds
-        self.own.native = 1 << PICTURE_BMP
+        self.setup.kinds = kinds
+        self.setup.native = 1 << PICTURE_BMP
         for kind in _LIBRARIES:
             if kinds & 1 << kind and library(kind) is not None:
-                self.own.native |= 1 << kind
-        self.own.channels = channels
-        self.own.number = number
-        self.own.ratio, self.own.fancy, self.own.dct, self.own.recover, self.own.oriented = details
-        self.own.max_pixels = max_pixels
-        self.params = &self.own
+                self.setup.native |= 1 << kind
+        self.setup.channels = channels
+        self.setup.number = number
+        self.setup.ratio, self.setup.fancy, self.setup.dct, self.setup.recover, self.setup.oriented = details
+        self.setup.max_pixels = max_pixels
+        self.params = &self.setup
         self.run = _run_pictures
 
     def measure(self, bytes data not None, int64_t index=-1):
@@ -650,7 +650,7 @@ cdef class PictureStep(Step):
         cdef int rc
         memset(&fault, 0, sizeof(Fault))
         with nogil:
-            rc = decoder_open(&self.own, source, nbytes, &p, &fault)
+            rc = decoder_open(&self.setup, source, nbytes, &p, &fault)
             decoder_close(&p)
         if rc != 0:
             fault.b = index
@@ -673,7 +673,7 @@ cdef class PictureStep(Step):
                 "in shape")
         if reason == WHAT_CHANNELS:
             return new_error(CODE_INVALID_ARGUMENT,
-                             f"{which}: such a {name} picture can't be decoded with {self.own.channels} channels")
+                             f"{which}: such a {name} picture can't be decoded with {self.setup.channels} channels")
         if reason == WHAT_EMPTY:
             text = "the input is empty"
         elif reason == WHAT_UNKNOWN:
@@ -683,7 +683,7 @@ cdef class PictureStep(Step):
         elif reason == WHAT_CUT:
             text = f"the {name} picture is cut: it ends too early"
         elif reason == WHAT_PIXELS:
-            text = f"the picture is of {size} pixels, more than max_pixels={self.own.max_pixels}"
+            text = f"the picture is of {size} pixels, more than max_pixels={self.setup.max_pixels}"
         elif reason == WHAT_ANIMATED:
             text = "the WebP picture is animated"
         elif reason == WHAT_SCANS:
@@ -720,14 +720,14 @@ def _jpeg_message(int64_t code):
 
 cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
                        Fault* fault) noexcept nogil:
-    cdef const DecodeParams* own = <const DecodeParams*>params
+    cdef const DecodeParams* setup = <const DecodeParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
     cdef Decoder p
     cdef bytes_in source = cell.data
-    cdef int64_t n = 1, i, nbytes = cell.nbytes, each = 0, height = 0, width = 0
-    cdef int64_t item = 1 if own.number == NUMBER_UINT8 else 2 if own.number == NUMBER_UINT16 else 4
-    cdef int32_t channels = own.channels
+    cdef int64_t n = 1, i, nbytes = cell.nbytes, picture_bytes = 0, height = 0, width = 0
+    cdef int64_t item = 1 if setup.number == NUMBER_UINT8 else 2 if setup.number == NUMBER_UINT16 else 4
+    cdef int32_t channels = setup.channels
     cdef int rc
     for i in range(cell.ndim):
         n *= cell.dims[i]
@@ -736,26 +736,26 @@ cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Ar
         if cell.ndim > 0:
             source = cell.data + cell.offsets[i]
             nbytes = cell.offsets[i + 1] - cell.offsets[i]
-        rc = decoder_open(own, source, nbytes, &p, fault)
+        rc = decoder_open(setup, source, nbytes, &p, fault)
         if rc == 0 and i == 0:
             height = p.height
             width = p.width
             channels = p.channels
-            each = height * width * channels * item
-            if out.data == NULL or out.nbytes != n * each:
-                out.data = arena_output(arena, out, n * each)
+            picture_bytes = height * width * channels * item
+            if out.data == NULL or out.nbytes != n * picture_bytes:
+                out.data = arena_output(arena, out, n * picture_bytes)
                 if out.data == NULL:
-                    rc = _fault(fault, WHAT_NO_MEMORY, each)
+                    rc = _fault(fault, WHAT_NO_MEMORY, picture_bytes)
         elif rc == 0 and (p.height != height or p.width != width or p.channels != channels):
             rc = _fault(fault, WHAT_UNEQUAL, p.width | p.height << 32)
         if rc == 0:
-            rc = _decode(own, &p, out.data + i * each, arena, fault)
+            rc = _decode(setup, &p, out.data + i * picture_bytes, arena, fault)
         decoder_close(&p)
         if rc != 0:
             return rc
     if n == 0 and out.data == NULL:
         out.data = arena_output(arena, out, 0)
-    out.nbytes = n * each
+    out.nbytes = n * picture_bytes
     out.offsets = NULL
     out.ndim = cell.ndim + 3
     memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))

@@ -63,19 +63,19 @@ cdef struct ErasedPart:
     int64_t top, left, height, width
 
 
-cdef bint _draw_erased(const ErasingParams* own, int64_t height, int64_t width, const Arena* arena, int64_t picture,
+cdef bint _draw_erased(const ErasingParams* setup, int64_t height, int64_t width, const Arena* arena, int64_t picture,
                        ErasedPart* part) noexcept nogil:
     # Draws area and ratio until such a part fits, as torchvision's RandomErasing does. False: none is erased.
     cdef uint32_t draws[4]
-    cdef double area, ratio, low = log(own.least_ratio), high = log(own.most_ratio)
+    cdef double area, ratio, low = log(setup.least_ratio), high = log(setup.most_ratio)
     cdef uint32_t attempt
-    step_draws(own.seed, arena, picture, 0, draws)
-    if draw_share(draws[0]) >= own.share:
+    step_draws(setup.seed, arena, picture, 0, draws)
+    if draw_share(draws[0]) >= setup.share:
         return False
     for attempt in range(1, <uint32_t>MOST_TRIES + 1):
-        step_draws(own.seed, arena, picture, attempt, draws)
+        step_draws(setup.seed, arena, picture, attempt, draws)
         area = <double>height * <double>width * (
-            own.least_area + (own.most_area - own.least_area) * draw_share(draws[0]))
+            setup.least_area + (setup.most_area - setup.least_area) * draw_share(draws[0]))
         ratio = exp(low + (high - low) * draw_share(draws[1]))
         part.height = <int64_t>floor(sqrt(area * ratio) + 0.5)
         part.width = <int64_t>floor(sqrt(area / ratio) + 0.5)
@@ -86,7 +86,7 @@ cdef bint _draw_erased(const ErasingParams* own, int64_t height, int64_t width, 
     return False
 
 
-cdef void _noise(const ErasingParams* own, const Arena* arena, int64_t picture, int64_t position, int64_t n,
+cdef void _noise(const ErasingParams* setup, const Arena* arena, int64_t picture, int64_t position, int64_t n,
                  bytes_out target) noexcept nogil:
     # Fills n items with noise; `position`: how many the picture has already.
     cdef uint32_t draws[4]
@@ -94,28 +94,28 @@ cdef void _noise(const ErasingParams* own, const Arena* arena, int64_t picture, 
     cdef int64_t i
     for i in range(position, position + n):
         if i == position or i % 2 == 0:
-            step_draws(own.seed, arena, picture, <uint32_t>(NOISE_BLOCK + i // 2), draws)
+            step_draws(setup.seed, arena, picture, <uint32_t>(NOISE_BLOCK + i // 2), draws)
         value = <float>_normal(draws[2 * (i % 2)], draws[2 * (i % 2) + 1])
-        own.narrow(&value, target, 1)
-        target += own.item
+        setup.narrow(&value, target, 1)
+        target += setup.item
 
 
-cdef void _erase(const ErasingParams* own, const PictureDims* p, const ErasedPart* part, const Arena* arena,
+cdef void _erase(const ErasingParams* setup, const PictureDims* p, const ErasedPart* part, const Arena* arena,
                  int64_t picture, bytes_out pixels) noexcept nogil:
     # `p`: height, width and channels, wherever the channels are.
-    cdef int64_t planes = p.channels if own.planar else 1, together = 1 if own.planar else p.channels
+    cdef int64_t planes = p.channels if setup.planar else 1, together = 1 if setup.planar else p.channels
     cdef int64_t n = part.width * together, noise_count = 0, plane, y
     cdef bytes_out row
     for plane in range(planes):
         for y in range(part.top, part.top + part.height):
-            row = pixels + ((plane * p.height + y) * p.width + part.left) * together * own.item
-            if own.noise:
-                _noise(own, arena, picture, noise_count, n, row)
+            row = pixels + ((plane * p.height + y) * p.width + part.left) * together * setup.item
+            if setup.noise:
+                _noise(setup, arena, picture, noise_count, n, row)
                 noise_count += n
-            elif own.channels == 0:
-                fill_items(row, own.fill, n, own.item)
+            elif setup.channels == 0:
+                fill_items(row, setup.fill, n, setup.item)
             else:
-                fill_items(row, own.fill + plane * own.item, part.width, <int32_t>(together * own.item))
+                fill_items(row, setup.fill + plane * setup.item, part.width, <int32_t>(together * setup.item))
 
 
 @cython.final
@@ -139,7 +139,7 @@ cdef class ErasingStep(Step):
     seed : int
         Below 2**63.
     """
-    cdef ErasingParams own
+    cdef ErasingParams setup
     cdef bytes fill
 
     def __init__(self, tuple inputs, tuple outputs, int number, bint planar, bytes fill, double share, tuple bounds,
@@ -147,31 +147,31 @@ cdef class ErasingStep(Step):
         self.inputs = inputs
         self.outputs = outputs
         self.fill = fill
-        self.own.item = inputs[0].dtype.itemsize
-        self.own.planar = planar
-        self.own.noise = fill is None
+        self.setup.item = inputs[0].dtype.itemsize
+        self.setup.planar = planar
+        self.setup.noise = fill is None
         if fill is not None:
-            self.own.fill = <const unsigned char*><const char*>fill
-            self.own.channels = len(fill) // self.own.item if len(fill) > self.own.item else 0
-        self.own.narrow = cast_fn(FLOAT32, number, False)
-        self.own.share = share
-        self.own.least_area, self.own.most_area, self.own.least_ratio, self.own.most_ratio = bounds
-        self.own.seed = seed
-        self.own.made_bytes = made_bytes_of(outputs[0])
+            self.setup.fill = <const unsigned char*><const char*>fill
+            self.setup.channels = len(fill) // self.setup.item if len(fill) > self.setup.item else 0
+        self.setup.narrow = cast_fn(FLOAT32, number, False)
+        self.setup.share = share
+        self.setup.least_area, self.setup.most_area, self.setup.least_ratio, self.setup.most_ratio = bounds
+        self.setup.seed = seed
+        self.setup.made_bytes = made_bytes_of(outputs[0])
         self.alone = True
-        self.params = &self.own
+        self.params = &self.setup
         self.run = _run_erasing
 
     cdef object explain(self, const Fault* fault):
         if fault.what == WHAT_CHANNELS:
             return new_error(CODE_INVALID_ARGUMENT,
-                             f"random_erasing: expected {self.own.channels} channels, got {fault.a}")
+                             f"random_erasing: expected {self.setup.channels} channels, got {fault.a}")
         return explain_pictures("random_erasing", fault)
 
 
 cdef int _run_erasing(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
                       Fault* fault) noexcept nogil:
-    cdef const ErasingParams* own = <const ErasingParams*>params
+    cdef const ErasingParams* setup = <const ErasingParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
     cdef PictureDims p
@@ -179,23 +179,23 @@ cdef int _run_erasing(const void* params, const Cell* inputs, Cell* outputs, Are
     cdef int64_t i, nbytes
     if not pictures_of(cell, &p):
         return step_fault(fault, WHAT_RANK, cell.ndim, 0)
-    if own.planar:
+    if setup.planar:
         p.channels, p.height, p.width = p.height, p.width, p.channels
-    if own.channels > 0 and own.channels != p.channels:
+    if setup.channels > 0 and setup.channels != p.channels:
         return step_fault(fault, WHAT_CHANNELS, p.channels, 0)
     out.ndim = cell.ndim
     out.offsets = NULL
     memcpy(out.dims, cell.dims, cell.ndim * sizeof(int64_t))
-    nbytes = p.height * p.width * p.channels * own.item
-    if step_place(out, p.count * nbytes, own.made_bytes, arena, fault) != 0:
+    nbytes = p.height * p.width * p.channels * setup.item
+    if step_place(out, p.count * nbytes, setup.made_bytes, arena, fault) != 0:
         return -1
     if out.nbytes == 0:
         return 0
     if out.data != cell.data:
         memcpy(out.data, cell.data, out.nbytes)
     for i in range(p.count):
-        if _draw_erased(own, p.height, p.width, arena, i, &part):
-            _erase(own, &p, &part, arena, i, out.data + i * nbytes)
+        if _draw_erased(setup, p.height, p.width, arena, i, &part):
+            _erase(setup, &p, &part, arena, i, out.data + i * nbytes)
     return 0
 
 
@@ -234,30 +234,30 @@ cdef double _gamma(double alpha, uint64_t seed, const Arena* arena, uint32_t blo
     return number
 
 
-cdef double _share(const MixParams* own, const Arena* arena) noexcept nogil:
+cdef double _share(const MixParams* setup, const Arena* arena) noexcept nogil:
     # Draws from the beta distribution of two equal parameters. Of parameters so small that both gammas vanish it is 0
     # or 1.
     cdef uint32_t draws[4]
     cdef double first, second
-    if own.alpha == 1:
-        step_draws(own.seed, arena, 0, 0, draws)
+    if setup.alpha == 1:
+        step_draws(setup.seed, arena, 0, 0, draws)
         return draw_share(draws[0])
-    first = _gamma(own.alpha, own.seed, arena, GAMMA_BLOCKS)
-    second = _gamma(own.alpha, own.seed, arena, 2 * GAMMA_BLOCKS)
+    first = _gamma(setup.alpha, setup.seed, arena, GAMMA_BLOCKS)
+    second = _gamma(setup.alpha, setup.seed, arena, 2 * GAMMA_BLOCKS)
     if first + second > 0:
         return first / (first + second)
-    step_draws(own.seed, arena, 0, 0, draws)
+    step_draws(setup.seed, arena, 0, 0, draws)
     return draws[0] >> 31
 
 
-cdef void _draw_cut(double share, const MixParams* own, const Arena* arena, const PictureDims* p,
+cdef void _draw_cut(double share, const MixParams* setup, const Arena* arena, const PictureDims* p,
                     ErasedPart* part) noexcept nogil:
     # Draws the middle of a part of the rest's size; its part outside the picture is cut off.
     cdef uint32_t draws[4]
     cdef double ratio = 0.5 * sqrt(1 - share)
     cdef int64_t across, down, half_width = <int64_t>(ratio * <double>p.width), half_height, bottom, right
     half_height = <int64_t>(ratio * <double>p.height)
-    step_draws(own.seed, arena, 0, 1, draws)
+    step_draws(setup.seed, arena, 0, 1, draws)
     across, down = draw_below(draws[0], p.width), draw_below(draws[1], p.height)
     part.left = across - half_width if across > half_width else 0
     part.top = down - half_height if down > half_height else 0
@@ -267,49 +267,49 @@ cdef void _draw_cut(double share, const MixParams* own, const Arena* arena, cons
     part.height = bottom - part.top
 
 
-cdef void _copy_cut(const MixParams* own, const PictureDims* p, const ErasedPart* part, bytes_in source,
+cdef void _copy_cut(const MixParams* setup, const PictureDims* p, const ErasedPart* part, bytes_in source,
                     bytes_out target) noexcept nogil:
-    cdef int64_t planes = p.channels if own.planar else 1
-    cdef int64_t pixel = own.item * (1 if own.planar else p.channels), plane, y, at
+    cdef int64_t planes = p.channels if setup.planar else 1
+    cdef int64_t pixel = setup.item * (1 if setup.planar else p.channels), plane, y, at
     for plane in range(planes):
         for y in range(part.top, part.top + part.height):
             at = ((plane * p.height + y) * p.width + part.left) * pixel
             memcpy(target + at, source + at, part.width * pixel)
 
 
-cdef void _blend(const MixParams* own, double share, bytes_in first, bytes_in second, float* target, int64_t n,
+cdef void _blend(const MixParams* setup, double share, bytes_in first, bytes_in second, float* target, int64_t n,
                  float* wide) noexcept nogil:
     # target = first * share + second * (1 - share)
     cdef float a = <float>share, b = <float>(1 - share)
     cdef int64_t position = 0, k, i
     while position < n:
         k = n - position if n - position < 1024 else 1024
-        own.widen(first + position * own.item, target + position, k)
-        own.widen(second + position * own.item, wide, k)
+        setup.widen(first + position * setup.item, target + position, k)
+        setup.widen(second + position * setup.item, wide, k)
         for i in range(k):
             target[position + i] = target[position + i] * a + wide[i] * b
         position += k
 
 
-cdef int _mix_labels(const MixParams* own, double share, const Cell* cell, int64_t count, float* target,
+cdef int _mix_labels(const MixParams* setup, double share, const Cell* cell, int64_t count, float* target,
                      Fault* fault) noexcept nogil:
     # Mixes each label with that of the element before it.
     cdef const int64_t* numbers = <const int64_t*>cell.data
     cdef const float* shares = <const float*>cell.data
-    cdef int64_t i, c, before
+    cdef int64_t i, c, partner
     cdef float a = <float>share, b = <float>(1 - share)
-    for i in range(count if own.labelled else 0):
-        if not 0 <= numbers[i] < own.classes:
+    for i in range(count if setup.labelled else 0):
+        if not 0 <= numbers[i] < setup.classes:
             return step_fault(fault, WHAT_LABEL, numbers[i], i)
     for i in range(count):
-        before = i - 1 if i > 0 else count - 1
-        if own.labelled:
-            memset(target + i * own.classes, 0, own.classes * sizeof(float))
-            target[i * own.classes + numbers[i]] += a
-            target[i * own.classes + numbers[before]] += b
+        partner = i - 1 if i > 0 else count - 1
+        if setup.labelled:
+            memset(target + i * setup.classes, 0, setup.classes * sizeof(float))
+            target[i * setup.classes + numbers[i]] += a
+            target[i * setup.classes + numbers[partner]] += b
             continue
-        for c in range(own.classes):
-            target[i * own.classes + c] = shares[i * own.classes + c] * a + shares[before * own.classes + c] * b
+        for c in range(setup.classes):
+            target[i * setup.classes + c] = shares[i * setup.classes + c] * a + shares[partner * setup.classes + c] * b
     return 0
 
 
@@ -337,7 +337,7 @@ cdef class MixStep(Step):
     seed : int
         Below 2**63.
     """
-    cdef MixParams own
+    cdef MixParams setup
     cdef str name
 
     def __init__(self, tuple inputs, tuple outputs, str label, int number, tuple kinds, int64_t classes, double alpha,
@@ -345,16 +345,16 @@ cdef class MixStep(Step):
         self.inputs = inputs
         self.outputs = outputs
         self.name = label
-        self.own.cuts, self.own.planar, self.own.labelled = kinds
-        self.own.widen = cast_fn(number, FLOAT32, False)
-        self.own.item = inputs[0].dtype.itemsize
-        self.own.classes = classes
-        self.own.alpha = alpha
-        self.own.seed = seed
-        self.own.made_bytes[0] = made_bytes_of(outputs[0])
-        self.own.made_bytes[1] = made_bytes_of(outputs[1])
+        self.setup.cuts, self.setup.planar, self.setup.labelled = kinds
+        self.setup.widen = cast_fn(number, FLOAT32, False)
+        self.setup.item = inputs[0].dtype.itemsize
+        self.setup.classes = classes
+        self.setup.alpha = alpha
+        self.setup.seed = seed
+        self.setup.made_bytes[0] = made_bytes_of(outputs[0])
+        self.setup.made_bytes[1] = made_bytes_of(outputs[1])
         self.alone = True
-        self.params = &self.own
+        self.params = &self.setup
         self.run = _run_mix
 
     cdef object explain(self, const Fault* fault):
@@ -363,55 +363,55 @@ cdef class MixStep(Step):
         elif fault.what == WHAT_COUNTS:
             text = f"{self.name}: {fault.a} pictures have labels of {fault.b} elements"
         elif fault.what == WHAT_LABEL:
-            text = f"{self.name}: label {fault.a} of element {fault.b} is not from 0 to {self.own.classes - 1}"
+            text = f"{self.name}: label {fault.a} of element {fault.b} is not from 0 to {self.setup.classes - 1}"
         elif fault.what == WHAT_CLASSES:
-            text = f"{self.name}: expected labels of {self.own.classes} numbers each, got {fault.a}"
+            text = f"{self.name}: expected labels of {self.setup.classes} numbers each, got {fault.a}"
         else:
             return explain_pictures(self.name, fault)
         return new_error(CODE_INVALID_ARGUMENT, text)
 
 
-cdef int _check_labels(const MixParams* own, const Cell* labels, int64_t count, Fault* fault) noexcept nogil:
+cdef int _check_labels(const MixParams* setup, const Cell* labels, int64_t count, Fault* fault) noexcept nogil:
     if labels.ndim == 0 or labels.dims[0] != count:
         return step_fault(fault, WHAT_COUNTS, count, labels.dims[0] if labels.ndim > 0 else 1)
-    if own.labelled and labels.ndim > 1:
+    if setup.labelled and labels.ndim > 1:
         return step_fault(fault, WHAT_COUNTS, count, labels.dims[0] * labels.dims[1])
-    if not own.labelled and (labels.ndim != 2 or labels.dims[1] != own.classes):
+    if not setup.labelled and (labels.ndim != 2 or labels.dims[1] != setup.classes):
         return step_fault(fault, WHAT_CLASSES, labels.dims[1] if labels.ndim > 1 else 1, 0)
     return 0
 
 
 cdef int _run_mix(const void* params, const Cell* inputs, Cell* outputs, Arena* arena, Fault* fault) noexcept nogil:
-    cdef const MixParams* own = <const MixParams*>params
+    cdef const MixParams* setup = <const MixParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
     cdef PictureDims p
     cdef ErasedPart part
     cdef double share
-    cdef int64_t i, before, n, made_item = own.item if own.cuts else <int64_t>sizeof(float)
+    cdef int64_t i, partner, n, made_item = setup.item if setup.cuts else <int64_t>sizeof(float)
     cdef float* wide
     if cell.ndim != 4:
         return step_fault(fault, WHAT_BATCH, cell.ndim, 0)
     pictures_of(cell, &p)
-    if own.planar:
+    if setup.planar:
         p.channels, p.height, p.width = p.height, p.width, p.channels
-    if _check_labels(own, &inputs[1], p.count, fault) != 0:
+    if _check_labels(setup, &inputs[1], p.count, fault) != 0:
         return -1
     out.ndim = 4
     out.offsets = outputs[1].offsets = NULL
     memcpy(out.dims, cell.dims, 4 * sizeof(int64_t))
     outputs[1].ndim = 2
     outputs[1].dims[0] = p.count
-    outputs[1].dims[1] = own.classes
+    outputs[1].dims[1] = setup.classes
     n = p.height * p.width * p.channels
-    if (step_place(out, <int64_t>size_product(p.count * n, made_item), own.made_bytes[0], arena, fault) != 0
-            or step_place(&outputs[1], <int64_t>size_product(size_product(p.count, own.classes), sizeof(float)),
-                          own.made_bytes[1], arena, fault) != 0):
+    if (step_place(out, <int64_t>size_product(p.count * n, made_item), setup.made_bytes[0], arena, fault) != 0
+            or step_place(&outputs[1], <int64_t>size_product(size_product(p.count, setup.classes), sizeof(float)),
+                          setup.made_bytes[1], arena, fault) != 0):
         return -1
-    share = _share(own, arena)
+    share = _share(setup, arena)
     memset(&part, 0, sizeof(ErasedPart))
-    if own.cuts:
-        _draw_cut(share, own, arena, &p, &part)
+    if setup.cuts:
+        _draw_cut(share, setup, arena, &p, &part)
         if p.height > 0 and p.width > 0:
             share = 1 - <double>(part.height * part.width) / <double>(p.height * p.width)
         memcpy(out.data, cell.data, out.nbytes)
@@ -419,10 +419,10 @@ cdef int _run_mix(const void* params, const Cell* inputs, Cell* outputs, Arena* 
     if wide == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, 1024 * sizeof(float), 0)
     for i in range(p.count if n > 0 else 0):
-        before = i - 1 if i > 0 else p.count - 1
-        if own.cuts:
-            _copy_cut(own, &p, &part, cell.data + before * n * own.item, out.data + i * n * own.item)
+        partner = i - 1 if i > 0 else p.count - 1
+        if setup.cuts:
+            _copy_cut(setup, &p, &part, cell.data + partner * n * setup.item, out.data + i * n * setup.item)
         else:
-            _blend(own, share, cell.data + i * n * own.item, cell.data + before * n * own.item,
+            _blend(setup, share, cell.data + i * n * setup.item, cell.data + partner * n * setup.item,
                    <float*>out.data + i * n, n, wide)
-    return _mix_labels(own, share, &inputs[1], p.count, <float*>outputs[1].data, fault)
+    return _mix_labels(setup, share, &inputs[1], p.count, <float*>outputs[1].data, fault)

@@ -167,7 +167,7 @@ cdef void _draw_part(const CropLink* crop, const Arena* arena, int64_t picture, 
     # Draws area and ratio until such a part fits, as torchvision's RandomResizedCrop does; then takes the largest part
     # in the middle of a ratio that is allowed.
     cdef uint32_t draws[4]
-    cdef double area, ratio, own = <double>box.width / <double>box.height
+    cdef double area, ratio, own_ratio = <double>box.width / <double>box.height
     cdef double low = log(crop.least_ratio), high = log(crop.most_ratio)
     cdef int64_t height, width
     cdef uint32_t attempt
@@ -186,9 +186,9 @@ cdef void _draw_part(const CropLink* crop, const Arena* arena, int64_t picture, 
             return
     height = box.height
     width = box.width
-    if own < crop.least_ratio:
+    if own_ratio < crop.least_ratio:
         height = <int64_t>floor(<double>width / crop.least_ratio + 0.5)
-    elif own > crop.most_ratio:
+    elif own_ratio > crop.most_ratio:
         width = <int64_t>floor(<double>height * crop.most_ratio + 0.5)
     height = height if height > 1 else 1
     width = width if width > 1 else 1
@@ -301,7 +301,7 @@ cdef void _nearest(const ResampleView* view, ResampleAxis* axis) noexcept nogil:
         axis.weights[i] = 1
 
 
-cdef int _axes(const PicturesParams* own, PictureWay* way, Arena* arena, Fault* fault) noexcept nogil:
+cdef int _axes(const PicturesParams* setup, PictureWay* way, Arena* arena, Fault* fault) noexcept nogil:
     # Lays out both axes.
     cdef const PictureBox* box = &way.part
     cdef const PictureBox* targets = &way.targets
@@ -309,13 +309,13 @@ cdef int _axes(const PicturesParams* own, PictureWay* way, Arena* arena, Fault* 
     cdef ResampleView down, across
     cdef int32_t by = 1
     cdef int64_t i
-    if own.size.divides and way.decoder != NULL:
+    if setup.size.divides and way.decoder != NULL:
         while by < 8 and box.height // (2 * by) >= height and box.width // (2 * by) >= width:
             by *= 2
         if by > 1 and not decoder_divide(way.decoder, by):
             by = 1
-    down.filter = across.filter = own.size.filter
-    down.antialias = across.antialias = own.size.antialias
+    down.filter = across.filter = setup.size.filter
+    down.antialias = across.antialias = setup.size.antialias
     down.scale = <double>box.height / <double>by / <double>height
     across.scale = <double>box.width / <double>by / <double>width
     down.low = box.top // by
@@ -326,7 +326,7 @@ cdef int _axes(const PicturesParams* own, PictureWay* way, Arena* arena, Fault* 
     across.high = (box.left + box.width + by - 1) // by
     across.start = <double>box.left / <double>by - <double>across.low
     across.skip = targets.left
-    way.blends = own.size.filter != NEAREST and resample_blends(down)
+    way.blends = setup.size.filter != NEAREST and resample_blends(down)
     if _axis(&down, targets.height, False, False, &way.down, arena, fault) != 0:
         return -1
     if _axis(&across, targets.width, True, way.across_mirrored, &way.across, arena, fault) != 0:
@@ -335,8 +335,8 @@ cdef int _axes(const PicturesParams* own, PictureWay* way, Arena* arena, Fault* 
     _span(&way.across, way.blends, across.high, &way.kept.left, &way.kept.width)
     way.rows_first = not way.blends and down.scale > 1
     # A row is widened for each sum that it is in: quicker for two of them, as of triangles, than to keep it widened.
-    way.sums_bytes = way.rows_first and own.bytes and way.down.taps < 3 * down.scale
-    way.blends_bytes = way.blends and own.bytes and own.loops.blend_bytes != NULL and 3 <= way.channels <= 4
+    way.sums_bytes = way.rows_first and setup.bytes and way.down.taps < 3 * down.scale
+    way.blends_bytes = way.blends and setup.bytes and setup.loops.blend_bytes != NULL and 3 <= way.channels <= 4
     for i in range(way.across.targets):
         way.across.first[i] -= way.kept.left
     return 0
@@ -353,27 +353,27 @@ cdef void _span(const ResampleAxis* axis, bint blends, int64_t high, int64_t* be
 
 
 # Finds which part of a picture is used, and how large the result is.
-cdef int _plan(const PicturesParams* own, PictureWay* way, int64_t picture, int64_t height, int64_t width,
+cdef int _plan(const PicturesParams* setup, PictureWay* way, int64_t picture, int64_t height, int64_t width,
                const Arena* arena, Fault* fault) noexcept nogil:
     cdef PictureBox* box = &way.part
     cdef PictureBox* targets = &way.targets
     box.top = box.left = 0
     box.height = height
     box.width = width
-    way.across_mirrored = _flips(&own.columns, arena, picture)
-    way.down_mirrored = _flips(&own.rows, arena, picture)
-    if _crop(&own.crops[0], 0, arena, picture, box, fault) != 0:
+    way.across_mirrored = _flips(&setup.columns, arena, picture)
+    way.down_mirrored = _flips(&setup.rows, arena, picture)
+    if _crop(&setup.crops[0], 0, arena, picture, box, fault) != 0:
         return -1
-    if own.size.resizes:
+    if setup.size.resizes:
         if way.empty and (box.height == 0 or box.width == 0):
             box.height = box.width = 1  # nothing will be made
         if box.height == 0 or box.width == 0:
             return step_fault(fault, WHAT_EMPTY, box.height, box.width)
-        _new_size(&own.size, box, way, &way.new_height, &way.new_width)
+        _new_size(&setup.size, box, way, &way.new_height, &way.new_width)
         targets.top = targets.left = 0
         targets.height = way.new_height
         targets.width = way.new_width
-        if _crop(&own.crops[1], 1, arena, picture, targets, fault) != 0:
+        if _crop(&setup.crops[1], 1, arena, picture, targets, fault) != 0:
             return -1
         way.content_height = targets.height
         way.content_width = targets.width
@@ -384,9 +384,9 @@ cdef int _plan(const PicturesParams* own, PictureWay* way, int64_t picture, int6
         way.content_width = box.width
     way.height = way.content_height
     way.width = way.content_width
-    if own.size.resizes and own.size.fit == FIT_WITHIN:
-        way.height = own.size.height
-        way.width = own.size.width
+    if setup.size.resizes and setup.size.fit == FIT_WITHIN:
+        way.height = setup.size.height
+        way.width = setup.size.width
         if way.across_mirrored:
             way.left = way.width - way.content_width - way.left
     return 0
@@ -409,18 +409,18 @@ cdef struct PictureRows:
     bytes_out pixels              # a row of the result, of the source's dtype
 
 
-cdef inline bint _resamples(const PicturesParams* own) noexcept nogil:
-    return own.size.resizes and own.size.filter != NEAREST
+cdef inline bint _resamples(const PicturesParams* setup) noexcept nogil:
+    return setup.size.resizes and setup.size.filter != NEAREST
 
 
-cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* rows, Arena* arena,
+cdef int _take_rows(const PicturesParams* setup, PictureWay* way, PictureRows* rows, Arena* arena,
                     Fault* fault) noexcept nogil:
     cdef int64_t line = (way.kept.width + 1) * way.channels + kRowSlack
     cdef int64_t row = (way.width + 1) * way.channels + kRowSlack
-    cdef int64_t count = (2 if way.blends else way.down.taps) if _resamples(own) else 0
+    cdef int64_t count = (2 if way.blends else way.down.taps) if _resamples(setup) else 0
     cdef int64_t kept_items = 0 if count > 0 and way.sums_bytes else line if count > 0 and way.rows_first else row
     cdef int64_t room = 2 * count * <int64_t>sizeof(float*), i
-    room += (line + count * kept_items + 4 * row) * <int64_t>sizeof(float) + way.width * way.channels * own.item
+    room += (line + count * kept_items + 4 * row) * <int64_t>sizeof(float) + way.width * way.channels * setup.item
     rows.ring = <float**>arena_take(arena, <size_t>room)
     if rows.ring == NULL:
         return step_fault(fault, WHAT_NO_MEMORY, room, 0)
@@ -437,26 +437,26 @@ cdef int _take_rows(const PicturesParams* own, PictureWay* way, PictureRows* row
     rows.pixels = <bytes_out>(rows.shifts + row + count * kept_items)
     rows.count = count
     rows.made = 0
-    if own.normal.normalizes:
-        for i in range(way.channels if own.normal.planar else way.width * way.channels):
-            rows.factors[i] = own.normal.factors[i % way.channels * own.normal.step]
-            rows.shifts[i] = own.normal.shifts[i % way.channels * own.normal.step]
+    if setup.normal.normalizes:
+        for i in range(way.channels if setup.normal.planar else way.width * way.channels):
+            rows.factors[i] = setup.normal.factors[i % way.channels * setup.normal.step]
+            rows.shifts[i] = setup.normal.shifts[i % way.channels * setup.normal.step]
     return 0
 
 
-cdef inline bytes_in _source_row(const PicturesParams* own, const PictureWay* way, int64_t y) noexcept nogil:
-    cdef int64_t pixel = way.channels * own.item
+cdef inline bytes_in _source_row(const PicturesParams* setup, const PictureWay* way, int64_t y) noexcept nogil:
+    cdef int64_t pixel = way.channels * setup.item
     return way.pixels + ((y - way.there.top) * way.there.width + way.kept.left - way.there.left) * pixel
 
 
-cdef inline void _widen(const PicturesParams* own, bytes_in row, float* line, int64_t n) noexcept nogil:
-    if own.bytes:
-        own.loops.widen(row, line, n)
+cdef inline void _widen(const PicturesParams* setup, bytes_in row, float* line, int64_t n) noexcept nogil:
+    if setup.bytes:
+        setup.loops.widen(row, line, n)
     else:
-        own.widen(row, line, n)
+        setup.widen(row, line, n)
 
 
-cdef void _resampled_row(const PicturesParams* own, PictureWay* way, PictureRows* rows, int64_t i,
+cdef void _resampled_row(const PicturesParams* setup, PictureWay* way, PictureRows* rows, int64_t i,
                          float* target) noexcept nogil:
     cdef int64_t first = way.down.first[i], n = way.content_width * way.channels, y, k
     cdef const float* weights = way.down.weights + (i if way.blends else i * way.down.taps)
@@ -466,94 +466,94 @@ cdef void _resampled_row(const PicturesParams* own, PictureWay* way, PictureRows
     if rows.made < first:
         rows.made = first
     for y in range(end if way.sums_bytes else rows.made, end):
-        source = _source_row(own, way, y)
+        source = _source_row(setup, way, y)
         if way.blends_bytes:
-            own.loops.blend_bytes(source, kept_items, way.across, way.channels, rows.ring[y % rows.count])
+            setup.loops.blend_bytes(source, kept_items, way.across, way.channels, rows.ring[y % rows.count])
         elif way.blends:
-            _widen(own, source, rows.line, kept_items)
-            own.loops.blend_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
+            _widen(setup, source, rows.line, kept_items)
+            setup.loops.blend_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
         elif way.rows_first:
-            _widen(own, source, rows.ring[y % rows.count], kept_items)
+            _widen(setup, source, rows.ring[y % rows.count], kept_items)
         else:
-            _widen(own, source, rows.line, kept_items)
-            own.loops.sum_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
+            _widen(setup, source, rows.line, kept_items)
+            setup.loops.sum_columns(rows.line, way.across, way.channels, rows.ring[y % rows.count])
         rows.made = y + 1
     for k in range(rows.count):
         y = first + k if first + k < bottom else bottom - 1
         if way.sums_bytes:
-            rows.picked[k] = _source_row(own, way, y)
+            rows.picked[k] = _source_row(setup, way, y)
         else:
             rows.picked[k] = rows.ring[y % rows.count]
     if way.blends:
-        own.loops.blend_rows(<const float**>rows.picked, weights, 2, target, n)
+        setup.loops.blend_rows(<const float**>rows.picked, weights, 2, target, n)
     elif way.sums_bytes:
-        own.loops.sum_bytes(<bytes_in*>rows.picked, weights, way.down.taps, rows.line, kept_items)
+        setup.loops.sum_bytes(<bytes_in*>rows.picked, weights, way.down.taps, rows.line, kept_items)
     elif way.rows_first:
-        own.loops.sum_rows(<const float**>rows.picked, weights, way.down.taps, rows.line, kept_items)
+        setup.loops.sum_rows(<const float**>rows.picked, weights, way.down.taps, rows.line, kept_items)
     else:
-        own.loops.sum_rows(<const float**>rows.picked, weights, way.down.taps, target, n)
+        setup.loops.sum_rows(<const float**>rows.picked, weights, way.down.taps, target, n)
     if way.rows_first:
-        own.loops.sum_columns(rows.line, way.across, way.channels, target)
+        setup.loops.sum_columns(rows.line, way.across, way.channels, target)
 
 
-cdef void _copied_row(const PicturesParams* own, const PictureWay* way, int64_t i, bytes_out target) noexcept nogil:
-    cdef int64_t pixel = way.channels * own.item
+cdef void _copied_row(const PicturesParams* setup, const PictureWay* way, int64_t i, bytes_out target) noexcept nogil:
+    cdef int64_t pixel = way.channels * setup.item
     cdef bytes_in row
-    if own.size.resizes:
-        pick_pixels(_source_row(own, way, way.down.first[i]), way.across.first, way.content_width, pixel, target)
+    if setup.size.resizes:
+        pick_pixels(_source_row(setup, way, way.down.first[i]), way.across.first, way.content_width, pixel, target)
         return
-    row = _source_row(own, way, way.kept.top + i)
+    row = _source_row(setup, way, way.kept.top + i)
     if way.across_mirrored:
         mirror_pixels(row, way.content_width, pixel, target)
     else:
         memcpy(target, row, way.content_width * pixel)
 
 
-cdef void _content_row(const PicturesParams* own, PictureWay* way, PictureRows* rows, int64_t y,
+cdef void _content_row(const PicturesParams* setup, PictureWay* way, PictureRows* rows, int64_t y,
                        bytes_out target) noexcept nogil:
     # Makes a row of the result before it is normalised: of float32 if it is resampled.
-    cdef int64_t pixel = way.channels * (4 if _resamples(own) else own.item), i = y - way.top
+    cdef int64_t pixel = way.channels * (4 if _resamples(setup) else setup.item), i = y - way.top
     if way.content_width < way.width or way.content_height < way.height:
         memset(target, 0, way.width * pixel)
     if not 0 <= i < way.content_height:
         return
     target += way.left * pixel
-    if _resamples(own):
-        _resampled_row(own, way, rows, i, <float*>target)
+    if _resamples(setup):
+        _resampled_row(setup, way, rows, i, <float*>target)
     else:
-        _copied_row(own, way, i, target)
+        _copied_row(setup, way, i, target)
 
 
-cdef void _normal_row(const PicturesParams* own, PictureWay* way, PictureRows* rows, int64_t y, int64_t position,
+cdef void _normal_row(const PicturesParams* setup, PictureWay* way, PictureRows* rows, int64_t y, int64_t position,
                       bytes_out out) noexcept nogil:
     # Makes a row of the result, which lies in row `position`.
-    cdef int64_t n = way.width, planes = way.channels if own.normal.planar else 1, c
-    cdef int64_t apart = way.height * n * own.made_item if own.normal.planar else 0
+    cdef int64_t n = way.width, planes = way.channels if setup.normal.planar else 1, c
+    cdef int64_t apart = way.height * n * setup.made_item if setup.normal.planar else 0
     cdef int64_t items = n * way.channels // planes
-    if _resamples(own):
-        _content_row(own, way, rows, y, <bytes_out>rows.wide)
+    if _resamples(setup):
+        _content_row(setup, way, rows, y, <bytes_out>rows.wide)
     else:
-        _content_row(own, way, rows, y, rows.pixels)
-        _widen(own, rows.pixels, rows.wide, n * way.channels)
-    out += position * items * own.made_item
-    if own.narrow == NULL:
-        own.loops.normalize(rows.wide, n, way.channels, rows.factors, rows.shifts, <float*>out, apart // 4)
+        _content_row(setup, way, rows, y, rows.pixels)
+        _widen(setup, rows.pixels, rows.wide, n * way.channels)
+    out += position * items * setup.made_item
+    if setup.narrow == NULL:
+        setup.loops.normalize(rows.wide, n, way.channels, rows.factors, rows.shifts, <float*>out, apart // 4)
         return
-    own.loops.normalize(rows.wide, n, way.channels, rows.factors, rows.shifts, rows.normal,
-                        n if own.normal.planar else 0)
+    setup.loops.normalize(rows.wide, n, way.channels, rows.factors, rows.shifts, rows.normal,
+                        n if setup.normal.planar else 0)
     for c in range(planes):
-        own.narrow(rows.normal + c * n, out + c * apart, items)
+        setup.narrow(rows.normal + c * n, out + c * apart, items)
 
 
-cdef void _fill(const PicturesParams* own, PictureWay* way, PictureRows* rows, bytes_out out) noexcept nogil:
+cdef void _fill(const PicturesParams* setup, PictureWay* way, PictureRows* rows, bytes_out out) noexcept nogil:
     # Makes all rows. The rows of the source come in their order; mirrored, the result's are made from the last one on.
     cdef int64_t y, position
     for y in range(way.height):
         position = way.height - 1 - y if way.down_mirrored else y
-        if own.normal.normalizes:
-            _normal_row(own, way, rows, y, position, out)
+        if setup.normal.normalizes:
+            _normal_row(setup, way, rows, y, position, out)
         else:
-            _content_row(own, way, rows, y, out + position * way.width * way.channels * own.made_item)
+            _content_row(setup, way, rows, y, out + position * way.width * way.channels * setup.made_item)
 
 
 # ---- the step
@@ -617,7 +617,7 @@ cdef class PicturesStep(Step):
         Factors and shifts (float32, as many as channels or one), whether channels come first, the number of the
         result's dtype.
     """
-    cdef PicturesParams own
+    cdef PicturesParams setup
     cdef PictureStep decoding
     cdef dict labels
     cdef tuple numbers             # bytes of factors and shifts
@@ -631,39 +631,39 @@ cdef class PicturesStep(Step):
         self.labels = labels
         if isinstance(source, PictureStep):
             self.decoding = source
-            self.own.decode = &self.decoding.own
-            self.own.item = 1
+            self.setup.decode = &self.decoding.setup
+            self.setup.item = 1
         else:
             number = source
-            self.own.item = inputs[0].dtype.itemsize
-        self.own.bytes = number == UINT8
+            self.setup.item = inputs[0].dtype.itemsize
+        self.setup.bytes = number == UINT8
         if number >= 0:
-            self.own.widen = cast_fn(number, FLOAT32, False)
-        self.own.crops[0] = _crop_link(crops[0])
-        self.own.crops[1] = _crop_link(crops[1])
-        self.own.size.resizes = size is not None
+            self.setup.widen = cast_fn(number, FLOAT32, False)
+        self.setup.crops[0] = _crop_link(crops[0])
+        self.setup.crops[1] = _crop_link(crops[1])
+        self.setup.size.resizes = size is not None
         if size is not None:
-            self.own.size.filter, self.own.size.antialias, self.own.size.divides, self.own.size.fit = size[:4]
-            self.own.size.height, self.own.size.width = size[4:]
-        self.own.columns = _flip_link(flips[0])
-        self.own.rows = _flip_link(flips[1])
-        self.own.made_item = outputs[0].dtype.itemsize
-        self.own.normal.normalizes = normal is not None
+            self.setup.size.filter, self.setup.size.antialias, self.setup.size.divides, self.setup.size.fit = size[:4]
+            self.setup.size.height, self.setup.size.width = size[4:]
+        self.setup.columns = _flip_link(flips[0])
+        self.setup.rows = _flip_link(flips[1])
+        self.setup.made_item = outputs[0].dtype.itemsize
+        self.setup.normal.normalizes = normal is not None
         if normal is not None:
             factors, shifts, planar, result_dtype = normal
             self.numbers = (factors.tobytes(), shifts.tobytes())
-            self.own.normal.factors = <const float*><const char*>(<bytes>self.numbers[0])
-            self.own.normal.shifts = <const float*><const char*>(<bytes>self.numbers[1])
-            self.own.normal.step = factors.size > 1
-            self.own.normal.channels = factors.size if factors.size > 1 else 0
-            self.own.normal.planar = planar
+            self.setup.normal.factors = <const float*><const char*>(<bytes>self.numbers[0])
+            self.setup.normal.shifts = <const float*><const char*>(<bytes>self.numbers[1])
+            self.setup.normal.step = factors.size > 1
+            self.setup.normal.channels = factors.size if factors.size > 1 else 0
+            self.setup.normal.planar = planar
             if result_dtype != FLOAT32:
-                self.own.narrow = cast_fn(FLOAT32, result_dtype, False)
-        self.own.loops = resample_loops(True)
-        self.own.made_bytes = made_bytes_of(outputs[0])
-        self.alone = (self.own.columns.draws or self.own.rows.draws or self.own.crops[0].kind >= CROP_RANDOM
-                      or self.own.crops[1].kind >= CROP_RANDOM)
-        self.params = &self.own
+                self.setup.narrow = cast_fn(FLOAT32, result_dtype, False)
+        self.setup.loops = resample_loops(True)
+        self.setup.made_bytes = made_bytes_of(outputs[0])
+        self.alone = (self.setup.columns.draws or self.setup.rows.draws or self.setup.crops[0].kind >= CROP_RANDOM
+                      or self.setup.crops[1].kind >= CROP_RANDOM)
+        self.params = &self.setup
         self.run = _run_pictures
 
     cdef object explain(self, const Fault* fault):
@@ -678,11 +678,11 @@ cdef class PicturesStep(Step):
         elif fault.what == WHAT_EMPTY:
             text = f"{self.labels['resize']}: a picture of {a} x {b} pixels can't be resized"
         elif fault.what == WHAT_WINDOW:
-            crop = self.own.crops[b]
+            crop = self.setup.crops[b]
             text = (f"{self.labels[names[b]]}: a picture of {size} has no part of {crop.height} x {crop.width} pixels "
                     f"at row {crop.top} and column {crop.left}")
         elif fault.what == WHAT_CHANNELS:
-            text = f"{self.labels['normalize']}: expected {self.own.normal.channels} channels, got {a}"
+            text = f"{self.labels['normalize']}: expected {self.setup.normal.channels} channels, got {a}"
         elif fault.what == WHAT_UNEQUAL:
             text = (f"{first}: picture {b} of the batch becomes one of {size} or has other channels than the first: "
                     "pictures of a batch must be equal in shape")
@@ -693,10 +693,10 @@ cdef class PicturesStep(Step):
 
 cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Arena* arena,
                        Fault* fault) noexcept nogil:
-    cdef const PicturesParams* own = <const PicturesParams*>params
+    cdef const PicturesParams* setup = <const PicturesParams*>params
     cdef const Cell* cell = &inputs[0]
     cdef Cell* out = &outputs[0]
-    cdef int32_t lead = cell.ndim if own.decode != NULL else cell.ndim - 3
+    cdef int32_t lead = cell.ndim if setup.decode != NULL else cell.ndim - 3
     cdef int64_t n, i
     if lead < 0:
         return step_fault(fault, WHAT_RANK, cell.ndim, 0)
@@ -705,10 +705,10 @@ cdef int _run_pictures(const void* params, const Cell* inputs, Cell* outputs, Ar
     out.offsets = NULL
     memcpy(out.dims, cell.dims, lead * sizeof(int64_t))
     if n == 0:
-        return _no_pictures(own, cell, lead, out, arena, fault)
+        return _no_pictures(setup, cell, lead, out, arena, fault)
     for i in range(n):
         fault.b = i if lead > 0 else -1
-        if _one(own, cell, lead, i, out, arena, fault) != 0:
+        if _one(setup, cell, lead, i, out, arena, fault) != 0:
             return -1
     return 0
 
@@ -721,46 +721,46 @@ cdef int64_t _count(const Cell* cell, int32_t lead) noexcept nogil:
     return n
 
 
-cdef int _no_pictures(const PicturesParams* own, const Cell* cell, int32_t lead, Cell* out, Arena* arena,
+cdef int _no_pictures(const PicturesParams* setup, const Cell* cell, int32_t lead, Cell* out, Arena* arena,
                       Fault* fault) noexcept nogil:
     # Of an empty batch only the shape is made.
     cdef PictureWay way
     way.decoder = NULL
     way.empty = True
-    way.channels = cell.dims[lead + 2] if own.decode == NULL else 0
+    way.channels = cell.dims[lead + 2] if setup.decode == NULL else 0
     way.height = way.width = 0
-    if own.decode == NULL and _plan(own, &way, 0, cell.dims[lead], cell.dims[lead + 1], arena, fault) != 0:
+    if setup.decode == NULL and _plan(setup, &way, 0, cell.dims[lead], cell.dims[lead + 1], arena, fault) != 0:
         return -1
-    _set_dims(own, &way, lead, out)
-    return step_place(out, 0, own.made_bytes, arena, fault)
+    _set_dims(setup, &way, lead, out)
+    return step_place(out, 0, setup.made_bytes, arena, fault)
 
 
-cdef void _set_dims(const PicturesParams* own, const PictureWay* way, int32_t lead, Cell* out) noexcept nogil:
-    cdef int32_t planar = own.normal.normalizes and own.normal.planar
+cdef void _set_dims(const PicturesParams* setup, const PictureWay* way, int32_t lead, Cell* out) noexcept nogil:
+    cdef int32_t planar = setup.normal.normalizes and setup.normal.planar
     out.dims[lead + planar] = way.height
     out.dims[lead + planar + 1] = way.width
     out.dims[lead if planar else lead + 2] = way.channels
 
 
-cdef int _one(const PicturesParams* own, const Cell* cell, int32_t lead, int64_t i, Cell* out, Arena* arena,
+cdef int _one(const PicturesParams* setup, const Cell* cell, int32_t lead, int64_t i, Cell* out, Arena* arena,
               Fault* fault) noexcept nogil:
     # Makes picture i.
     cdef Decoder decoder
     cdef int rc
-    if own.decode == NULL:
-        return _make(own, cell, lead, i, NULL, out, arena, fault)
+    if setup.decode == NULL:
+        return _make(setup, cell, lead, i, NULL, out, arena, fault)
     if lead == 0:
-        rc = decoder_open(own.decode, cell.data, cell.nbytes, &decoder, fault)
+        rc = decoder_open(setup.decode, cell.data, cell.nbytes, &decoder, fault)
     else:
-        rc = decoder_open(own.decode, cell.data + cell.offsets[i], cell.offsets[i + 1] - cell.offsets[i], &decoder,
+        rc = decoder_open(setup.decode, cell.data + cell.offsets[i], cell.offsets[i + 1] - cell.offsets[i], &decoder,
                           fault)
     if rc == 0:
-        rc = _make(own, cell, lead, i, &decoder, out, arena, fault)
+        rc = _make(setup, cell, lead, i, &decoder, out, arena, fault)
     decoder_close(&decoder)
     return rc
 
 
-cdef int _make(const PicturesParams* own, const Cell* cell, int32_t lead, int64_t i, Decoder* decoder, Cell* out,
+cdef int _make(const PicturesParams* setup, const Cell* cell, int32_t lead, int64_t i, Decoder* decoder, Cell* out,
                Arena* arena, Fault* fault) noexcept nogil:
     cdef PictureWay way
     cdef PictureRows rows
@@ -772,24 +772,24 @@ cdef int _make(const PicturesParams* own, const Cell* cell, int32_t lead, int64_
     way.there.width = decoder.width if decoder != NULL else cell.dims[lead + 1]
     way.channels = decoder.channels if decoder != NULL else cell.dims[lead + 2]
     way.empty = way.channels == 0
-    if own.normal.normalizes and own.normal.channels not in (0, way.channels):
+    if setup.normal.normalizes and setup.normal.channels not in (0, way.channels):
         return step_fault(fault, WHAT_CHANNELS, way.channels, 0)
-    if _plan(own, &way, i, way.there.height, way.there.width, arena, fault) != 0:
+    if _plan(setup, &way, i, way.there.height, way.there.width, arena, fault) != 0:
         return -1
-    nbytes = <int64_t>size_product(size_product(way.height, way.width), size_product(way.channels, own.made_item))
+    nbytes = <int64_t>size_product(size_product(way.height, way.width), size_product(way.channels, setup.made_item))
     if i == 0:
-        _set_dims(own, &way, lead, out)
+        _set_dims(setup, &way, lead, out)
         all_bytes = <int64_t>size_product(_count(cell, lead), nbytes)
         if nbytes < 0 or all_bytes < 0:
             return step_fault(fault, WHAT_NO_MEMORY, nbytes, 0)
-        if step_place(out, all_bytes, own.made_bytes, arena, fault) != 0:
+        if step_place(out, all_bytes, setup.made_bytes, arena, fault) != 0:
             return -1
-    elif not _as_before(own, &way, lead, out):
+    elif not _as_before(setup, &way, lead, out):
         return step_fault(fault, WHAT_UNEQUAL, way.height | way.width << 32, i)
     if nbytes == 0 or way.content_height == 0 or way.content_width == 0:
         return 0
     mark = arena_mark(arena)
-    if own.size.resizes and _axes(own, &way, arena, fault) != 0:
+    if setup.size.resizes and _axes(setup, &way, arena, fault) != 0:
         return -1
     if decoder != NULL:
         way.there = way.kept
@@ -797,18 +797,18 @@ cdef int _make(const PicturesParams* own, const Cell* cell, int32_t lead, int64_
         if way.pixels == NULL:
             return -1
     else:
-        way.pixels = cell.data + i * way.there.height * way.there.width * way.channels * own.item
-    if _take_rows(own, &way, &rows, arena, fault) != 0:
+        way.pixels = cell.data + i * way.there.height * way.there.width * way.channels * setup.item
+    if _take_rows(setup, &way, &rows, arena, fault) != 0:
         return -1
-    _fill(own, &way, &rows, out.data + i * nbytes)
+    _fill(setup, &way, &rows, out.data + i * nbytes)
     arena_release(arena, mark)
     return 0
 
 
-cdef bint _as_before(const PicturesParams* own, const PictureWay* way, int32_t lead, const Cell* out) noexcept nogil:
+cdef bint _as_before(const PicturesParams* setup, const PictureWay* way, int32_t lead, const Cell* out) noexcept nogil:
     # Returns whether a picture has the shape of those before it.
     cdef Cell cell
-    _set_dims(own, way, lead, &cell)
+    _set_dims(setup, way, lead, &cell)
     return (cell.dims[lead] == out.dims[lead] and cell.dims[lead + 1] == out.dims[lead + 1]
             and cell.dims[lead + 2] == out.dims[lead + 2])
 

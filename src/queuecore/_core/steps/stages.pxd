@@ -233,15 +233,15 @@ cdef inline unsigned char* arena_output(Arena* arena, const Cell* output, int64_
 cdef inline void arena_reset(Arena* arena) noexcept nogil:
     # Only the last chunk, the largest, stays: after a few elements there is one that is large enough for all of them.
     cdef ArenaChunk* chunk = arena.last
-    cdef ArenaChunk* before
+    cdef ArenaChunk* older_chunk
     if chunk == NULL:
         return
     chunk.used = 0
-    before = chunk.before
+    older_chunk = chunk.before
     chunk.before = NULL
-    while before != NULL:
-        chunk = before
-        before = chunk.before
+    while older_chunk != NULL:
+        chunk = older_chunk
+        older_chunk = chunk.before
         free(chunk)
 
 

@@ -515,7 +515,7 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
     cdef Cell* room = NULL
     cdef Cell* results
     cdef int32_t i, k
-    cdef int64_t begun
+    cdef int64_t begin_ticks
     cdef int rc
     if sequence.count > 1:
         room = <Cell*>arena_take(arena, 2 * sequence.most * sizeof(Cell))
@@ -529,12 +529,12 @@ cdef int _rows_of_sequence(const void* params, const Cell* inputs, Cell* outputs
                 results[k].data = NULL
                 results[k].offsets = NULL
                 results[k].ndim = 0
-        begun = step_begun(arena)
+        begin_ticks = step_begun(arena)
         if rows > 0:
             rc = sequence.ways[i].run(sequence.ways[i].params, inputs, results, rows, arena, fault)
         else:
             rc = sequence.run[i](sequence.params[i], inputs, results, arena, fault)
-        step_ended(arena, sequence.params[i], begun)
+        step_ended(arena, sequence.params[i], begin_ticks)
         if rc != 0:
             fault.what = fault.what << WHOSE_BITS | i
             return -1

@@ -202,24 +202,24 @@ cdef class SplitStep(Step):
     index : int or None
         Of the only piece that is wanted of each string.
     """
-    cdef SplitParams own
+    cdef SplitParams setup
 
     def __init__(self, tuple inputs, tuple outputs, bytes separator not None, int64_t maxsplit, index):
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
         self.outputs = outputs
-        _copy(&self.own.separator, separator)
-        self.own.separator_bytes = len(separator)
-        self.own.most = maxsplit
-        self.own.one = index is not None
-        self.own.index = index if index is not None else 0
-        self.own.counts = len(outputs) > 1
-        self.params = &self.own
-        self.run = _run_piece if self.own.one else _run_split
+        _copy(&self.setup.separator, separator)
+        self.setup.separator_bytes = len(separator)
+        self.setup.most = maxsplit
+        self.setup.one = index is not None
+        self.setup.index = index if index is not None else 0
+        self.setup.counts = len(outputs) > 1
+        self.params = &self.setup
+        self.run = _run_piece if self.setup.one else _run_split
 
     def __dealloc__(self):
-        free(self.own.separator)
+        free(self.setup.separator)
 
     cdef object explain(self, const Fault* fault):
         if fault.what == WHAT_PIECES:
@@ -330,22 +330,22 @@ cdef class JoinStep(Step):
     reduced : bool
         There is one input, and the strings of its last dimension are put together.
     """
-    cdef JoinParams own
+    cdef JoinParams setup
 
     def __init__(self, tuple inputs, tuple outputs, bytes separator not None, bint reduced):
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
         self.inputs = inputs
         self.outputs = outputs
-        _copy(&self.own.separator, separator)
-        self.own.separator_bytes = len(separator)
-        self.own.count = <int32_t>len(inputs)
-        self.own.reduced = reduced
-        self.params = &self.own
+        _copy(&self.setup.separator, separator)
+        self.setup.separator_bytes = len(separator)
+        self.setup.count = <int32_t>len(inputs)
+        self.setup.reduced = reduced
+        self.params = &self.setup
         self.run = _run_join
 
     def __dealloc__(self):
-        free(self.own.separator)
+        free(self.setup.separator)
 
     cdef object explain(self, const Fault* fault):
         return _explain_strings("join", fault)
@@ -414,14 +414,14 @@ cdef class CompareStep(Step):
     how : str
         One of `COMPARISONS`.
     """
-    cdef CompareParams own
+    cdef CompareParams setup
 
     def __init__(self, tuple inputs, tuple outputs, str how not None):
         self.inputs = inputs
         self.outputs = outputs
-        self.own.how = COMPARISONS.index(how)
-        self.own.made_bytes = made_bytes_of(outputs[0])
-        self.params = &self.own
+        self.setup.how = COMPARISONS.index(how)
+        self.setup.made_bytes = made_bytes_of(outputs[0])
+        self.params = &self.setup
         self.run = _run_compare
 
     cdef object explain(self, const Fault* fault):
@@ -524,10 +524,10 @@ cdef class TableStep(Step):
     has_default : bool
         Otherwise other keys are an error.
     """
-    cdef TableParams own
+    cdef TableParams setup
 
     def __init__(self, tuple inputs, tuple outputs, list keys not None, values, bint has_default):
-        cdef TableParams* t = &self.own
+        cdef TableParams* t = &self.setup
         cdef int64_t i, slots = 8
         if self.params != NULL:
             raise TypeError("a step can't be initialised twice")
@@ -558,11 +558,11 @@ cdef class TableStep(Step):
         self.run = _run_table
 
     def __dealloc__(self):
-        free(self.own.keys)
-        free(self.own.ends)
-        free(self.own.slots)
-        free(self.own.values)
-        free(self.own.value_ends)
+        free(self.setup.keys)
+        free(self.setup.ends)
+        free(self.setup.slots)
+        free(self.setup.values)
+        free(self.setup.value_ends)
 
     cdef object explain(self, const Fault* fault):
         if fault.what == WHAT_UNKNOWN:

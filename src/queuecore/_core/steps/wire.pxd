@@ -69,11 +69,11 @@ cdef inline bytes_in varint(bytes_in p, bytes_in e, uint64_t* value) noexcept no
 
 cdef inline bytes_in _skip_group(bytes_in p, bytes_in e, uint32_t number, Wire* wire) noexcept nogil:
     # Returns the byte after the end of the group that has just begun.
-    cdef uint32_t begun[MOST_GROUPS]
+    cdef uint32_t open_groups[MOST_GROUPS]
     cdef int32_t depth = 1
     cdef uint64_t tag, n
     cdef bytes_in start
-    begun[0] = number
+    open_groups[0] = number
     while True:
         start = p
         p = varint(p, e, &tag)
@@ -85,11 +85,11 @@ cdef inline bytes_in _skip_group(bytes_in p, bytes_in e, uint32_t number, Wire* 
         if tag & 7 == WIRE_GROUP:
             if depth == MOST_GROUPS:
                 return refuse(wire, start, WHAT_NESTED)
-            begun[depth] = <uint32_t>(tag >> 3)
+            open_groups[depth] = <uint32_t>(tag >> 3)
             depth += 1
         elif tag & 7 == WIRE_GROUP_END:
             depth -= 1
-            if begun[depth] != tag >> 3:
+            if open_groups[depth] != tag >> 3:
                 return refuse(wire, start, WHAT_TAG)
             if depth == 0:
                 return p

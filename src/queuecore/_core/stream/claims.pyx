@@ -313,7 +313,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
     cdef Segment* s = NULL
     cdef RunList* list_
     cdef Batch* b
-    cdef int64_t before, limit, used = 0, nbytes, full_rows = _full_rows(p)
+    cdef int64_t old_rows, limit, run_count = 0, nbytes, full_rows = _full_rows(p)
     cdef bint is_over
     cdef int status
     if p.plan.maker.vars > 0 and p.blocks != NULL and not anyway and not _worth_it(p):
@@ -344,19 +344,19 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
             s.k = p.next_batch - 1
             s.row = b.rows
             memset(&s.runs, 0, sizeof(RunList))
-            s.runs.runs = u.runs.runs + used
+            s.runs.runs = u.runs.runs + run_count
         list_ = &s.runs
         limit = p.plan.config.batch_rows - b.rows
         if limit > full_rows - u.rows:
             limit = full_rows - u.rows
-        before = list_.rows
+        old_rows = list_.rows
         status = _pull(p, b, limit, list_)
-        if list_.rows > before:
-            if before == 0:
+        if list_.rows > old_rows:
+            if old_rows == 0:
                 u.segment_count += 1
-            b.rows += list_.rows - before
-            u.rows += list_.rows - before
-            nbytes = (list_.rows - before) * _mark_end(p, b, &list_.runs[list_.count - 1])
+            b.rows += list_.rows - old_rows
+            u.rows += list_.rows - old_rows
+            nbytes = (list_.rows - old_rows) * _mark_end(p, b, &list_.runs[list_.count - 1])
             u.nbytes += nbytes
             p.open_bytes += nbytes
         is_over = status == PULL_END or status == PULL_FAULT
@@ -368,7 +368,7 @@ cdef bint _plan_rows(Pipe* p, Unit* u, bint anyway) noexcept nogil:
         if _is_whole(p, b, list_, status, u) or (b.rows > 0 and (status == PULL_BREAK or p.owed_status != PULL_OK)):
             if b.subs != OWED_SUBS:
                 b.subs = list_.subs
-            used += list_.count
+            run_count += list_.count
             s = NULL
             _close_batch(p)
         if is_over and not order_owes(p.order):

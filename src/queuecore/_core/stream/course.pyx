@@ -212,16 +212,16 @@ cdef class Course:
         return 0
 
     cdef void count_iterations(self, Pipe* p, uint64_t k) noexcept:
-        cdef const int64_t* begun = &p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count]
+        cdef const int64_t* iterations = &p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count]
         cdef ShuffleCounter counter
         cdef int i
         for i in range(self.shuffles):
-            if begun[i] == self.begun[i]:
+            if iterations[i] == self.begun[i]:
                 continue
-            self.begun[i] = begun[i]
+            self.begun[i] = iterations[i]
             counter = <ShuffleCounter>self.counters[i]
-            if counter is not None and counter.next_iteration < self.base[i] + begun[i]:
-                counter.next_iteration = self.base[i] + begun[i]
+            if counter is not None and counter.next_iteration < self.base[i] + iterations[i]:
+                counter.next_iteration = self.base[i] + iterations[i]
 
     cdef void note_iterations(self, Pipe* p, uint64_t k) noexcept nogil:
         cdef const int64_t* begun = &p.window.iterations[<int64_t>(k & p.window.mask) * p.order.count]

@@ -385,21 +385,21 @@ cdef class Keeper:
 cdef Keeper keeper_new(Description d):
     global _kept
     cdef Keeper keeper = Keeper.__new__(Keeper)
-    cdef Keeper node = _kept, after, used = None, unused = None
+    cdef Keeper node = _kept, next_node, used_list = None, unused_list = None
     while node is not None:
-        after = node.after
+        next_node = node.after
         if node.pipes.load(kAcquire) != 0:  # acquire: pairs with _pipe_free in pipe.pyx
-            node.after = used
-            used = node
+            node.after = used_list
+            used_list = node
         else:
-            node.after = unused
-            unused = node
-        node = after
-    _kept = used
-    while unused is not None:  # objects that they kept may run code that comes here again
-        after = unused.after
-        unused.after = None
-        unused = after
+            node.after = unused_list
+            unused_list = node
+        node = next_node
+    _kept = used_list
+    while unused_list is not None:  # objects that they kept may run code that comes here again
+        next_node = unused_list.after
+        unused_list.after = None
+        unused_list = next_node
     keeper.kept = [(d.elements.step, d.elements.pads), None if d.frames is None else d.frames.csv]
     return keeper
 

@@ -87,16 +87,16 @@ cdef Discovery* _new(int64_t files) except NULL:
 cdef int _run(Discovery* d, int64_t threads) except -1:
     # Waits without the GIL and in slices, so that signals are noticed.
     cdef int32_t started = 0
-    cdef bint over = False
+    cdef bint is_over = False
     try:
         with nogil:
             # Threads that could not be started are no loss; without any, this thread does the work.
             runner_start(&d.runner, <int32_t>threads, "qc-open", _hold, &started)
             while started == 0 and _look(d, 0) == STEP_WORKED:
                 pass
-        while not over:
+        while not is_over:
             with nogil:
-                over = runner_join(&d.runner, monotonic_ns() + WAIT_SLICE_NS)
+                is_over = runner_join(&d.runner, monotonic_ns() + WAIT_SLICE_NS)
             PyErr_CheckSignals()
     finally:
         with nogil:

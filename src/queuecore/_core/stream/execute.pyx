@@ -157,14 +157,14 @@ cdef int64_t _make_rows(Pipe* p, Unit* u, int64_t pass_, int64_t ordinal, int64_
     # Makes rows of n records. Returns the number made. If it is less than n, *fault is that of the next record;
     # otherwise *fault stays as it was.
     cdef int64_t i = rows_of_records(&p.plan.maker, &u.scratch, records, p.plan.layout.hop_bytes, n, row)
-    cdef Fault bad
+    cdef Fault record_fault
     u.scratch.arena.epoch = pass_
     for i in range(i, n):
         u.scratch.arena.element = ordinal + i
         if not row_of_record(&p.plan.maker, &u.scratch, records + i * p.plan.layout.hop_bytes,
-                             p.plan.layout.record_bytes, row + i, &bad):
-            _known_place(p, u, ordinal + i, &bad)
-            fault[0] = bad
+                             p.plan.layout.record_bytes, row + i, &record_fault):
+            _known_place(p, u, ordinal + i, &record_fault)
+            fault[0] = record_fault
             return i
     return n
 
@@ -196,7 +196,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
     cdef FileEntry* e
     cdef unsigned char* slot = u.scratch.slot
     cdef int64_t pass_ = run.pass_, ordinal = run.ordinal + first, n = run.n - first
-    cdef int64_t done = 0, m, part, row_count, record, offset, read_bytes = 0, limit, before
+    cdef int64_t done = 0, m, part, row_count, record, offset, read_bytes = 0, limit, old_done
     cdef Leaf* leaf = p.plan.leaves
     cdef const Request* request
     cdef int fd, count
@@ -216,7 +216,7 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
         m = e.count - record
         if m > n - done:
             m = n - done
-        before = done
+        old_done = done
         request = job_find(&u.job, pass_, ordinal + done) if u.asked == ASKED else NULL
         if request != NULL:
             record = ordinal + done - request.first
@@ -264,9 +264,9 @@ cdef int64_t _read_rows(Pipe* p, Unit* u, const Run* run, int64_t first, int64_t
             m -= part
             if status[0] != READ_OK:
                 break
-        if not _unpin(p, u, done - before, wait, status, fault):
-            fault.record = record - (done - before)
-            done = before
+        if not _unpin(p, u, done - old_done, wait, status, fault):
+            fault.record = record - (done - old_done)
+            done = old_done
     return done
 
 
@@ -465,7 +465,7 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
     cdef FileTable* t = p.table
     cdef FileEntry* e
     cdef Run* run
-    cdef int64_t position = 0, done, m, part, record, read_bytes = 0, i, gap, before
+    cdef int64_t position = 0, done, m, part, record, read_bytes = 0, i, gap, old_done
     cdef int32_t r
     cdef const Request* request
     cdef int fd, count, status = READ_OK
@@ -482,7 +482,7 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
             m = e.count - record
             if m > run.n - done:
                 m = run.n - done
-            before = done
+            old_done = done
             request = job_find(&u.job, run.pass_, run.ordinal + done) if u.asked == ASKED else NULL
             if request != NULL:
                 record = run.ordinal + done - request.first
@@ -528,9 +528,9 @@ cdef bint _run_load(Pipe* p, Unit* u, int wait) noexcept nogil:
                 done += part
                 record += part
                 m -= part
-            if not _unpin(p, u, done - before, wait, &status, &u.fault):
-                u.fault.record = record - (done - before)
-                position -= done - before
+            if not _unpin(p, u, done - old_done, wait, &status, &u.fault):
+                u.fault.record = record - (done - old_done)
+                position -= done - old_done
             if status == READ_NOT_CACHED:
                 return False
             if status != READ_OK:
@@ -675,7 +675,7 @@ cdef void _note_asking(Pipe* p) noexcept nogil:
 
 cdef bint _ask(Pipe* p, Unit* u) noexcept nogil:
     # Hands a unit that has to wait for the storage to the engine. False: the caller does its work, and waits.
-    cdef int64_t nbytes, more
+    cdef int64_t nbytes, job_bytes
     u.job.owner = u
     u.pipe = p
     u.job.count = 0
@@ -683,13 +683,14 @@ cdef bint _ask(Pipe* p, Unit* u) noexcept nogil:
     u.job.run.nbytes = u.piece.nbytes if u.kind == UNIT_PIECE else 0
     if u.kind == UNIT_ROWS or u.kind == UNIT_LOAD:
         nbytes = _ask_records(p, u, False)
-        more = nbytes + u.job.count * <int64_t>sizeof(Request)
-        if p.plan.config.budget > 0 and more > u.job.stage_bytes and pipe_memory(p) + more > p.plan.config.budget:
+        job_bytes = nbytes + u.job.count * <int64_t>sizeof(Request)
+        if (p.plan.config.budget > 0 and job_bytes > u.job.stage_bytes
+                and pipe_memory(p) + job_bytes > p.plan.config.budget):
             return False
-        more = job_room(&u.job, u.job.count, nbytes)
-        if more < 0:
+        job_bytes = job_room(&u.job, u.job.count, nbytes)
+        if job_bytes < 0:
             return False
-        p.shared.jobs.fetch_add(more, kRelaxed)  # relaxed: a statistic
+        p.shared.jobs.fetch_add(job_bytes, kRelaxed)  # relaxed: a statistic
         _ask_records(p, u, True)
     u.asked = ASKED
     turn_take(p.turn)
@@ -746,15 +747,15 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
     cdef Meter* m = &p.meters[worker + 1]
     cdef Unit* u = NULL
     cdef Line* line
-    cdef int64_t begun, claimed
+    cdef int64_t begin_ticks, claimed
     cdef int32_t kind, place, number = worker - p.plan.config.threads
-    cdef bint timed, over
+    cdef bint timed, is_over
     cdef int rc
     if number >= 0:
         return ring_step(p.engine, number) if number < MOST_RINGS else engine_step(p.engine)
     if m.since == 0:  # it is new
         meter_since(m, AT_PLAN, cpu_ticks())
-    begun, place = m.since, m.at
+    begin_ticks, place = m.since, m.at
     rc = unit_claim(p, False, &u)
     if rc == CLAIM_STOP:
         return STEP_DONE
@@ -764,7 +765,7 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
     meter_until(m, claimed)
     line = m.line.load(kAcquire)  # acquire: pairs with pipe_trace
     if line != NULL and place >= AT_INPUT:
-        line_wait(line, place, p.number, begun, claimed)
+        line_wait(line, place, p.number, begin_ticks, claimed)
     if rc != CLAIM_UNIT:
         meter_since(m, AT_OUTPUT if rc == CLAIM_FULL else AT_INPUT, claimed)
         return STEP_IDLE
@@ -773,44 +774,44 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
     if line != NULL:
         note_parts(p, u, line, claimed)
         line_enter(line, WORK[kind])
-    over = _work(p, u)
-    begun = cpu_ticks()
+    is_over = _work(p, u)
+    begin_ticks = cpu_ticks()
     if line != NULL:
         line_leave(line)
-        if over:
-            note_unit(p, u, line, claimed, begun)
+        if is_over:
+            note_unit(p, u, line, claimed, begin_ticks)
     if timed:
-        p.steps.all.fetch_add(begun - claimed, kRelaxed)  # relaxed: a statistic
-    meter_since(m, AT_PLAN, begun)
-    if over:
-        meter_unit(m, kind, begun - claimed)
+        p.steps.all.fetch_add(begin_ticks - claimed, kRelaxed)  # relaxed: a statistic
+    meter_since(m, AT_PLAN, begin_ticks)
+    if is_over:
+        meter_unit(m, kind, begin_ticks - claimed)
         unit_retire(p, u)
     else:  # the unit is the engine's now
-        meter_add(m, kind, begun - claimed)
+        meter_add(m, kind, begin_ticks - claimed)
     return STEP_WORKED
 
 
 cdef int64_t execute_help(Pipe* p) noexcept nogil:
     cdef Unit* u = NULL
-    cdef int64_t begun, took
+    cdef int64_t begin_ticks, took
     cdef int32_t kind
     cdef bint timed
     # Relaxed: hints. A unit whose bytes aren't cached waits for a worker or the engine already.
     if p.shared.returned.load(kRelaxed) > 0 or p.shared.cold.load(kRelaxed) > 0:
         return -1
-    begun = cpu_ticks()
+    begin_ticks = cpu_ticks()
     if unit_claim(p, True, &u) != CLAIM_UNIT:
         return -1
     kind = u.kind
     timed = _time_steps(p, u, p.meters.units[UNIT_ROWS].load(kRelaxed))
-    note_helping(p, u, begun)
+    note_helping(p, u, begin_ticks)
     if not _run_unit(p, u, WAIT_NONE):
         unit_give_back(p, u)
         return -1
-    took = cpu_ticks() - begun
+    took = cpu_ticks() - begin_ticks
     if timed:
         p.steps.all.fetch_add(took, kRelaxed)  # relaxed: a statistic
-    note_helped(p, u, begun, begun + took)
+    note_helped(p, u, begin_ticks, begin_ticks + took)
     unit_retire(p, u)
     p.meters.ticks[kind].fetch_add(took, kRelaxed)  # relaxed: statistics, as the next ones
     p.meters.units[kind].fetch_add(1, kRelaxed)

@@ -67,18 +67,18 @@ cdef class Feed:
         # than these; 0: the run is over.
         cdef Pipe* p = self.pipe
         cdef uint32_t epoch
-        cdef int64_t rows, goal, begun
+        cdef int64_t rows, goal, open_rows
         cdef bint starves
         waited()
         while True:
             epoch = event_prepare(&p.shared.room)
             turn_take(p.turn)
-            begun = 0 if p.open == NULL else p.open.rows
+            open_rows = 0 if p.open == NULL else p.open.rows
             # relaxed: the event count orders them, P1 and N1 in parking.pxd
             starves = p.next_batch - (p.open != NULL) < p.shared.awaited.load(kRelaxed)
             goal = p.shared.taken.load(kRelaxed) + starves + p.plan.config.at_a_time - 1
             goal += p.plan.config.ahead - goal % p.plan.config.at_a_time - p.closed
-            rows = (goal * p.plan.config.batch_rows if p.plan.config.batched else goal) - begun
+            rows = (goal * p.plan.config.batch_rows if p.plan.config.batched else goal) - open_rows
             # Operators drop rows, and keep some: by any count, a consumer doesn't wait in vain.
             if starves and rows < 1:
                 rows = 1
@@ -117,8 +117,8 @@ cdef class Feed:
             self._tell()
         return status
 
-    def next_pass(self, int64_t after):
-        """Wait until a pass behind `after` is wanted.
+    def next_pass(self, int64_t last_pass):
+        """Wait until a pass behind `last_pass` is wanted.
 
         Returns
         -------
@@ -134,7 +134,7 @@ cdef class Feed:
             while going:
                 epoch = event_prepare(&p.shared.room)
                 turn_take(p.turn)
-                pass_ = handed_wanted(p.blocks, after)
+                pass_ = handed_wanted(p.blocks, last_pass)
                 base = handed_next(p.blocks)
                 turn_give(p.turn)
                 if pass_ >= 0:

@@ -84,13 +84,13 @@ cdef class Fold:
             raise ValueError(f"{len(state)} parts and {n} components for {self.given} inputs and {self.count} outputs")
         self.parts = [], []
         self.steady = True
-        for part, before, after in zip(state, step.inputs, step.outputs):
-            if (part.dtype, part.shape, part.dtype) != (before.dtype, before.shape,
-                                                        after.dtype) or not _is_fixed(after.shape):
-                raise ValueError(f"{part.dtype} of shape {part.shape} for {before}, which becomes {after}")
-            self.steady = self.steady and before.shape == after.shape
+        for part, old_part, new_part in zip(state, step.inputs, step.outputs):
+            if (part.dtype, part.shape, part.dtype) != (old_part.dtype, old_part.shape,
+                                                        new_part.dtype) or not _is_fixed(new_part.shape):
+                raise ValueError(f"{part.dtype} of shape {part.shape} for {old_part}, which becomes {new_part}")
+            self.steady = self.steady and old_part.shape == new_part.shape
             self.parts[0].append(np.array(part, order="C"))
-            self.parts[1].append(np.empty(after.shape, after.dtype))
+            self.parts[1].append(np.empty(new_part.shape, new_part.dtype))
         self.cells = <Cell*>calloc(self.given + self.count + 1, sizeof(Cell))
         self.data[0] = <unsigned char**>calloc(self.count + 1, sizeof(unsigned char*))
         self.data[1] = <unsigned char**>calloc(self.count + 1, sizeof(unsigned char*))

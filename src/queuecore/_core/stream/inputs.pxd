@@ -35,7 +35,7 @@ cdef bint inputs_of_lone(const Maker* m, Scratch* s, const Run* runs, int64_t n)
 cdef bint row_cells(const Output* outputs, int32_t count, const int64_t* shapes, const Column* columns,
                     int64_t position, Cell* cells, Arena* arena, Fault* fault) noexcept nogil
 # Finds record `first` of a block of moved records.
-cdef void moved_find(const Maker* m, const RecordBlock* b, int64_t first, MovedRow* moved) noexcept nogil
+cdef void moved_find(const Maker* m, const RecordBlock* b, int64_t first, MovedRow* moved_row) noexcept nogil
 # Finds record `first` of a block of CSV: *block is the text from there on.
 cdef void csv_find(const Maker* m, const RecordBlock* b, int64_t first, CsvBlock* block,
                    CsvCursor* cursor) noexcept nogil

@@ -47,11 +47,11 @@ cdef int64_t csv_bytes(const RecordBlock* b, const CsvCursor* cursor, int64_t fi
     return nbytes * min(n + n // 4 + 1, rows) // rows
 
 
-cdef void moved_find(const Maker* m, const RecordBlock* b, int64_t first, MovedRow* moved) noexcept nogil:
+cdef void moved_find(const Maker* m, const RecordBlock* b, int64_t first, MovedRow* moved_row) noexcept nogil:
     cdef int64_t low = 0, high = b.count, middle
     cdef const Moved* records = (<const MovedBlock*>b).records
     cdef const Moved* record
-    cdef RecordBlock* block = &moved.block
+    cdef RecordBlock* block = &moved_row.block
     while high - low > 1:
         middle = (low + high) // 2
         if records[middle].first <= first:
@@ -69,17 +69,18 @@ cdef void moved_find(const Maker* m, const RecordBlock* b, int64_t first, MovedR
     block.count = 1
     block.last = True
     if m.framing == FRAME_LINES:
-        moved.end = <uint32_t>block.nbytes + (block.text[block.nbytes - 1] != 10)
-        block.index = &moved.end
+        moved_row.end = <uint32_t>block.nbytes + (block.text[block.nbytes - 1] != 10)
+        block.index = &moved_row.end
     elif m.walk != NULL:
-        moved.starts[0] = 0
-        moved.starts[1] = block.nbytes
-        block.index = moved.starts
+        moved_row.starts[0] = 0
+        moved_row.starts[1] = block.nbytes
+        block.index = moved_row.starts
     elif m.framing == FRAME_CSV:
-        moved.at.offset = block.place.offset
-        moved.at.row = first + (b.place.number if b.place.number > 0 else 0)  # rows of the header have negative numbers
-        moved.at.line = record.line
-        block.index = &moved.at
+        moved_row.at.offset = block.place.offset
+        # rows of the header have negative numbers
+        moved_row.at.row = first + (b.place.number if b.place.number > 0 else 0)
+        moved_row.at.line = record.line
+        block.index = &moved_row.at
 
 
 cdef inline Span* _span_inputs(Scratch* s, Cell* cell, int64_t at, int64_t room) noexcept nogil:

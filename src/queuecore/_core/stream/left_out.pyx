@@ -113,15 +113,15 @@ cdef class LeftOut:
 
     cdef bint take_bad(self, Pipe* p, Feed feed, const Start* mark) except -1:
         cdef Missing* grown
-        cdef Bad* bad
+        cdef Bad* entry
         cdef int64_t n = p.bad_count, i, count
         if n == 0:
             return False
         qsort(p.bad, n, sizeof(Bad), by_missing)
         if p.plan.config.tell_bad:
             for i in range(n):
-                bad = &p.bad[i]
-                self.breaks[bad.place.pass_, bad.place.ordinal, bad.level] = fault_numbers(&bad.fault)
+                entry = &p.bad[i]
+                self.breaks[entry.place.pass_, entry.place.ordinal, entry.level] = fault_numbers(&entry.fault)
             return True
         grown = <Missing*>realloc(self.missing, size_product(self.missing_count + n, sizeof(Missing)))
         if grown == NULL:
@@ -129,17 +129,17 @@ cdef class LeftOut:
         self.missing = grown
         count = self.missing_count
         for i in range(n):
-            bad = &p.bad[i]
+            entry = &p.bad[i]
             try:
-                self.skips.skip(self.error(&bad.fault, feed))
+                self.skips.skip(self.error(&entry.fault, feed))
             except Exception as error:
                 if not is_own(error):
                     raise
                 self.last = error
-                self.last_fault = bad.fault
-                self.cut(bad.place.pass_, bad.place.ordinal, True, &bad.fault)
+                self.last_fault = entry.fault
+                self.cut(entry.place.pass_, entry.place.ordinal, True, &entry.fault)
                 break
-            self.missing[count] = bad.place
+            self.missing[count] = entry.place
             count += 1
         self.missing_count = count
         qsort(self.missing, count, sizeof(Missing), by_missing)
@@ -161,7 +161,7 @@ cdef class LeftOut:
     cdef int begin_run(self, Beginning* begin, bint blocks, bint shuffled) except -1:
         # Before the run's start, the order counts only records that were good or given as good: the numbers of breaks
         # there are converted.
-        cdef int64_t i, before
+        cdef int64_t i, break_count
         cdef const Start* mark = &begin.start
         cdef dict counts = {}
         cdef object start = (0, 0)
@@ -174,21 +174,21 @@ cdef class LeftOut:
         handed = self.handed[:bisect_left(self.handed, start)]
         played = []
         for pass_, ordinal in handed:
-            before = counts.get(pass_, 0)
-            counts[pass_] = before + 1
-            ordinal -= before
+            break_count = counts.get(pass_, 0)
+            counts[pass_] = break_count + 1
+            ordinal -= break_count
             if pass_ == mark.pass_ and ordinal > mark.good and not shuffled:  # breaks before it are forgotten
                 ordinal = mark.good
             played.append((pass_, ordinal, LEVEL_HANDED))
         places = [(*place, LEVEL_HANDED) for place in self.handed[len(handed):]]
-        for pass_, ordinal, good in self.seams:
+        for pass_, ordinal, good_ordinal in self.seams:
             if (pass_, ordinal) >= start:
                 places.append((pass_, ordinal, LEVEL_SEAM))
             elif shuffled:
-                before = bisect_left(handed, (pass_, ordinal)) - bisect_left(handed, (pass_, -1))
-                played.append((pass_, ordinal - before, LEVEL_SEAM))
+                break_count = bisect_left(handed, (pass_, ordinal)) - bisect_left(handed, (pass_, -1))
+                played.append((pass_, ordinal - break_count, LEVEL_SEAM))
             else:
-                played.append((pass_, good, LEVEL_SEAM))
+                played.append((pass_, good_ordinal, LEVEL_SEAM))
         played.sort()
         places.sort()
         begin.handed = <Break*>calloc(len(played) + len(places) + 1, sizeof(Break))

@@ -221,16 +221,16 @@ cdef Goal goal_of(Saved saved, list seeds, list counters, int shuffles, bint blo
 
 
 cdef list numbers(const int64_t* some, int64_t n):
-    cdef int64_t* own = <int64_t*>malloc(size_product(n + 1, sizeof(int64_t)))
+    cdef int64_t* copy = <int64_t*>malloc(size_product(n + 1, sizeof(int64_t)))
     cdef int64_t i
-    if own == NULL:
+    if copy == NULL:
         raise MemoryError
     try:
         if n > 0:
-            memcpy(own, some, n * sizeof(int64_t))
-        return [own[i] for i in range(n)]
+            memcpy(copy, some, n * sizeof(int64_t))
+        return [copy[i] for i in range(n)]
     finally:
-        free(own)
+        free(copy)
 
 
 cdef Cut* cuts_of(list ends) except NULL:

@@ -120,7 +120,7 @@ cdef bint _add_cell(Scratch* s, const Output* out, const Cell* cell, int64_t row
 cdef bint _run(const Maker* m, Scratch* s, int64_t row, Fault* fault) noexcept nogil:
     # Runs the step on an element, which its inputs have, and writes its outputs to their row.
     cdef Cell* outputs = s.cells + m.given
-    cdef int64_t begun
+    cdef int64_t begin_ticks
     cdef int rc
     cdef const Output* out
     cdef Cell* cell
@@ -139,9 +139,9 @@ cdef bint _run(const Maker* m, Scratch* s, int64_t row, Fault* fault) noexcept n
             s.arena.rows = &s.vars[out.var]
     fault.what = 0  # this and the next are the step's; the rest is set where it fails
     fault.a = fault.b = fault.text_bytes = 0
-    begun = step_begun(&s.arena)
+    begin_ticks = step_begun(&s.arena)
     rc = m.run(m.params, s.cells, outputs, &s.arena, fault)
-    step_ended(&s.arena, m.params, begun)
+    step_ended(&s.arena, m.params, begin_ticks)
     s.arena.row_output = NULL
     if rc != 0:
         fault.code = CODE_STEP
@@ -215,7 +215,7 @@ cdef bint _run_together(const Maker* m, Scratch* s, int64_t n, int64_t row) noex
     cdef Cell* outputs = s.cells + m.given
     cdef Cell* cell
     cdef bytes_out place
-    cdef int64_t begun
+    cdef int64_t begin_ticks
     cdef int32_t j
     cdef int rc
     cdef Fault fault
@@ -225,9 +225,9 @@ cdef bint _run_together(const Maker* m, Scratch* s, int64_t n, int64_t row) noex
         if o.item == 0:
             outputs[o.cell].data = s.slot + o.slot_offset + row * o.row_bytes
             outputs[o.cell].nbytes = n * o.row_bytes
-    begun = step_begun(&s.arena)
+    begin_ticks = step_begun(&s.arena)
     rc = m.run_rows(m.params, s.cells, outputs, n, &s.arena, &fault)
-    step_ended(&s.arena, m.params, begun)
+    step_ended(&s.arena, m.params, begin_ticks)
     if rc != 0:
         return False
     for j in range(m.count):
@@ -726,7 +726,7 @@ cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t r
     cdef const int64_t* noted
     cdef bytes_in data
     cdef bytes_out row_place
-    cdef int64_t own[MAX_DIMS]
+    cdef int64_t row_dims[MAX_DIMS]
     cdef int64_t row_bytes, r, nbytes
     cdef int32_t i, j
     cdef bint is_whole
@@ -737,18 +737,18 @@ cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t r
         ends = <int64_t*>(slot + out.slot_offset)
         noted = <int64_t*>(slot + out.dims_offset)
         for j in range(pad.ndim):
-            own[j] = pad.dims[j]
+            row_dims[j] = pad.dims[j]
             sides[j] = pad.sides[j]
             if sides[j] >= 0:
                 continue
             if pad.fixed:
-                sides[j] = own[j]
+                sides[j] = row_dims[j]
             elif out.ndim > 0:
                 for r in range(rows):
                     if noted[r * out.ndim + j] > sides[j]:
                         sides[j] = noted[r * out.ndim + j]
             elif j > 0:
-                sides[j] = own[j]
+                sides[j] = row_dims[j]
             else:
                 for r in range(rows):
                     if ends[r + 1] - ends[r] > sides[j]:
@@ -768,7 +768,7 @@ cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t r
         g.nbytes = rows * row_bytes
         for r in range(rows):
             row_place = g.data + r * row_bytes
-            dims = own
+            dims = row_dims
             if pad.fixed:
                 data = slot + out.slot_offset + r * out.row_bytes
                 nbytes = out.row_bytes
@@ -778,7 +778,7 @@ cdef bint rows_pad(const Maker* m, unsigned char* slot, Growing* vars, int64_t r
                 if out.ndim > 0:
                     dims = noted + r * out.ndim
                 else:
-                    own[0] = nbytes // out.item
+                    row_dims[0] = nbytes // out.item
             is_whole = True
             for j in range(1, pad.ndim):
                 is_whole = is_whole and dims[j] == sides[j]

@@ -52,7 +52,7 @@ cdef class Scope:
     """
     def __init__(self, bint inner, node=None):
         cdef Scope scope
-        cdef int again = 0
+        cdef int repeats = 0
         # the scope's end refers to it: not to the node's functions
         self.node = None if node is None else weakref.ref(node)
         self.parent = scope = <Scope>qc_scope if qc_scope != NULL else None
@@ -61,12 +61,12 @@ cdef class Scope:
         while scope is not None:
             if scope.stopped:
                 raise_error(CODE_PRECONDITION, "the iterator that this function makes elements for is closed")
-            again += node is not None and scope.node is not None and scope.node() is node
+            repeats += node is not None and scope.node is not None and scope.node() is node
             scope = scope.parent
         # Functions that run in several threads multiply the iterators at each level.
-        if again > MOST_AGAIN or self.depth > MOST_NESTED:
+        if repeats > MOST_AGAIN or self.depth > MOST_NESTED:
             raise_error(CODE_PRECONDITION,
-                f"iterators are nested {max(again, self.depth)} deep: a function iterates over a dataset that calls "
+                f"iterators are nested {max(repeats, self.depth)} deep: a function iterates over a dataset that calls "
                 "it again")
 
     def enter(self):

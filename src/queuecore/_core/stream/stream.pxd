@@ -61,4 +61,4 @@ cdef class Stream:
     cdef int _stopped(self, Pipe* p) except -1
     cdef int _end(self, Pipe* p) except -1
     cdef int _check_made(self) except -1
-    cdef int _leave_place(self, list later, stop, then) except -1
+    cdef int _leave_place(self, list later, stop, callback) except -1

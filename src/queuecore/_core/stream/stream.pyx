@@ -770,13 +770,13 @@ cdef class Stream:
         again."""
         return self.course.at.start.pass_, self.course.at.place.base
 
-    def known_files(self, KnownFiles before=None):
+    def known_files(self, KnownFiles earlier_files=None):
         """Return the files that were found so far, for the stream of a later pass over them: `Description.known`.
 
-        `before`: those that an earlier pass has found; they are returned if this one has found no more.
+        `earlier_files`: those that an earlier pass has found; they are returned if this one has found no more.
         """
         self._check_made()
-        return self.course.known(before)
+        return self.course.known(earlier_files)
 
     def digests(self, list upto):
         """Return, for each n in `upto` above 0, the digest of the sizes and times of the first n files when they were
@@ -807,7 +807,7 @@ cdef class Stream:
             self.gate.leave()
 
     def restore(self, Saved place not None, list seeds, list counters, draws=None, list later=None, stop=None,
-                then=None, check=None):
+                callback=None, check=None):
         """Go on as an iterator would that had just come to a place. Only for functions that `go_to` calls.
 
         Raises `ResumeMismatchError`, and changes nothing, if the place is none for this stream or its files have
@@ -827,7 +827,7 @@ cdef class Stream:
             and the counter's next iteration.
         stop : callable, optional
             Ends the waits of the functions that hand in rows.
-        then : callable, optional
+        callback : callable, optional
             Is called when the run before has ended.
         check : callable, optional
             Is called with the files' digests, once these files are known, and raises if they are not those of the saved
@@ -844,7 +844,7 @@ cdef class Stream:
             <ShuffleCounter?>counter
         t = course.table_at(place, check)
         try:
-            self._leave_place(later, stop, then)
+            self._leave_place(later, stop, callback)
             course.table, t = t, course.table
         finally:
             table_drop(t)
@@ -853,7 +853,7 @@ cdef class Stream:
         course.arrive(goal, place, draws)
         self.gate.failure = None
 
-    cdef int _leave_place(self, list later, stop, then) except -1:
+    cdef int _leave_place(self, list later, stop, callback) except -1:
         # Ends the run. An error from here on ends the stream, which has left its place and not come to the other one.
         try:
             self.pipes.stop()
@@ -864,8 +864,8 @@ cdef class Stream:
                 one.pair = pair
                 one.counter = counter
                 (<ShuffleCounter>counter).next_iteration = number
-            if then is not None:
-                then()
+            if callback is not None:
+                callback()
         except BaseException as error:
             if self.gate.state == STATE_RUNNING or self.gate.state == STATE_ENDED:
                 self._fail(error)

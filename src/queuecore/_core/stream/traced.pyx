@@ -103,15 +103,15 @@ cdef void note_waited(Pipe* p, int64_t begun, int64_t now) noexcept nogil:
 
 cdef void note_taken(Pipe* p, const Batch* b, uint64_t k) noexcept nogil:
     cdef Line* line = p.meters.line.load(kAcquire)
-    cdef int64_t begun, ready = 0
+    cdef int64_t begin_ticks, ready = 0
     cdef LineEvent* e
     if line == NULL:
         return
-    begun = cpu_ticks()
+    begin_ticks = cpu_ticks()
     while ready + 1 < <int64_t>p.window.width and window_ready(p.window, k + 1 + ready):
         ready += 1
     turn_take(p.turn)
-    e = line_next(line, LINE_TAKEN, p.number, begun, cpu_ticks())
+    e = line_next(line, LINE_TAKEN, p.number, begin_ticks, cpu_ticks())
     if e != NULL:
         e.at, e.batch, e.size = ready, <int64_t>k, b.rows
         line_put(line)

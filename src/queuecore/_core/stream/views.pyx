@@ -71,7 +71,7 @@ cdef list copies(list parts):
 
 cdef object assembled(object template, list parts):
     cdef list items
-    cdef dict named
+    cdef dict by_name
     if type(template) is int:
         return parts[template]
     if type(template) is tuple:
@@ -79,10 +79,10 @@ cdef object assembled(object template, list parts):
         for part in <tuple>template:
             items.append(assembled(part, parts))
         return tuple(items)
-    named = {}
+    by_name = {}
     for name, part in (<dict>template).items():
-        named[name] = assembled(part, parts)
-    return named
+        by_name[name] = assembled(part, parts)
+    return by_name
 
 
 cdef object _varied(const Output* out, unsigned char* slot, int64_t row, object dtype, BatchLease lease):

@@ -31,10 +31,10 @@ cdef enum:
 
 
 cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil:
-    cdef int64_t begun = monotonic_ns(), since = cpu_ticks(), helped = 0, now
+    cdef int64_t begin_ns = monotonic_ns(), since = cpu_ticks(), helped = 0, now
     cdef bint is_whole
     begin_wait(ON_INPUT)
-    is_whole = _wait_for_batch(p, k, spin_ns, begun, &helped)
+    is_whole = _wait_for_batch(p, k, spin_ns, begin_ns, &helped)
     end_wait()
     now = cpu_ticks()
     # relaxed: a statistic; several consumers may wait
@@ -43,7 +43,7 @@ cdef int64_t wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns) noexcept nogil
     if not is_whole:
         return spin_ns
     # Spinning pays if a batch comes about as soon as a sleeper would be awake; otherwise the next spin is shorter.
-    return SPIN_NS if monotonic_ns() - begun < 4 * SPIN_NS else spin_ns // 2
+    return SPIN_NS if monotonic_ns() - begin_ns < 4 * SPIN_NS else spin_ns // 2
 
 
 cdef bint _wait_for_batch(Pipe* p, uint64_t k, int64_t spin_ns, int64_t now, int64_t* helped) noexcept nogil:

@@ -100,7 +100,7 @@ cdef Verdict _go_on(const unsigned char* data, int64_t size, int64_t step, int64
     cdef int64_t want = position[0] + 1, n, ahead
     cdef uint64_t length
     cdef unsigned char* block = NULL
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     while want + TFRECORD_HEADER <= size and not (
             _header_at(data + want, True, &length) and length <= <uint64_t>limit and (
                 not is_known or <int64_t>length + TFRECORD_FRAME <= size - want)):
@@ -113,16 +113,16 @@ cdef Verdict _go_on(const unsigned char* data, int64_t size, int64_t step, int64
         if tfrecord_resync(block, n, size - position[0] if is_known else -1, limit, &ahead):
             position[0] += ahead
             if position[0] != want:
-                wrong = "tfrecord: another place to go on at"
+                verdict = "tfrecord: another place to go on at"
             break
         if position[0] + n == size:
             if want + TFRECORD_HEADER <= size:
-                wrong = "tfrecord: the next record was not found"
+                verdict = "tfrecord: the next record was not found"
             position[0] = -1
             break
         position[0] += ahead
     free(block)
-    return wrong
+    return verdict
 
 
 cdef Verdict _tfrecord(Given g) noexcept nogil:
@@ -136,7 +136,7 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
     cdef unsigned char* block = NULL
     cdef RecordWalk walk
     cdef Fault fault
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     cdef int rc, code
     if choices & 4:
         _repair(data, g.n)
@@ -146,7 +146,7 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
     walk.total_bytes = g.n if is_known else -1
     walk.max_record_bytes = limit
     walk.check = check
-    while wrong == NULL:
+    while verdict == NULL:
         n = least(step if step > need else need, g.n - position)
         free(block)
         block = copy_of(data + position, n)
@@ -154,36 +154,36 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
         for i in range(count):
             if _code_at(data + position + starts[i], g.n - position - starts[i], limit, check, &frame_bytes) != 0 or (
                     starts[i + 1] - starts[i] != frame_bytes):
-                wrong = "tfrecord: a record that isn't there"
+                verdict = "tfrecord: a record that isn't there"
                 break
             if tfrecord_check(block + starts[i] + TFRECORD_HEADER, frame_bytes - TFRECORD_FRAME) != (
                     _sound(data + position + starts[i] + TFRECORD_HEADER, frame_bytes - TFRECORD_FRAME)):
-                wrong = "tfrecord: a checksum"
+                verdict = "tfrecord: a checksum"
         position += starts[count]
         records += count
-        if wrong == NULL and (walk.offset != position or walk.record != records):
-            wrong = "tfrecord: the walk stands elsewhere"
-        if wrong != NULL:
+        if verdict == NULL and (walk.offset != position or walk.record != records):
+            verdict = "tfrecord: the walk stands elsewhere"
+        if verdict != NULL:
             break
         if rc == WALK_END:
             if position != g.n:
-                wrong = "tfrecord: an end in the middle"
+                verdict = "tfrecord: an end in the middle"
             break
         if rc == WALK_FULL:
             if count != max_records:
-                wrong = "tfrecord: full too early"
+                verdict = "tfrecord: full too early"
             need = 1
         elif rc == WALK_MORE:
             need = walk.need
             if need <= n - starts[count] or position + n - starts[count] == g.n:
-                wrong = "tfrecord: more is asked for than there is, or what is there"
+                verdict = "tfrecord: more is asked for than there is, or what is there"
         else:
             code = _code_at(data + position, g.n - position, limit, check, &frame_bytes)
             if code == 0 or fault.code != code or fault.offset != position or fault.record != records:
-                wrong = "tfrecord: another fault than is there"
-            if wrong != NULL or code == CODE_TRUNCATED:
+                verdict = "tfrecord: another fault than is there"
+            if verdict != NULL or code == CODE_TRUNCATED:
                 break
-            wrong = _go_on(data, g.n, step, limit, is_known, &position)
+            verdict = _go_on(data, g.n, step, limit, is_known, &position)
             if position < 0:
                 break
             walk.offset = position
@@ -191,7 +191,7 @@ cdef Verdict _tfrecord(Given g) noexcept nogil:
             need = 1
     free(block)
     free(data)
-    return wrong
+    return verdict
 
 
 # ---- Example ---------------------------------------------------------------------------------------------------------
@@ -301,17 +301,17 @@ cdef void _inflate_pieces(int encoding, const unsigned char* p, int64_t n, int64
     cdef int64_t into_bytes = _pieces[room]
     cdef unsigned char* piece = NULL
     cdef const unsigned char* source = NULL
-    cdef int64_t left = 0, written = 0
+    cdef int64_t left = 0, written_bytes = 0
     memset(out, 0, sizeof(Inflated))
     memset(_inflater_room, 0xa5, INFLATER_BYTES)
     out.what = inflater_begin(&f, encoding, _inflater_room)
     while out.what == 0:
-        out.what = inflater_run(&f, &source, &left, into, into_bytes, &written)
-        append(&out.bytes, into, written)
+        out.what = inflater_run(&f, &source, &left, into, into_bytes, &written_bytes)
+        append(&out.bytes, into, written_bytes)
         out.much = out.bytes.n > MOST_BYTES
         if out.much or out.what != 0:
             break
-        if written < into_bytes:
+        if written_bytes < into_bytes:
             if n == 0:
                 out.what = -1 if f.inside else 0
                 break
@@ -355,19 +355,19 @@ cdef Verdict _inflate(Given g) noexcept nogil:
     cdef int64_t choices = choice(&g), sizes = choice(&g), cut = choice(&g)
     cdef int encoding = (ENCODING_LZ4 if choices & 128 else 1) + choices % 3, i
     cdef Inflated inflated, other
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     cdef int64_t common
     codec_prefer(2)
     _inflate_pieces(encoding, g.p, g.n, g.n + 1, PIECES - 1, &inflated)
     if inflated.what == WHAT_NO_LIBRARY:
         codec_prefer(0)
         if encoding <= ENCODING_ZLIB:
-            wrong = "inflate: zlib was not found"  # Python's own is there, always
-        return wrong
+            verdict = "inflate: zlib was not found"  # Python's own is there, always
+        return verdict
     if not inflated.much and not 0 <= inflated.place <= g.n:
-        wrong = "inflate: a place that isn't in the data"
+        verdict = "inflate: a place that isn't in the data"
     for i in range(4):
-        if wrong != NULL:
+        if verdict != NULL:
             break
         if (i & 1 and encoding > ENCODING_ZLIB) or (i == 2 and choices & 32 == 0):
             continue
@@ -385,26 +385,26 @@ cdef Verdict _inflate(Given g) noexcept nogil:
             _inflate_pieces(encoding, g.p, g.n, g.n + 1, PIECES - 1, &other)
         common = least(inflated.bytes.n, other.bytes.n)
         if common > 0 and memcmp(inflated.bytes.p, other.bytes.p, common) != 0:
-            wrong = "inflate: other bytes"
+            verdict = "inflate: other bytes"
         elif inflated.much != other.much:
             # Damage may hold back what came shortly before it.
             if inflated.what == 0 and other.what == 0:
-                wrong = "inflate: more bytes or less"
+                verdict = "inflate: more bytes or less"
         elif not inflated.much:
             if (inflated.what == 0) != (other.what == 0):
-                wrong = "inflate: a fault to one, none to the other"
+                verdict = "inflate: a fault to one, none to the other"
             elif inflated.what == 0 and inflated.bytes.n != other.bytes.n:
-                wrong = "inflate: more bytes or less"
+                verdict = "inflate: more bytes or less"
             elif not 0 <= other.place <= g.n:
-                wrong = "inflate: a place that isn't in the data"
+                verdict = "inflate: a place that isn't in the data"
         if other.bytes.n > MOST_BYTES + INFLATE_ROOM:
-            wrong = "inflate: not bounded"
+            verdict = "inflate: not bounded"
         free(other.bytes.p)
     free(inflated.bytes.p)
     codec_prefer(0)
-    if wrong == NULL and choices & 64:
-        wrong = both_ways(&_inflates[encoding], g.p, g.n, g.n if cut >= 128 else cut * g.n // 128, False)
-    return wrong
+    if verdict == NULL and choices & 64:
+        verdict = both_ways(&_inflates[encoding], g.p, g.n, g.n if cut >= 128 else cut * g.n // 128, False)
+    return verdict
 
 
 cdef int _inflate_step(int encoding) except -1:
@@ -548,15 +548,15 @@ cdef Verdict _reader(Given g) noexcept nogil:
     cdef int64_t choices = choice(&g), border = choice(&g)
     cdef unsigned char* data
     cdef Expected e
-    cdef Record record, before
+    cdef Record record, last_record
     cdef Reader* r = _readers[choices % FRAMINGS]
     cdef const char* name
     cdef Fault fault
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     cdef int64_t kept_at = 0
     cdef int rc, want
     memset(&e, 0, sizeof(Expected))
-    memset(&before, 0, sizeof(Record))
+    memset(&last_record, 0, sizeof(Record))
     e.framing = r.framing
     if e.framing == FRAME_FIXED:
         e.record = 1 + choice(&g) % 64
@@ -583,26 +583,26 @@ cdef Verdict _reader(Given g) noexcept nogil:
         memset(&record, 0, sizeof(Record))
         rc = reader_next(r, &record, &fault, False)
         # Nobody writes where a record is that was given before.
-        if before.block != NULL and e.framing != FRAME_WHOLE and before.nbytes > 0 and (
-                memcmp(before.data, _filler, BORDER) if kept_at < e.filler else
-                memcmp(before.data, e.p + kept_at - e.filler, before.nbytes)) != 0:
-            wrong = "reader: a record that changed"
-        record_drop(r, &before)
-        want = _expect(&e) if wrong == NULL else 0
-        if wrong == NULL:
+        if last_record.block != NULL and e.framing != FRAME_WHOLE and last_record.nbytes > 0 and (
+                memcmp(last_record.data, _filler, BORDER) if kept_at < e.filler else
+                memcmp(last_record.data, e.p + kept_at - e.filler, last_record.nbytes)) != 0:
+            verdict = "reader: a record that changed"
+        record_drop(r, &last_record)
+        want = _expect(&e) if verdict == NULL else 0
+        if verdict == NULL:
             if rc == READER_RECORD:
-                wrong = _next_wrong(r, &e, &record, want)
+                verdict = _next_wrong(r, &e, &record, want)
             elif (rc == READER_FAULT) != (want == READER_FAULT) or want == READER_RECORD:
-                wrong = "reader: no record, or another fault"
+                verdict = "reader: no record, or another fault"
         if rc == READER_RECORD and choices & 8:
-            before = record
+            last_record = record
             kept_at = e.begin
         else:
             record_drop(r, &record)
         if rc != READER_RECORD:
             break
     free(data)
-    return wrong
+    return verdict
 
 
 def _open_files():
@@ -636,14 +636,14 @@ cdef Verdict _planted(Given g) noexcept nogil:
     # A bug on purpose, behind bytes that nobody guesses: a fuzzer that doesn't come upon it sees nothing at all.
     cdef unsigned char* block = copy_of(g.p, g.n)
     cdef uint32_t word = 0
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     if g.n >= 5:
         memcpy(&word, block, 4)
         if word == 0x71756575u and block[4] == 113:
             if block[g.n] == 113:
-                wrong = "planted"
+                verdict = "planted"
     free(block)
-    return wrong
+    return verdict
 
 
 cdef Verdict _call(int target, const unsigned char* p, int64_t n) noexcept nogil:
@@ -674,9 +674,9 @@ cdef int _target = 0
 
 
 cdef int _entry(const uint8_t* p, size_t n) noexcept nogil:
-    cdef Verdict wrong = _call(_target, p, <int64_t>n)
-    if wrong != NULL:
-        fprintf(stderr, "%s\n", wrong)
+    cdef Verdict verdict = _call(_target, p, <int64_t>n)
+    if verdict != NULL:
+        fprintf(stderr, "%s\n", verdict)
         abort()
     return 0
 
@@ -693,8 +693,8 @@ def run(str name, bytes data not None):
     cdef int target = NAMES.index(name)
     cdef const unsigned char* p = data
     cdef int64_t n = len(data)
-    cdef Verdict wrong
+    cdef Verdict verdict
     with nogil:
-        wrong = _call(target, p, n)
-    if wrong != NULL:
-        raise AssertionError((<bytes>wrong).decode())
+        verdict = _call(target, p, n)
+    if verdict != NULL:
+        raise AssertionError((<bytes>verdict).decode())

@@ -46,7 +46,7 @@ cdef struct Table:
     CsvCursor at
     int64_t rows, skipped
     Fault fault          # code 0: none
-    Verdict wrong
+    Verdict verdict
 
 
 cdef void _take_rows(const CsvPlan* plan, const CsvPlace* places, int64_t rows, Growing* items) noexcept nogil:
@@ -88,7 +88,7 @@ cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t si
     for i in range(plan.count):
         places[i].stride = plan.columns[i].item_bytes
         places[i].base = <unsigned char*>malloc(ROWS * places[i].stride)
-    while table.wrong == NULL:
+    while table.verdict == NULL:
         free(text)
         text = copy_of(data + begin, held_bytes)
         block.text = text
@@ -110,9 +110,9 @@ cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t si
             rc = csv_parse(plan, places, &block, &cursor, &arena, &table.fault)
             if cut and rc == 0 and (block.consumed != whole_block.consumed
                                     or memcmp(&cursor, &cut_at, sizeof(CsvCursor)) != 0):
-                table.wrong = "csv: rows were cut where they don't end"
+                table.verdict = "csv: rows were cut where they don't end"
         if block.rows > max_rows or block.consumed > block.nbytes:
-            table.wrong = "csv: more rows than were asked for, or than there are bytes"
+            table.verdict = "csv: more rows than were asked for, or than there are bytes"
             break
         _take_rows(plan, places, block.rows, &table.items)
         table.rows += block.rows
@@ -139,11 +139,11 @@ cdef void _read_table(const CsvPlan* plan, const unsigned char* data, int64_t si
             if begin + held_bytes == size:
                 break
             if held_bytes > plan.max_record_bytes + 4:  # CR LF or what shows that it is longer, and a mark
-                table.wrong = "csv: a block that is longer than a row may be"
+                table.verdict = "csv: a block that is longer than a row may be"
             held_bytes = least(held_bytes + step, size - begin)
     table.at = cursor
-    if table.rows + table.skipped != cursor.row and table.wrong == NULL:
-        table.wrong = "csv: rows that aren't counted"
+    if table.rows + table.skipped != cursor.row and table.verdict == NULL:
+        table.verdict = "csv: rows that aren't counted"
     for i in range(plan.count):
         free(places[i].base)
     free(text)
@@ -155,39 +155,39 @@ cdef Verdict fuzz_csv(Given g) noexcept nogil:
     cdef int64_t choices = choice(&g), step = 1 + choice(&g), max_rows = 1 + choice(&g) % ROWS
     cdef int64_t index = choice(&g) % FORMATS
     cdef Table tables[2]
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     cdef const CsvPlan* plan
     cdef int32_t i
     cdef bint skip = choices & 1
     if step < g.n // 64:  # each block is looked at anew
         step = g.n // 64
     _read_table(_formats[index][0], g.p, g.n, g.n if g.n > 0 else 1, ROWS, False, skip, &tables[0])
-    wrong = tables[0].wrong
+    verdict = tables[0].verdict
     for i in range(3):
-        if wrong != NULL:
+        if verdict != NULL:
             break
         plan = _formats[index][i & 1]
         _read_table(plan, g.p, g.n, step if i < 2 else g.n + 1, max_rows, i == 1, skip, &tables[1])
-        if tables[1].wrong != NULL:
-            wrong = tables[1].wrong
+        if tables[1].verdict != NULL:
+            verdict = tables[1].verdict
         elif i == 1 and tables[1].fault.code == CODE_TOO_LARGE:
             # To who cuts, a long row is a fault before it is a bad one.
             if tables[1].items.n > tables[0].items.n or (
                     tables[1].items.n > 0 and memcmp(tables[0].items.p, tables[1].items.p, tables[1].items.n) != 0) or (
                     tables[0].fault.code == 0 and tables[0].skipped == tables[1].skipped):
-                wrong = "csv: a row that is too long to who cuts it"
+                verdict = "csv: a row that is too long to who cuts it"
         elif not same(&tables[0].items, &tables[1].items) or tables[0].skipped != tables[1].skipped:
-            wrong = "csv: other rows"
+            verdict = "csv: other rows"
         elif tables[0].fault.code != tables[1].fault.code or (tables[0].fault.code != 0 and (
                 tables[0].fault.what != tables[1].fault.what or tables[0].fault.offset != tables[1].fault.offset or
                 tables[0].fault.record != tables[1].fault.record or tables[0].fault.a != tables[1].fault.a or
                 tables[0].fault.b != tables[1].fault.b)):
-            wrong = "csv: another fault"
+            verdict = "csv: another fault"
         elif tables[0].fault.code == 0 and memcmp(&tables[0].at, &tables[1].at, sizeof(CsvCursor)) != 0:
-            wrong = "csv: another end"
+            verdict = "csv: another end"
         free(tables[1].items.p)
     free(tables[0].items.p)
-    return wrong
+    return verdict
 
 
 cdef Verdict fuzz_csv_record(Given g) noexcept nogil:
@@ -303,7 +303,7 @@ cdef Verdict fuzz_number(Given g) noexcept nogil:
     cdef CsvCursor cursor
     cdef Arena arena
     cdef Fault fault
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     cdef int64_t i
     memset(want, 0, 8)
     memset(parsed, 0, 8)
@@ -322,8 +322,8 @@ cdef Verdict fuzz_number(Given g) noexcept nogil:
         return "number: valid to one, not to the other"
     if right and _not_a_number(kind, want):
         if not _not_a_number(kind, parsed):
-            wrong = "number: no nan"
-        return wrong
+            verdict = "number: no nan"
+        return verdict
     if right and memcmp(want, parsed, nbytes) != 0:
         return "number: another value"
     for i in range(n):
@@ -351,14 +351,14 @@ cdef Verdict fuzz_number(Given g) noexcept nogil:
         place.base = <unsigned char*>malloc(3 * nbytes)
         valid = csv_parse(_columns[kind][level], &place, &block, &cursor, &arena, &fault) == 0
         if valid != right or block.rows != 2 + right:
-            wrong = "number: in a column, it is valid to one and not to the other"
+            verdict = "number: in a column, it is valid to one and not to the other"
         elif right and memcmp(place.base + 2 * nbytes, want, nbytes) != 0:
-            wrong = "number: in a column, another value"
+            verdict = "number: in a column, another value"
         free(place.base)
         arena_free(&arena)
     free(text)
     free(line.p)
-    return wrong
+    return verdict
 
 
 cdef int _column(int kind) except -1:

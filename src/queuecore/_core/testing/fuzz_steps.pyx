@@ -55,7 +55,7 @@ cdef Verdict _run_step(const Steps* steps, int batch, Cell* input_cell, bint pla
                        Run* run) noexcept nogil:
     cdef int32_t i
     cdef const Output* output
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     memset(run, 0, sizeof(Run))
     for i in range(steps.count[batch]):
         output = &steps.outputs[batch][i]
@@ -65,9 +65,9 @@ cdef Verdict _run_step(const Steps* steps, int batch, Cell* input_cell, bint pla
     run.rc = steps.run[batch](steps.params[batch], input_cell, run.cells, &run.arena, &run.fault)
     if run.rc == 0:
         for i in range(steps.count[batch]):
-            wrong = _cell_wrong(&run.cells[i], &steps.outputs[batch][i])
-            if wrong != NULL:
-                return wrong
+            verdict = _cell_wrong(&run.cells[i], &steps.outputs[batch][i])
+            if verdict != NULL:
+                return verdict
     elif run.fault.what == 0:
         return "step: a fault without a reason"
     return NULL
@@ -87,7 +87,7 @@ cdef Verdict both_ways(const Steps* steps, const unsigned char* p, int64_t n, in
     cdef Cell input_cell
     cdef Run* runs = <Run*>calloc(3, sizeof(Run))
     cdef const Cell* cell
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     cdef int32_t i, j, k = 0
     offsets[0] = 0
     offsets[1] = cut
@@ -103,15 +103,15 @@ cdef Verdict both_ways(const Steps* steps, const unsigned char* p, int64_t n, in
             input_cell.offsets = offsets
             input_cell.ndim = 1
             input_cell.dims[0] = 2
-        if wrong == NULL:
-            wrong = _run_step(steps, i == 2, &input_cell, places, 1 + (i == 2), &runs[i])
-    if wrong == NULL and (runs[2].rc == 0) != (runs[0].rc == 0 and runs[1].rc == 0):
-        wrong = "step: a batch fails, or its elements do"
-    if wrong == NULL and runs[2].rc != 0:
+        if verdict == NULL:
+            verdict = _run_step(steps, i == 2, &input_cell, places, 1 + (i == 2), &runs[i])
+    if verdict == NULL and (runs[2].rc == 0) != (runs[0].rc == 0 and runs[1].rc == 0):
+        verdict = "step: a batch fails, or its elements do"
+    if verdict == NULL and runs[2].rc != 0:
         position = runs[2].fault.b if steps.element_is_b else runs[2].fault.a
         if not 0 <= position < 2 or runs[position].rc == 0 or runs[2].fault.what != runs[position].fault.what:
-            wrong = "step: a batch fails with another fault than its elements"
-    elif wrong == NULL:
+            verdict = "step: a batch fails with another fault than its elements"
+    elif verdict == NULL:
         j = 0  # the same output of a lone element: it has no splits by element, and no lengths
         for i in range(steps.count[1]):
             if j == steps.count[0] or steps.outputs[0][j].role != steps.outputs[1][i].role or (
@@ -123,14 +123,14 @@ cdef Verdict both_ways(const Steps* steps, const unsigned char* p, int64_t n, in
                     cell = &runs[k].cells[j]
                     if cell.nbytes > runs[2].cells[i].nbytes - position or (
                             cell.nbytes > 0 and memcmp(runs[2].cells[i].data + position, cell.data, cell.nbytes) != 0):
-                        wrong = "step: a batch has other values than its elements"
+                        verdict = "step: a batch has other values than its elements"
                         break
                     position += cell.nbytes
-                if wrong == NULL and position != runs[2].cells[i].nbytes:
-                    wrong = "step: a batch has more values than its elements"
+                if verdict == NULL and position != runs[2].cells[i].nbytes:
+                    verdict = "step: a batch has more values than its elements"
             j += 1
     for i in range(3):
         _run_free(&runs[i])
         free(halves[i])
     free(runs)
-    return wrong
+    return verdict

@@ -59,7 +59,7 @@ cdef Verdict _cut(const unsigned char* data, int64_t size, int64_t step, bint is
     cdef int64_t position = 0, need = 1, n, count = 0, records = 0
     cdef int rc
     cdef unsigned char* block = NULL
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     memset(samples, 0, sizeof(Samples))
     memset(&walk, 0, sizeof(RecordWalk))
     walk.total_bytes = size if is_known else -1
@@ -76,19 +76,19 @@ cdef Verdict _cut(const unsigned char* data, int64_t size, int64_t step, bint is
         position += starts[count]
         records += count
         if walk.offset != position or walk.record != records:
-            wrong = "tar: the walk stands elsewhere"
+            verdict = "tar: the walk stands elsewhere"
         elif rc == WALK_MORE and (walk.need <= n - starts[count] or n - starts[count] == size - position):
-            wrong = "tar: more is asked for than there is, or what is there"
+            verdict = "tar: more is asked for than there is, or what is there"
         elif rc == WALK_FULL and count != MOST_SAMPLES:
-            wrong = "tar: full too early"
+            verdict = "tar: full too early"
         elif rc == WALK_FAULT and (samples.fault.offset != position or samples.fault.record != records):
-            wrong = "tar: a fault elsewhere"
-        if wrong != NULL or rc == WALK_END or rc == WALK_FAULT:
+            verdict = "tar: a fault elsewhere"
+        if verdict != NULL or rc == WALK_END or rc == WALK_FAULT:
             break
         need = walk.need if rc == WALK_MORE else 1
     append(&samples.starts, &position, sizeof(int64_t))
     free(block)
-    return wrong
+    return verdict
 
 
 cdef Verdict _take_apart(const unsigned char* data, int64_t n) noexcept nogil:
@@ -98,7 +98,7 @@ cdef Verdict _take_apart(const unsigned char* data, int64_t n) noexcept nogil:
     cdef Cell outputs[OUTPUTS]
     cdef Arena arena
     cdef Fault fault
-    cdef Verdict wrong = NULL
+    cdef Verdict verdict = NULL
     cdef int32_t k
     cdef int64_t i
     memset(&cell, 0, sizeof(Cell))
@@ -109,14 +109,14 @@ cdef Verdict _take_apart(const unsigned char* data, int64_t n) noexcept nogil:
     cell.nbytes = n
     if _step.run(_step.params, &cell, outputs, &arena, &fault) != 0:
         if fault.what == SAMPLE_BROKEN:
-            wrong = "tar: a sample that can't be taken apart"
+            verdict = "tar: a sample that can't be taken apart"
     else:
         for k in range(OUTPUTS):
             for i in range(outputs[k].nbytes):
                 _seen += outputs[k].data[i]
     arena_free(&arena)
     free(sample)
-    return wrong
+    return verdict
 
 
 cdef Verdict fuzz_tar(Given g) noexcept nogil:
@@ -125,24 +125,24 @@ cdef Verdict fuzz_tar(Given g) noexcept nogil:
     cdef int64_t begin, end, i
     cdef unsigned char* data = copy_of(g.p, g.n)
     cdef Samples whole_samples, pieces
-    cdef Verdict wrong
+    cdef Verdict verdict
     if choices & 2:
         _repair(data, g.n)
-    wrong = _cut(data, g.n, g.n, True, limit, &whole_samples)
-    if wrong == NULL:
-        wrong = _cut(data, g.n, step, choices & 1, limit, &pieces)
+    verdict = _cut(data, g.n, g.n, True, limit, &whole_samples)
+    if verdict == NULL:
+        verdict = _cut(data, g.n, step, choices & 1, limit, &pieces)
         # Whether a sample is too large may be known before, or only behind, what else is wrong with it.
-        if wrong == NULL and not same(&whole_samples.starts, &pieces.starts):
-            wrong = "tar: other samples in pieces"
-        if wrong == NULL and whole_samples.fault.code != pieces.fault.code and (
+        if verdict == NULL and not same(&whole_samples.starts, &pieces.starts):
+            verdict = "tar: other samples in pieces"
+        if verdict == NULL and whole_samples.fault.code != pieces.fault.code and (
                 whole_samples.fault.code != CODE_TOO_LARGE and pieces.fault.code != CODE_TOO_LARGE):
-            wrong = "tar: another fault in pieces"
+            verdict = "tar: another fault in pieces"
         free(pieces.starts.p)
     for i in range(whole_samples.starts.n // <int64_t>sizeof(int64_t) - 1):
-        if wrong == NULL:
+        if verdict == NULL:
             memcpy(&begin, whole_samples.starts.p + i * sizeof(int64_t), sizeof(int64_t))
             memcpy(&end, whole_samples.starts.p + (i + 1) * sizeof(int64_t), sizeof(int64_t))
-            wrong = _take_apart(data + begin, end - begin)
+            verdict = _take_apart(data + begin, end - begin)
     free(whole_samples.starts.p)
     free(data)
-    return wrong
+    return verdict

@@ -355,14 +355,14 @@ cdef class _Calls:
 
     cdef list made(self):
         cdef HandCall* c
-        cdef int64_t i, k, over
+        cdef int64_t i, k, end
         calls = []
         for i in range(self.n):
             c = &self.calls[i]
-            over = c.over.load(kAcquire)
+            end = c.over.load(kAcquire)
             if c.begun.load(kAcquire) != 0:
-                values = [c.values[k] for k in range(c.n if c.what <= CALL_PUT_MANY else c.done if over else 0)]
-                calls.append((_CALLS[c.what], c.begun.load(kAcquire), over, c.result, tuple(values), c.n))
+                values = [c.values[k] for k in range(c.n if c.what <= CALL_PUT_MANY else c.done if end else 0)]
+                calls.append((_CALLS[c.what], c.begun.load(kAcquire), end, c.result, tuple(values), c.n))
         return calls
 
     def __dealloc__(self):

@@ -118,13 +118,13 @@ cdef class FileStream:
         cdef unsigned char* into = <unsigned char*>malloc(piece)
         cdef int64_t read_bytes = piece, total = 0
         cdef Fault fault
-        cdef bint good = True
+        cdef bint has_read = True
         with nogil:
-            while good and read_bytes == piece:
-                good = stream_read(&self.stream, into, piece, &read_bytes, &fault)
+            while has_read and read_bytes == piece:
+                has_read = stream_read(&self.stream, into, piece, &read_bytes, &fault)
                 total += read_bytes
             free(into)
-        if not good:
+        if not has_read:
             raise fault_error(&fault, self.name)
         return total
 
@@ -159,7 +159,7 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     cdef Inflater f
     cdef const unsigned char* start = data
     cdef const unsigned char* source = start
-    cdef int64_t n = len(data), position = 0, left = 0, written = 0, total = 0
+    cdef int64_t n = len(data), position = 0, left = 0, written_bytes = 0, total = 0
     cdef int64_t nbytes = ((source_bytes if source_bytes > into_bytes else into_bytes) + 4095) & ~<int64_t>4095
     cdef unsigned char* sources = <unsigned char*>guarded_pages(nbytes)
     cdef unsigned char* results = <unsigned char*>guarded_pages(nbytes)
@@ -173,10 +173,10 @@ def inflate_pieces(bytes data, int encoding, int64_t source_bytes, int64_t into_
     reason = inflater_begin(&f, encoding, room)
     while reason == 0 and total <= max_bytes:
         with nogil:
-            reason = inflater_run(&f, &source, &left, into, into_bytes, &written)
-        parts.append(into[:written])
-        total += written
-        if reason == 0 and written < into_bytes:
+            reason = inflater_run(&f, &source, &left, into, into_bytes, &written_bytes)
+        parts.append(into[:written_bytes])
+        total += written_bytes
+        if reason == 0 and written_bytes < into_bytes:
             if left != 0:
                 raise AssertionError("stopped before the end of its source")
             if position == n:
@@ -223,14 +223,14 @@ def crc32c_variants():
     """The ways to compute it that this processor has, the slowest first, and which of them the core uses."""
     cdef list names = []
     cdef int i = 0
-    cdef str used = ""
+    cdef str variant = ""
     while crc32c_variant(i).name != NULL:
         if crc32c_variant(i).usable:
             names.append(crc32c_variant(i).name.decode())
         if crc32c_variant(i).run == crc32c_best():
-            used = crc32c_variant(i).name.decode()
+            variant = crc32c_variant(i).name.decode()
         i += 1
-    return names, used
+    return names, variant
 
 
 def crc32c_by(str name, bytes data, uint32_t crc=0):
@@ -324,12 +324,12 @@ def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=Tru
     cdef RecordWalk walk
     cdef Fault fault
     cdef int64_t starts[257]
-    cdef int64_t count = 0, i, begun, size = data.shape[0], records = 0, damaged = 0
+    cdef int64_t count = 0, i, span_ns, size = data.shape[0], records = 0, damaged = 0
     cdef const unsigned char* first = &data[0]
     cdef const unsigned char* p
     cdef int rc = WALK_END
     with nogil:
-        begun = monotonic_ns()
+        span_ns = monotonic_ns()
         for _ in range(passes):
             memset(&walk, 0, sizeof(RecordWalk))
             walk.total_bytes = size
@@ -344,10 +344,10 @@ def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=Tru
                                                     starts[i + 1] - starts[i] - TFRECORD_FRAME):
                         damaged += 1
                 records += count
-        begun = monotonic_ns() - begun
+        span_ns = monotonic_ns() - span_ns
     if rc != WALK_END or damaged:
         raise ValueError("the records are damaged")
-    return begun // passes, records // passes
+    return span_ns // passes, records // passes
 
 
 cdef extern from "queuecore/kernels/numbers.hpp" namespace "queuecore" nogil:
@@ -652,7 +652,7 @@ cdef class LinesPages:
         """Return values and splits of the lines that end so, which take `nbytes`; `behind` these, memory stays as it
         is."""
         cdef const unsigned char* text = self._place(data, gap)
-        cdef int64_t n = len(ends), i, taken_bytes, limit, before
+        cdef int64_t n = len(ends), i, taken_bytes, limit, first
         cdef uint32_t* places
         cdef int64_t* splits
         cdef unsigned char* values
@@ -669,8 +669,8 @@ cdef class LinesPages:
         taken_bytes = self.kernels.gather(text, begin, places, n, values, base, splits)
         if not nbytes <= limit or taken_bytes != nbytes or splits[-1] != -7:
             raise AssertionError(f"{taken_bytes} of {nbytes} bytes, {limit} at most; {splits[-1]}")
-        before = values - self.values.pages
+        first = values - self.values.pages
         for i in range(<int64_t>self.values.nbytes):
-            if not before <= i < before + nbytes and self.values.pages[i] != 0xcd:
-                raise AssertionError(f"byte {i - before} was written")
+            if not first <= i < first + nbytes and self.values.pages[i] != 0xcd:
+                raise AssertionError(f"byte {i - first} was written")
         return (<const char*>values)[:nbytes], [splits[i] for i in range(n)]

@@ -178,7 +178,7 @@ cdef void _push_turns(void* context, int me) noexcept nogil:
     # the holder writes belongs to it.
     cdef Trial* t = <Trial*>context
     cdef uint32_t token = 0
-    cdef int64_t before = -1
+    cdef int64_t last_token = -1
     cdef int i, _i, k, rc
     if me < 2:
         for i in range(2):
@@ -206,11 +206,11 @@ cdef void _push_turns(void* context, int me) noexcept nogil:
                 continue
             t.popped += 1
             t.seen[token] += 1
-            if (token < 16 and token % 2 == 1) != (before >= 0 and before < 16 and before % 2 == 0):
+            if (token < 16 and token % 2 == 1) != (last_token >= 0 and last_token < 16 and last_token % 2 == 0):
                 wrong(2)
-            if token < 16 and token % 2 == 1 and before != token - 1:
+            if token < 16 and token % 2 == 1 and last_token != token - 1:
                 wrong(3)
-            before = token
+            last_token = token
 
 
 cdef void _seal(void* context, int me) noexcept nogil:
@@ -417,7 +417,7 @@ cdef void _crowd(void* context, int me) noexcept nogil:
     cdef uint32_t token = 0
     cdef uint32_t[4] tokens
     cdef int rc
-    cdef int64_t calls = 0, good = 0
+    cdef int64_t calls = 0, good_count = 0
     if me == 0:
         if t.kind == 5:
             fifo_own_pops(t.a)
@@ -449,12 +449,12 @@ cdef void _crowd(void* context, int me) noexcept nogil:
             fifo_disown_pushes(t.a)
         t.answer[0] = 1
         return
-    while calls < 20 * t.want and good < t.want and not t.answer[0]:
+    while calls < 20 * t.want and good_count < t.want and not t.answer[0]:
         rc = fifo_push(t.a, 1, False) if me < 3 else fifo_pop(t.a, &token, False)
         if suspended():
             calls += 1
             t.calls += 1
-            good += rc == RING_OK
+            good_count += rc == RING_OK
             t.good += rc == RING_OK
         if rc != RING_OK:
             cpu_pause()
@@ -574,10 +574,10 @@ cdef void _ends(void* context, int me) noexcept nogil:
     cdef uint64_t[2] threads
     cdef uint32_t token = 0
     cdef int32_t n, i
-    cdef bint over = False, began
+    cdef bint is_over = False, began
     if me == 2:
         _ending_give(t, <int>random(2), 0)
-    while not over and not (t.gone[0] and t.gone[1]):
+    while not is_over and not (t.gone[0] and t.gone[1]):
         began = t.ending.phase > 0
         if _ending_take(t, me, &token):
             if t.calls > 0:
@@ -597,8 +597,8 @@ cdef void _ends(void* context, int me) noexcept nogil:
                 _ending_give(t, 0, 1)
             ending_note(t.ending, 1 + me, True)
         else:
-            over = ending_note(t.ending, 1 + me, False)
-            if over and t.want > 0:
+            is_over = ending_note(t.ending, 1 + me, False)
+            if is_over and t.want > 0:
                 wrong(1)
             n = 0
             turn_take(t.turn)  # as the GIL, which one also needs for its end

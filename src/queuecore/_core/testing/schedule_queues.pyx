@@ -135,18 +135,18 @@ cdef void _hand_refused(HandTrial* t) noexcept nogil:
         wrong(5)
 
 
-cdef void _hand_put(HandTrial* t, int me, int64_t n, int64_t more, bint timed) noexcept nogil:
-    # n rows as one piece, or with `more` as two.
+cdef void _hand_put(HandTrial* t, int me, int64_t n, int64_t more_rows, bint timed) noexcept nogil:
+    # n rows as one piece, and `more_rows` as a second one.
     cdef int64_t first = EACH * me + t.used[me]
     cdef int64_t i, done = 0
-    cdef bint late = t.closed
+    cdef bint is_late = t.closed
     cdef int rc = HAND_BUSY
     cdef QueueOp* op
-    t.used[me] += n + more
+    t.used[me] += n + more_rows
     for i in range(n):
         t.rows[first + i].set(first + i + 1)
-    for i in range(n + more):
-        t.until[first + i] = first + n + more - 1
+    for i in range(n + more_rows):
+        t.until[first + i] = first + n + more_rows - 1
     if n == 1:
         rc = put_try(t.hand, t.names[first], t.keys[first])
         if rc == HAND_CLOSED and not t.closing:
@@ -160,15 +160,15 @@ cdef void _hand_put(HandTrial* t, int me, int64_t n, int64_t more, bint timed) n
     else:
         op = _hand_op(t, n, &t.names[first])
         op.keys = &t.keys[first]
-        op.more = more > 0
+        op.more = more_rows > 0
         rc = _hand_await(t, SIDE_PUT, op, monotonic_ns() + <int64_t>random(600) if timed else -1)
         done = op.done
-        if more > 0 and rc == HAND_DONE:
-            for i in range(n, n + more):
+        if more_rows > 0 and rc == HAND_DONE:
+            for i in range(n, n + more_rows):
                 t.rows[first + i].set(first + i + 1)
             op.tokens = &t.names[first + n]
             op.keys = &t.keys[first + n]
-            hand_refill(t.hand, t.random, op, more, False)
+            hand_refill(t.hand, t.random, op, more_rows, False)
             rc = _hand_await(t, SIDE_PUT, op, -1)
             done += op.done
         hand_leave(t.hand, SIDE_PUT, t.random, op)
@@ -177,7 +177,7 @@ cdef void _hand_put(HandTrial* t, int me, int64_t n, int64_t more, bint timed) n
         _hand_over(t, op)
     if rc == HAND_CLOSED or rc == HAND_CANCELLED:
         _hand_refused(t)
-    if rc == HAND_DONE and (done != n + more or late):
+    if rc == HAND_DONE and (done != n + more_rows or is_late):
         wrong(10)
     if rc == HAND_BUSY or (rc == HAND_SLICE and not timed) or (rc == HAND_CLOSED
                                                                or rc == HAND_CANCELLED) and not t.closing:
@@ -485,14 +485,14 @@ cdef void _hand_crowd(void* context, int me) noexcept nogil:
     # As _crowd, of a queue, with several that may be suspended.
     cdef HandTrial* t = <HandTrial*>context
     cdef uint32_t token = 0
-    cdef int64_t calls = 0, good = 0
+    cdef int64_t calls = 0, good_count = 0
     cdef int rc = HAND_DONE
     if me < t.victims:
         _victim(t, me)
         return
     while t.kind == 2 and not t.ready:
         cpu_pause()
-    while calls < 20 * t.wanted and good < t.wanted and t.ended < t.victims:
+    while calls < 20 * t.wanted and good_count < t.wanted and t.ended < t.victims:
         if t.kind == 2:
             hand_settle(t.hand, t.random)
         elif (me - t.victims) % 2 == 0:
@@ -503,7 +503,7 @@ cdef void _hand_crowd(void* context, int me) noexcept nogil:
             wrong(1)
         if _all_stopped(t):
             calls += 1
-            good += rc == HAND_DONE
+            good_count += rc == HAND_DONE
             t.put += rc == HAND_DONE
         if rc != HAND_DONE or not _all_stopped(t):
             cpu_pause()

@@ -127,42 +127,42 @@ cdef int64_t _jpeg_alone(const ImageCodecs* codecs, const unsigned char* data, i
     # As a program of its own would: no limit, no way back from an error. `part`: NULL is all of the picture.
     cdef JpegErrors errors
     cdef JpegSource source
-    cdef JpegDecompress own
+    cdef JpegDecompress jpeg
     cdef (unsigned char*)[JPEG_LINES] rows
     cdef int64_t row_bytes
     cdef uint32_t left, width, top = 0, bottom
     cdef int i
-    own.errors = codecs.jpeg_std_error(&errors)
-    codecs.jpeg_create(&own, codecs.abi.version, codecs.abi.size)
+    jpeg.errors = codecs.jpeg_std_error(&errors)
+    codecs.jpeg_create(&jpeg, codecs.abi.version, codecs.abi.size)
     source.next = data
     source.left = <size_t>nbytes
     source.init = source.term = jpeg_nothing
     source.fill = _no_more
     source.skip = jpeg_skip
     source.resync = codecs.jpeg_resync
-    own.source = &source
-    codecs.jpeg_read_header(&own, 1)
+    jpeg.source = &source
+    codecs.jpeg_read_header(&jpeg, 1)
     if part != NULL:
-        own.scale_num, own.scale_denom = 1, part.by
-    codecs.jpeg_start(&own)
-    bottom = own.output_height
+        jpeg.scale_num, jpeg.scale_denom = 1, part.by
+    codecs.jpeg_start(&jpeg)
+    bottom = jpeg.output_height
     if part != NULL:
         left = part.left // part.by
         width = (part.left + part.width + part.by - 1) // part.by - left
-        codecs.jpeg_crop(&own, &left, &width)
+        codecs.jpeg_crop(&jpeg, &left, &width)
         top = part.top // part.by
         bottom = (part.top + part.height + part.by - 1) // part.by
-        codecs.jpeg_skip_rows(&own, top)
-    row_bytes = <int64_t>own.output_width * own.output_components
-    while own.output_scanline < bottom:
+        codecs.jpeg_skip_rows(&jpeg, top)
+    row_bytes = <int64_t>jpeg.output_width * jpeg.output_components
+    while jpeg.output_scanline < bottom:
         for i in range(JPEG_LINES):
-            rows[i] = into + (own.output_scanline - top + i) * row_bytes
-        left = bottom - own.output_scanline
-        if codecs.jpeg_read(&own, rows, left if left < <uint32_t>JPEG_LINES else JPEG_LINES) == 0:
+            rows[i] = into + (jpeg.output_scanline - top + i) * row_bytes
+        left = bottom - jpeg.output_scanline
+        if codecs.jpeg_read(&jpeg, rows, left if left < <uint32_t>JPEG_LINES else JPEG_LINES) == 0:
             break
     if part == NULL:
-        codecs.jpeg_finish(&own)
-    codecs.jpeg_destroy(&own)
+        codecs.jpeg_finish(&jpeg)
+    codecs.jpeg_destroy(&jpeg)
     return row_bytes * (bottom - top)
 
 
@@ -191,7 +191,7 @@ def decode_pictures(list files, Step step=None, list parts=None):
     cdef Arena arena
     cdef Fault fault
     cdef unsigned char* place = NULL
-    cdef int64_t room = 0, begun, nbytes = 0
+    cdef int64_t room = 0, span_ns, nbytes = 0
     cdef int rc = 0
     memset(cells, 0, sizeof(cells))
     arena_init(&arena)
@@ -210,7 +210,7 @@ def decode_pictures(list files, Step step=None, list parts=None):
                 room = max(room, 3 * picture.width * picture.height)
     try:
         with nogil:
-            begun = monotonic_ns()
+            span_ns = monotonic_ns()
             for i in range(n):
                 arena_reset(&arena)
                 arena.element = i
@@ -228,10 +228,10 @@ def decode_pictures(list files, Step step=None, list parts=None):
                         break
                     place = cells[1].data
                     nbytes = cells[1].nbytes
-            begun = monotonic_ns() - begun
+            span_ns = monotonic_ns() - span_ns
         if rc != 0:
             raise step.explain(&fault)
-        return begun, (<const char*>place)[:nbytes]
+        return span_ns, (<const char*>place)[:nbytes]
     finally:
         arena_free(&arena)
         free(data)

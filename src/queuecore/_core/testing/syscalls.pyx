@@ -458,14 +458,14 @@ cdef void* _test_memalign(size_t alignment, size_t nbytes) noexcept nogil:
 
 
 cdef void* _test_realloc(void* p, size_t nbytes) noexcept nogil:
-    cdef void* moved
+    cdef void* new_block
     if _met(MEMORY, _caller(0)) == FAIL:
         return NULL
     taken_drop(p)  # before: memory given back may be another thread's at once
-    moved = kRealSyscalls.realloc(p, nbytes)
-    if moved == NULL:
+    new_block = kRealSyscalls.realloc(p, nbytes)
+    if new_block == NULL:
         _taken(p, _caller(0))
-    return _taken(moved, _caller(0))
+    return _taken(new_block, _caller(0))
 
 
 cdef void _test_free(void* p) noexcept nogil:
