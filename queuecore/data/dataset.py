@@ -2023,17 +2023,17 @@ class Dataset(Sources, Grouping, Keeping):
         if num_parallel_calls is not None:
             calls = check_int(num_parallel_calls, "num_parallel_calls", AUTOTUNE, _MOST_CYCLE)
         cycle = _cycle(cycle_length, max(calls, 1))
-        ahead_count = 0
+        begun_count = 0
         if num_parallel_calls is not None:
             if calls == 0 or calls > cycle:
                 raise InvalidArgumentError(
                     f"num_parallel_calls must be 1 to cycle_length, which is {cycle}, or AUTOTUNE (-1), not {calls}"
                 )
-            ahead_count = calls if 0 < calls < cycle else cycle + 1
+            begun_count = calls if 0 < calls < cycle else cycle + 1
         sloppy = None if num_parallel_calls is not None else False
         if deterministic is not None:
             sloppy = not check_bool(deterministic, "deterministic")
-        return self._interleaved("interleave", map_func, cycle, block_length, ahead_count, sloppy)
+        return self._interleaved("interleave", map_func, cycle, block_length, begun_count, sloppy)
 
     def parallel_interleave(
         self,
@@ -2078,7 +2078,7 @@ class Dataset(Sources, Grouping, Keeping):
         return self._interleaved("parallel_interleave", map_func, cycle, block_length, begun, given)
 
     def _interleaved(
-        self, method: str, map_func: Any, cycle: int, block_length: Any, ahead_count: int, sloppy: bool | None
+        self, method: str, map_func: Any, cycle: int, block_length: Any, begun_count: int, sloppy: bool | None
     ) -> Dataset:
         if not callable(map_func):
             raise InvalidArgumentError(f"{method}: map_func must be a function, not {map_func!r:.60}")
@@ -2088,7 +2088,7 @@ class Dataset(Sources, Grouping, Keeping):
         found = None if sloppy else of_names(self._chain, map_func, method, cycle, block)
         if found is not None:
             return Dataset._of(Chain(found, (), self._chain.options))
-        return _of(Interleave((self._chain,), method, map_func, cycle, block, ahead_count, sloppy))
+        return _of(Interleave((self._chain,), method, map_func, cycle, block, begun_count, sloppy))
 
     @staticmethod
     def choose_from_datasets(

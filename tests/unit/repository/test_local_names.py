@@ -12,7 +12,7 @@ NO_NOUNS = {"one", "made", "given", "found", "asked", "drawn", "gone", "kept", "
 NO_NOUNS |= {"told", "wanted", "whole", "absent", "answered", "came", "complete", "got", "held", "numbered", "short"}
 NO_NOUNS |= {"resampled", "here", "there", "what", "where", "along", "at", "captured", "chosen", "how", "most"}
 NO_NOUNS |= {"placed", "shown", "traced", "upto", "which", "why"}
-# And in the package: words that a test may use for two things that it compares, but that say too little there.
+# And in the package, where they say too little: words that a test may use for two things that it compares.
 COMPARING = {"after", "again", "bad", "before", "begun", "called", "each", "early", "good", "late", "many", "more"}
 COMPARING |= {"moved", "named", "needed", "over", "own", "sent", "then", "used", "wrong", "written"}
 FOLDERS = {"queuecore": NO_NOUNS | COMPARING, "tests": NO_NOUNS, "benchmarks": NO_NOUNS, "examples": NO_NOUNS}

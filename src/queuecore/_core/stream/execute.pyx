@@ -747,7 +747,7 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
     cdef Meter* m = &p.meters[worker + 1]
     cdef Unit* u = NULL
     cdef Line* line
-    cdef int64_t begin_ticks, claimed
+    cdef int64_t begin_ticks, claimed, end_ticks
     cdef int32_t kind, place, number = worker - p.plan.config.threads
     cdef bint timed, is_over
     cdef int rc
@@ -775,19 +775,19 @@ cdef int execute_step(void* context, int32_t worker) noexcept nogil:
         note_parts(p, u, line, claimed)
         line_enter(line, WORK[kind])
     is_over = _work(p, u)
-    begin_ticks = cpu_ticks()
+    end_ticks = cpu_ticks()
     if line != NULL:
         line_leave(line)
         if is_over:
-            note_unit(p, u, line, claimed, begin_ticks)
+            note_unit(p, u, line, claimed, end_ticks)
     if timed:
-        p.steps.all.fetch_add(begin_ticks - claimed, kRelaxed)  # relaxed: a statistic
-    meter_since(m, AT_PLAN, begin_ticks)
+        p.steps.all.fetch_add(end_ticks - claimed, kRelaxed)  # relaxed: a statistic
+    meter_since(m, AT_PLAN, end_ticks)
     if is_over:
-        meter_unit(m, kind, begin_ticks - claimed)
+        meter_unit(m, kind, end_ticks - claimed)
         unit_retire(p, u)
     else:  # the unit is the engine's now
-        meter_add(m, kind, begin_ticks - claimed)
+        meter_add(m, kind, end_ticks - claimed)
     return STEP_WORKED
 
 

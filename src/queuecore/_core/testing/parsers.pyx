@@ -324,12 +324,12 @@ def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=Tru
     cdef RecordWalk walk
     cdef Fault fault
     cdef int64_t starts[257]
-    cdef int64_t count = 0, i, span_ns, size = data.shape[0], records = 0, damaged = 0
+    cdef int64_t count = 0, i, begin_ns, span_ns, size = data.shape[0], records = 0, damaged = 0
     cdef const unsigned char* first = &data[0]
     cdef const unsigned char* p
     cdef int rc = WALK_END
     with nogil:
-        span_ns = monotonic_ns()
+        begin_ns = monotonic_ns()
         for _ in range(passes):
             memset(&walk, 0, sizeof(RecordWalk))
             walk.total_bytes = size
@@ -344,7 +344,7 @@ def bench_tfrecord(const unsigned char[::1] data, int64_t passes, bint check=Tru
                                                     starts[i + 1] - starts[i] - TFRECORD_FRAME):
                         damaged += 1
                 records += count
-        span_ns = monotonic_ns() - span_ns
+        span_ns = monotonic_ns() - begin_ns
     if rc != WALK_END or damaged:
         raise ValueError("the records are damaged")
     return span_ns // passes, records // passes

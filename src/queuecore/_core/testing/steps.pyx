@@ -191,7 +191,7 @@ def decode_pictures(list files, Step step=None, list parts=None):
     cdef Arena arena
     cdef Fault fault
     cdef unsigned char* place = NULL
-    cdef int64_t room = 0, span_ns, nbytes = 0
+    cdef int64_t room = 0, begin_ns, span_ns, nbytes = 0
     cdef int rc = 0
     memset(cells, 0, sizeof(cells))
     arena_init(&arena)
@@ -210,7 +210,7 @@ def decode_pictures(list files, Step step=None, list parts=None):
                 room = max(room, 3 * picture.width * picture.height)
     try:
         with nogil:
-            span_ns = monotonic_ns()
+            begin_ns = monotonic_ns()
             for i in range(n):
                 arena_reset(&arena)
                 arena.element = i
@@ -228,7 +228,7 @@ def decode_pictures(list files, Step step=None, list parts=None):
                         break
                     place = cells[1].data
                     nbytes = cells[1].nbytes
-            span_ns = monotonic_ns() - span_ns
+            span_ns = monotonic_ns() - begin_ns
         if rc != 0:
             raise step.explain(&fault)
         return span_ns, (<const char*>place)[:nbytes]
