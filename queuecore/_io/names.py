@@ -291,8 +291,9 @@ class Listing:
         if self._pid != os.getpid():
             self.wait(files, sys.maxsize)
         with self._changed:
-            self._streams.append(weakref.ref(stream))
-        stream.extend()  # by the names that were added before
+            if not files.whole:
+                self._streams.append(weakref.ref(stream))
+        stream.extend()  # by the names that were added before, which may be the last ones
 
 
 def _encoded(names: Iterable[Filename], what: str) -> list[bytes]:

@@ -176,6 +176,21 @@ def test_interleaved_files(gate, tmp_path, cycle):
     opener.join()
 
 
+def test_the_last_folder_is_listed_while_an_iterator_is_made(gate, kind, monkeypatch):
+    make, records = kind
+    gate.open("a-b")
+    followed = []
+    with monkeypatch.context() as held_back:
+        held_back.setattr(names.Listing, "follow", lambda listing, files, stream: followed.append((files, stream)))
+        it = iter(make())
+    [(files, stream)] = followed
+    gate.open()
+    assert len(files) == FILES * len(ORDER) and files.whole
+    files.follow(stream)
+    with it:
+        assert [as_bytes(element) for element in it] == all_of(records)
+
+
 def test_what_needs_all_names_waits(gate, kind):
     make, records = kind
     gate.open("a-b")

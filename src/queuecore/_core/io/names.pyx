@@ -88,8 +88,8 @@ cdef class FileList:
             self.names.parts += 1
 
     def follow(self, stream):
-        """Let a stream of these files know of each name that is added."""
-        if not self.names.whole:
+        """Let a stream of these files know of each name that is added, or was added since it was made."""
+        if self.rest is not None:
             self.rest.follow(self, stream)
 
     cpdef int at_least(self, int64_t count) except -1:
