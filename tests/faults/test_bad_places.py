@@ -246,7 +246,7 @@ BETWEEN = {
 
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("bad", [(7003,), (3005, 5000, 5001)], ids=str)
-@pytest.mark.parametrize("size", [64, 2000, 20000])
+@pytest.mark.parametrize("size", [pytest.param(64, marks=pytest.mark.thorough), 2000, 20000])
 def test_places_of_many_records(damaged, between, bad, size):
     """A shuffle has a damaged record in its buffer long before it gives it: only then does what it gives change."""
     path = damaged(*bad)

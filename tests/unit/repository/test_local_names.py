@@ -53,15 +53,22 @@ def long_lives(scope, names):
     return [(name, min(lines[name]), max(lines[name])) for name in names & (stored | {*parameters(scope)})]
 
 
+def long_functions(text):
+    """The functions in which a variable may live long enough, each with all words in it."""
+    lines = text.split("\n")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, FUNCTIONS) and node.end_lineno - node.lineno > MOST_LINES:
+            yield node, set(re.findall(r"\w+", "\n".join(lines[node.lineno - 1 : node.end_lineno])))
+
+
 def test_variables_have_nouns():
     paths = [(path, names) for folder, names in FOLDERS.items() for path in (ROOT / folder).rglob("*.py")]
     assert len(paths) > 300
     findings = [
         f"{path.relative_to(ROOT)}:{first}-{last} {name}"
         for path, names in paths
-        for function in ast.walk(ast.parse(path.read_text()))
-        if isinstance(function, FUNCTIONS)
-        for name, first, last in long_lives(function, names)
+        for function, words in long_functions(path.read_text())
+        for name, first, last in long_lives(function, names & words)
         if last - first > MOST_LINES
     ]
     assert sorted(set(findings)) == []
