@@ -20,10 +20,15 @@ ROOT = Path(__file__).resolve().parents[2]
 CORE = Path("src/queuecore/_core")
 VARIABLE = "QUEUECORE_MUTANT"
 REST = " ..."
+WORD = re.compile(r"[A-Za-z_]\w*")
+COMMENT = re.compile(r"#.*")
+
+# What a mistake may say though the file's code doesn't.
+KEYWORDS = {"False", "True", "and", "not", "or", "pass", "return"}
 
 
 class Stale(Exception):
-    """A mutant's text is not in the sources, or not once."""
+    """A mutant's text is not in the sources, or not once, or its mistake has a name that they haven't."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +163,7 @@ MUTANTS = [
     row(
         "word that is left is not looked for again",
         "native balanced",
-        ("handoff/handoff.pxd _flush", "True", "not moved"),
+        ("handoff/handoff.pxd _flush", "True", "not has_moved"),
     ),
     row(
         "what one side let in is not told the other",
@@ -269,6 +274,7 @@ def _function(lines: list[str], name: str) -> range:
 def mutated(file: str, text: str, mutants: Sequence[Mistake]) -> str:
     """Return a file's text in which each mistake is a choice, by the mutant's number, from 1 on."""
     lines = text.split("\n")
+    known_words = KEYWORDS | set(WORD.findall(COMMENT.sub("", SWITCH + text)))
     statements: dict[int, list[tuple[int, str]]] = {}
     expressions: dict[tuple[int, str], list[tuple[int, str]]] = {}
     for number, mistake in enumerate(mutants, 1):
@@ -276,6 +282,8 @@ def mutated(file: str, text: str, mutants: Sequence[Mistake]) -> str:
             name, function, *which = edit.place.split()
             if name != file:
                 continue
+            if unknown_words := set(WORD.findall(edit.wrong)) - known_words:
+                raise Stale(f"{mistake.name}: {file} has no {', '.join(sorted(unknown_words))}")
             fragment = edit.text.removesuffix(REST)
             places = [i for i in _function(lines, function) if fragment in lines[i]]
             nth, count = map(int, which[0].split("/")) if which else (1, 1)

@@ -176,8 +176,8 @@ PLANTED = [
         (
             "lease copy_to",
             "failure.result = cuda.copy_on_device(address, self.base, self.nbytes, <void*>self.handles[0])",
-            "at, n = self.base, self.nbytes; self.end_(); "
-            "failure.result = cuda.copy_on_device(address, at, n, <void*>self.handles[0])",
+            "at, nbytes = self.base, self.nbytes; self.end_(); "
+            "failure.result = cuda.copy_on_device(address, at, nbytes, <void*>self.handles[0])",
         ),
     ),
     row(

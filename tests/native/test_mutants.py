@@ -78,11 +78,17 @@ def test_a_mistake_is_found(tree, number):
 
 
 @pytest.mark.parametrize(
-    ("place", "text"),
-    [("a.pxd f", "x = 1"), ("a.pxd g", "y = 2"), ("a.pxd h", "x = 1"), ("a.pxd g", "z"), ("a.pxd f 1/3", "x = 1")],
-    ids=["twice", "not there", "no such function", "twice in a line", "not three times"],
+    "edit",
+    [
+        pytest.param(Edit("a.pxd f", "x = 1"), id="twice"),
+        pytest.param(Edit("a.pxd g", "y = 2"), id="not there"),
+        pytest.param(Edit("a.pxd h", "x = 1"), id="no such function"),
+        pytest.param(Edit("a.pxd g", "z"), id="twice in a line"),
+        pytest.param(Edit("a.pxd f 1/3", "x = 1"), id="not three times"),
+        pytest.param(Edit("a.pxd g", "return x", "return again"), id="a name that only a comment has"),
+    ],
 )
-def test_a_mistake_that_fits_nowhere_is_an_error(place, text):
+def test_a_mistake_that_fits_nowhere_is_an_error(edit):
     source = "cdef int f():\n    x = 1\n    x = 1  # again\n\n\ncdef int g():\n    x = z + z\n    return x\n"
     with pytest.raises(Stale):
-        mutated("a.pxd", source, [Mistake("a mistake", (Edit(place, text),))])
+        mutated("a.pxd", source, [Mistake("a mistake", (edit,))])
