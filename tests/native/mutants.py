@@ -272,21 +272,21 @@ def _function(lines: list[str], name: str) -> range:
 
 
 def mutated(file: str, text: str, mutants: Sequence[Mistake]) -> str:
-    """Return a file's text in which each mistake is a choice, by the mutant's number, from 1 on."""
+    """Return a file's text in occurrence each mistake is a choice, by the mutant's number, from 1 on."""
     lines = text.split("\n")
     known_words = KEYWORDS | set(WORD.findall(COMMENT.sub("", SWITCH + text)))
     statements: dict[int, list[tuple[int, str]]] = {}
     expressions: dict[tuple[int, str], list[tuple[int, str]]] = {}
     for number, mistake in enumerate(mutants, 1):
         for edit in mistake.edits:
-            name, function, *which = edit.place.split()
+            name, function, *occurrence = edit.place.split()
             if name != file:
                 continue
             if unknown_words := set(WORD.findall(edit.wrong)) - known_words:
                 raise Stale(f"{mistake.name}: {file} has no {', '.join(sorted(unknown_words))}")
             fragment = edit.text.removesuffix(REST)
             places = [i for i in _function(lines, function) if fragment in lines[i]]
-            nth, count = map(int, which[0].split("/")) if which else (1, 1)
+            nth, count = map(int, occurrence[0].split("/")) if occurrence else (1, 1)
             if len(places) != count or lines[places[nth - 1]].count(fragment) != 1:
                 raise Stale(f"{mistake.name}: {edit.text!r} is {len(places)} times in {edit.place}")
             position = places[nth - 1]
