@@ -272,7 +272,7 @@ def _function(lines: list[str], name: str) -> range:
 
 
 def mutated(file: str, text: str, mutants: Sequence[Mistake]) -> str:
-    """Return a file's text in occurrence each mistake is a choice, by the mutant's number, from 1 on."""
+    """Return a file's text in which each mistake is a choice, by the mutant's number, from 1 on."""
     lines = text.split("\n")
     known_words = KEYWORDS | set(WORD.findall(COMMENT.sub("", SWITCH + text)))
     statements: dict[int, list[tuple[int, str]]] = {}
