@@ -14,7 +14,7 @@ from helpers.data.blocks import KINDS, content, flat, plain, pull, run, small, s
 from helpers.data.chains import THREADS, threads, write_files
 from helpers.formats import tfrecords
 from helpers.formats.compressed import compress
-from helpers.process import open_descriptors
+from helpers.process import open_descriptors, soon
 
 import queuecore as qc
 from queuecore.data import CsvDataset, Options, TextLineDataset, TFRecordDataset
@@ -411,14 +411,22 @@ def test_a_read_that_does_not_come_back_is_named(tmp_path, compression):
     path = tmp_path / "slow"
     path.write_bytes(text if compression is None else compress("GZIP", text))
     ds = small(TextLineDataset(path, compression), 1000).batch(10)
-    syscalls.set_read_delay(3600)
-    with iter(ds.with_options(Options(num_threads=1, stall_warn=0.05))) as it:
+
+    def iterate(**options):
+        """Begin a pass whose first read doesn't come back, and which has begun that read."""
+        syscalls.set_read_delay(3600)
+        begun_reads = syscalls.read_count()
+        it = iter(ds.with_options(Options(num_threads=1, **options)))
+        assert not it._stream.poll(0)
+        assert soon(lambda: syscalls.read_count() > begun_reads)
+        return it
+
+    with iterate(stall_warn=0.05) as it:
         with warnings.catch_warnings(action="error"), pytest.raises(RuntimeWarning, match="slow"):
             next(it)
         syscalls.set_read_delay(0)
         assert len(next(it)) == 10
-    syscalls.set_read_delay(3600)
-    with iter(ds.with_options(Options(num_threads=1, stall_timeout=0.1))) as it:
+    with iterate(stall_timeout=0.1) as it:
         with pytest.raises(StallError) as caught:
             next(it)
         assert isinstance(caught.value, TimeoutError)
