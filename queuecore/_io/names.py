@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from queuecore._core.io.names import FileList
 from queuecore._io import remote
-from queuecore.errors import DtypeError, InvalidArgumentError, UnimplementedError, shown_name
+from queuecore._runners.threads import start_thread
+from queuecore.errors import (
+    DtypeError,
+    InvalidArgumentError,
+    ResourceExhaustedError,
+    UnavailableError,
+    UnimplementedError,
+    shown_name,
+)
 
 if TYPE_CHECKING:
     from queuecore._core.stream.stream import Stream
@@ -142,7 +150,7 @@ def _local_matches(path: bytes, hidden: bool, recursive: bool) -> list[bytes]:
         folders = _local_matches(folder, hidden, recursive)
     if len(folders) < 2:
         return glob.glob(path, include_hidden=hidden, recursive=recursive)
-    with ThreadPoolExecutor(min(len(folders), _FOLDERS_AT_A_TIME), "queuecore-list") as threads:
+    with ThreadPoolExecutor(min(len(folders), _FOLDERS_AT_A_TIME), "qc-list") as threads:
         parts = threads.map(lambda one: glob.glob(os.path.join(glob.escape(one), last), include_hidden=hidden), folders)
         return [name for part in parts for name in part]
 
@@ -229,14 +237,10 @@ class Listing:
 
     def start(self, files: FileList) -> None:
         """Begin to list. The threads end by themselves, and hold up nothing: a far disk may take for ever."""
-        threads = [
-            threading.Thread(target=self._work, args=(files,), name="queuecore-list", daemon=True)
-            for _ in range(min(len(self._folders), _FOLDERS_AT_A_TIME))
-        ]
-        for number, thread in enumerate(threads):
+        for number in range(min(len(self._folders), _FOLDERS_AT_A_TIME)):
             try:
-                thread.start()
-            except RuntimeError:  # there may be no more threads
+                start_thread("qc-list", self._work, files)
+            except (ResourceExhaustedError, UnavailableError):  # there may be no more threads
                 if number == 0:
                     self._pid = 0
                 break

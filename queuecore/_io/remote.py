@@ -26,6 +26,7 @@ from queuecore._core.io.remote import AheadReader, begin, is_url, serve
 from queuecore._io.cache import CachedFile, cache_of
 from queuecore._io.object_store import objects_of
 from queuecore._io.plain_http import plain_file
+from queuecore._runners.threads import start_thread
 from queuecore.errors import InvalidArgumentError, QueueCoreError, UnimplementedError, os_error, shown_name
 
 if TYPE_CHECKING:
@@ -739,7 +740,7 @@ def _start() -> None:
     """Start a server. The first one of a process stays."""
     number = next(_numbers)
     idle = _IDLE if number else -1.0
-    threading.Thread(target=serve, args=(idle,), name=f"qc-remote-{number}", daemon=True).start()
+    start_thread(f"qc-remote-{number}", serve, idle)
 
 
 _numbers = itertools.count()

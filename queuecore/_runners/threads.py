@@ -17,10 +17,10 @@ __all__ = ["Thread", "start_thread"]
 
 
 class Thread(threading.Thread):
-    """A thread whose `start` can't hang where memory ends.
+    """A thread whose `start` can't hang where memory ends, and that has begun before the interpreter ends.
 
     Python's own waits for the new thread to say that it runs. A thread that ends before it can, for want of memory,
-    never does.
+    never does. Nor does the end of the program wait for one that has not begun, which can crash the process.
 
     Attributes
     ----------
@@ -50,6 +50,7 @@ class Thread(threading.Thread):
             super().start()
         except Exception:
             # There is no thread. Behind anything else, as Ctrl-C, there may be one, which has still to run.
+            start.let_go()
             del attributes["_bootstrap"], attributes["run"]
             raise
         if start.has_failed():

@@ -171,7 +171,7 @@ def _classes(folder: bytes, ends: tuple[bytes, ...]) -> list[tuple[bytes, list[b
     try:
         with os.scandir(folder) as entries:
             names = sorted((entry.name for entry in entries if entry.is_dir()), key=os.fsdecode)
-        with ThreadPoolExecutor(_FOLDERS_AT_A_TIME, "queuecore-list") as threads:
+        with ThreadPoolExecutor(_FOLDERS_AT_A_TIME, "qc-list") as threads:
             return list(zip(names, threads.map(pictures, names), strict=True))
     except OSError as error:
         path = folder if error.filename is None else os.fsencode(error.filename)

@@ -11,7 +11,6 @@ import re
 import shutil
 import sys
 import tempfile
-import threading
 import unittest
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ from unittest import mock
 
 import numpy as np
 
+from queuecore._runners.threads import Thread
 from queuecore.errors import QueueCoreError
 from queuecore.tf1._graph.graph import (
     Graph,
@@ -113,7 +113,7 @@ class _CheckedThread:
         self._owner = owner
         self._target = target
         self._given = (tuple(args or ()), dict(kwargs or {}))
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = Thread(target=self._run, daemon=True)
         self._error: BaseException | None = None
         self._joined = False
 

@@ -117,6 +117,53 @@ def test_a_thread_that_could_not_start_is_as_if_there_were_none():
     assert (child.stdout, child.stderr) == ("True False 1 []\n[1] False 1\nonce\n", "")
 
 
+def test_the_end_of_the_program_waits_for_a_thread_that_is_being_started():
+    """CPython may free the state of one that begins later, and crash."""
+    child = run_python("""
+        import atexit, threading, time
+        begun, is_starting = [], threading.Event()
+        atexit.register(lambda: print("begun:", bool(begun), flush=True))  # called after queuecore's own
+        from queuecore._core.testing import syscalls
+        from queuecore._runners import threads
+        class LateStart:
+            def __init__(self, *arguments):
+                self.start = SafeStart(*arguments)
+            def __getattr__(self, name):
+                return getattr(self.start, name)
+            def boot(self):
+                is_starting.set()
+                sleep_count = syscalls.call_counts()["sleep"]
+                while syscalls.call_counts()["sleep"] < sleep_count + 3:  # only the end of the program sleeps
+                    time.sleep(0.001)
+                begun.append(1)
+                self.start.boot()
+        SafeStart, threads.SafeStart = threads.SafeStart, LateStart
+        def start_another():
+            threads.start_thread("qc-another", lambda: print("a start at the end"))
+        threading.Thread(target=threads.start_thread, args=("qc-test", start_another), daemon=True).start()
+        is_starting.wait()
+    """)
+    assert (child.returncode, child.stdout, child.stderr) == (0, "begun: True\n", "")
+
+
+def test_the_end_of_the_program_waits_for_no_thread_that_could_not_be_started():
+    child = run_python("""
+        import atexit, threading
+        atexit.register(lambda: print("sleeps:", syscalls.call_counts()["sleep"]))  # called after queuecore's own
+        from queuecore._core.testing import syscalls
+        from queuecore._runners.threads import Thread
+        def no_more(*_, **__):
+            raise RuntimeError("can't start new thread")
+        threading._start_new_thread = threading._start_joinable_thread = no_more  # the latter from Python 3.13 on
+        thread = Thread()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            print(error)
+    """)
+    assert (child.stdout, child.stderr) == ("can't start new thread\nsleeps: 0\n", "")
+
+
 @pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="a sanitizer takes more addresses than the limit leaves")
 def test_a_pass_ends_at_the_limit_of_memory():
     program = """

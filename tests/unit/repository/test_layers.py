@@ -1,5 +1,7 @@
 """Imports point down: no circle of files or of folders, and nobody takes a name that is another module's own."""
 
+import ast
+
 from helpers.repository.drawing import PICTURE, picture
 from helpers.repository.layers import NATIVE, attributes, circles, files, graph, imports, is_private, rooms
 
@@ -52,6 +54,18 @@ def test_private_attributes_stay_in_their_file():
     taken = attributes(MODULES)
     assert {f"{one.file}:{one.line} takes {one.name}" for one in taken if one.name not in named} == set()
     assert named <= {one.name for one in taken}
+
+
+def test_one_class_starts_threads():
+    """`_runners.threads.Thread`, whose start the end of the interpreter waits for."""
+    paths = [path for paths in MODULES.values() for path in paths if path.suffix == ".py"]
+    calls = [
+        (path, node.lineno)
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", None) in ("Thread", "start_new_thread")
+    ]
+    assert len(paths) > 150 and not calls
 
 
 def test_one_native_module_makes_the_exceptions():

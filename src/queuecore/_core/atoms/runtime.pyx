@@ -14,7 +14,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from queuecore._core.atoms.memory cimport free, malloc
 from queuecore._core.atoms.process cimport (
-    check_layout, live_threads, native_thread_ended, native_thread_start, registry_add, registry_visit)
+    check_layout, fork_generation, live_threads, native_thread_ended, native_thread_start, registry_add,
+    registry_visit)
 from queuecore._core.atoms.ending cimport NOTES, PHASES, Ending, ending_decide, ending_has, ending_mark, ending_note
 from queuecore._core.atoms.errors cimport (
     CODE_CANCELLED, CODE_INTERNAL, CODE_INVALID_ARGUMENT, STAGE_RUNNER, WHAT_THROWN, fault_begin, raise_error)
@@ -62,6 +63,8 @@ cdef enum:
     SPIN_PAUSES = 16
     SLICE_NS = 50000000   # Python's main thread looks for signals this often
     LOOK_NS = 20000000
+    EXIT_NS = 1000000000           # of the interpreter: how long it waits for native threads,
+    EXIT_START_NS = 10000000000    # and for Python's to begin
 
     NUMBERED = 128        # kNumbered of layout.hpp
 
@@ -313,6 +316,10 @@ cdef class StopEvent:
                 return self.stopped_ns() != 0
 
 
+# How many starts are under way. Relaxed, everywhere: changed under the GIL, which orders it and `_exiting`.
+cdef Atomic[int32_t] _starting
+
+
 @cython.final
 cdef class SafeStart:
     """A start of one of Python's threads that can't hang: what it runs first, and the event that its starter waits for.
@@ -320,6 +327,10 @@ cdef class SafeStart:
     Where memory ends in a new thread before it says that it runs, `threading.Thread.start` waits for ever. This one is
     told, whatever happens, and nothing on that way needs memory. It takes the place of the thread's `_started`,
     `_bootstrap` and `run`.
+
+    The end of the interpreter waits for the thread to begin. CPython before 3.11.6 and 3.12.1 (its issue 108987) frees
+    the state of a thread that has not begun, which then uses it. Only a thread that another daemon starts can be so
+    late. Once the interpreter is exiting, a thread other than the main one that makes a start stays there for good.
 
     Parameters
     ----------
@@ -330,11 +341,16 @@ cdef class SafeStart:
     """
     cdef EventCount* changed
     cdef Atomic[int32_t] state
-    cdef bint told
+    cdef bint told, is_counted    # is_counted: in _starting
+    cdef uint64_t generation      # of forks, when it was counted
     cdef object bootstrap, first, broke
     cdef readonly object error
 
     def __cinit__(self, bootstrap, run, broke=None):
+        wait_out_exit()
+        _starting.fetch_add(1, kRelaxed)  # before any other code of Python's runs, which might end the interpreter
+        self.is_counted = True
+        self.generation = fork_generation()
         self.bootstrap = bootstrap
         self.first = run
         self.broke = broke
@@ -343,6 +359,7 @@ cdef class SafeStart:
             raise MemoryError
 
     def __dealloc__(self):
+        self.let_go()
         free(self.changed)
 
     cdef void _now(self, int32_t state) noexcept nogil:
@@ -351,8 +368,15 @@ cdef class SafeStart:
         if self.state.compare_exchange_strong(expected, state, kRelease, kRelaxed):
             event_notify_all(self.changed)
 
+    cpdef void let_go(self) noexcept:
+        """Keep the end of the interpreter waiting no longer: the thread has begun, or there will be none."""
+        if self.is_counted and self.generation == fork_generation():
+            _starting.fetch_sub(1, kRelaxed)
+        self.is_counted = False
+
     def boot(self):
         """Run the thread's own bootstrap, in the new thread."""
+        self.let_go()
         bootstrap, self.bootstrap = self.bootstrap, None
         try:
             bootstrap()
@@ -584,7 +608,8 @@ def _main_ends():
 
 def _in_child():
     # The child's main thread is the one that forked; a thread that held the turn, or waited, doesn't exist here.
-    _main_over.store(0, kRelaxed)  # relaxed, both: one thread
+    _main_over.store(0, kRelaxed)  # relaxed, all: one thread
+    _starting.store(0, kRelaxed)
     _ending.turn.word.store(0, kRelaxed)
     _ending.count = _ending.natives = _ending.phase = 0
 
@@ -602,13 +627,17 @@ os.register_at_fork(after_in_child=_in_child)
 
 def _shutdown():
     # Called at interpreter exit: ends every wait, then gives the threads a second. A thread stuck in a system call is
-    # left behind; it holds native memory only, which the process's end frees.
-    cdef int64_t deadline = monotonic_ns() + 1000000000
+    # left behind; it holds native memory only, which the process's end frees. One of Python's that has not yet begun
+    # may not be left behind; it needs nothing but a processor.
+    cdef int64_t now = monotonic_ns()
+    cdef int64_t deadline = now + EXIT_NS
+    cdef int64_t start_deadline = now + EXIT_START_NS
     _exiting.store(1, kRelaxed)  # relaxed: as above
     with nogil:
         registry_visit(_stop_one)
-        while live_threads() > 0 and monotonic_ns() < deadline:
+        while (live_threads() > 0 and now < deadline) or (_starting.load(kRelaxed) > 0 and now < start_deadline):
             _nap()
+            now = monotonic_ns()
             registry_visit(_stop_one)  # Python's threads still run, and may have started others meanwhile
 
 
