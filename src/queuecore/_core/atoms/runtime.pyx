@@ -63,8 +63,8 @@ cdef enum:
     SPIN_PAUSES = 16
     SLICE_NS = 50000000   # Python's main thread looks for signals this often
     LOOK_NS = 20000000
-    EXIT_NS = 1000000000           # of the interpreter: how long it waits for native threads,
-    EXIT_START_NS = 10000000000    # and for Python's to begin
+    EXIT_NS = 1000000000  # how long the interpreter's end waits for native threads to end
+    EXIT_START_NS = 10000000000  # and for Python's to begin
 
     NUMBERED = 128        # kNumbered of layout.hpp
 
