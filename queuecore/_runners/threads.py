@@ -20,7 +20,7 @@ class Thread(threading.Thread):
     """A thread whose `start` can't hang where memory ends, and that has begun before the interpreter ends.
 
     Python's own waits for the new thread to say that it runs. A thread that ends before it can, for want of memory,
-    never does. Nor does the end of the program wait for one that has not begun, which can crash the process.
+    never does. And the interpreter can crash if it ends while another daemon is starting such a thread.
 
     Attributes
     ----------

@@ -316,7 +316,8 @@ cdef class StopEvent:
                 return self.stopped_ns() != 0
 
 
-# How many starts are under way. Relaxed, everywhere: changed under the GIL, which orders it and `_exiting`.
+# How many starts are under way. Relaxed, everywhere: it is changed under the GIL, which orders it and `_exiting`. The
+# exit hook reads it without the GIL: seen late, a change costs one more nap.
 cdef Atomic[int32_t] _starting
 
 
